@@ -46,8 +46,8 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock 
     has_snapshots = table.snapshot_store.latest_id() is not None
 
     def decide(newest: TableSchema) -> TableSchema | None:
-        found = change_schema(newest, changes, now_ms=clock.now_ms(), has_snapshots=has_snapshots)
-        return None if found is newest else found
+        changed = change_schema(newest, changes, now_ms=clock.now_ms(), has_snapshots=has_snapshots)
+        return None if changed is newest else changed
 
     return _commit(table, decide)
 
@@ -69,17 +69,17 @@ def column_changes(
     position: str | None = None,
 ) -> list[SchemaChange]:
     """The changes for altering one column; None leaves a property unchanged, an empty comment removes it."""
-    found: list[SchemaChange] = []
+    changes: list[SchemaChange] = []
     if data_type is not None:
-        found.append(ChangeType(path, data_type))
+        changes.append(ChangeType(path, data_type))
     if nullable is not None:
-        found.append(ChangeNullability(path, nullable))
+        changes.append(ChangeNullability(path, nullable))
     if comment is not None:
-        found.append(ChangeComment(path, comment or None))
+        changes.append(ChangeComment(path, comment or None))
     place = position_of(position)
     if place is not None:
-        found.append(MoveColumn(path, place))
-    return found
+        changes.append(MoveColumn(path, place))
+    return changes
 
 
 def column_path(name: str | Sequence[str]) -> ColumnPath:
@@ -90,13 +90,13 @@ def column_path(name: str | Sequence[str]) -> ColumnPath:
     return path
 
 
-def column_type(given: str | pa.DataType | DataType) -> DataType:
+def column_type(declared: str | pa.DataType | DataType) -> DataType:
     """The logical type of SQL text or an Arrow type. Raises OptionError or SchemaMismatchError."""
-    if isinstance(given, DataType):
-        return given
-    if isinstance(given, pa.DataType):
-        return logical_type(given, True)
-    (field,) = parse_columns(f"c {given}")
+    if isinstance(declared, DataType):
+        return declared
+    if isinstance(declared, pa.DataType):
+        return logical_type(declared, True)
+    (field,) = parse_columns(f"c {declared}")
     return field.type
 
 

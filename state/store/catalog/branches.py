@@ -89,11 +89,11 @@ class Branches:
             if self.path(name) != root:
                 Snapshots(self._io, self.path(name)).check_complete()
         others = [(f"branch {n}", self.path(n)) for n in self.names() if self.path(n) != root]
-        found: list[tuple[str, Snapshot]] = []
+        states: list[tuple[str, Snapshot]] = []
         for where, other in (("'main'", self._path), *others):
-            found += [(f"{what} of {where}", state) for what, state in self._shared(other, root)]
-            found += [(f"tag {t.name} of {where}", t.snapshot) for t in Tags(self._io, other).list()]
-        return found
+            states += [(f"{what} of {where}", state) for what, state in self._shared(other, root)]
+            states += [(f"tag {t.name} of {where}", t.snapshot) for t in Tags(self._io, other).list()]
+        return states
 
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
         """Snapshots that together have all files that a branch shares with the table, with a name for each.
@@ -112,13 +112,13 @@ class Branches:
         """The snapshots of the history at `other` that together have all files that it shares with that at `root`."""
         snapshots = Snapshots(self._io, other)
         ids = snapshots.ids()
-        found: list[tuple[str, Snapshot]] = []
+        states: list[tuple[str, Snapshot]] = []
         for snapshot_id in dict.fromkeys([*ids[:1], *self._forwarded(snapshots, ids[1:], root)]):
             state = snapshots.get(snapshot_id)
             if state is not None:
-                found.append((f"snapshot {snapshot_id}", state))
+                states.append((f"snapshot {snapshot_id}", state))
         known = snapshots.without_file()
-        return found if known is None else [*found, (f"snapshot {known.id}", known)]
+        return states if known is None else [*states, (f"snapshot {known.id}", known)]
 
     def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
         """The snapshots of a branch, ascending, that the history at `root` has or had too. They are the first ones, so

@@ -15,17 +15,17 @@ _PREFIX = "consumer-"
 
 def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
     """The next snapshot that each consumer of the table at `path` will read. Raises CorruptFileError."""
-    found = {}
+    next_ids = {}
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         data = io.read_optional(f"{path}/{CONSUMER_DIR}/{name}") if name.startswith(_PREFIX) else None
         if data is not None:
-            found[name.removeprefix(_PREFIX)] = _next_snapshot(f"{path}/{CONSUMER_DIR}/{name}", data)
-    return found
+            next_ids[name.removeprefix(_PREFIX)] = _next_snapshot(f"{path}/{CONSUMER_DIR}/{name}", data)
+    return next_ids
 
 
 def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
     """Each consumer file that cannot be read: its path, and the reason."""
-    found = []
+    broken = []
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"
         data = io.read_optional(file) if name.startswith(_PREFIX) else None
@@ -33,8 +33,8 @@ def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
             if data is not None:
                 _next_snapshot(file, data)
         except CorruptFileError as e:
-            found.append((file, e.message))
-    return found
+            broken.append((file, e.message))
+    return broken
 
 
 def set_next_of_consumer(io: FileIO, path: str, name: str, next_snapshot: int) -> None:
@@ -47,16 +47,16 @@ def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, now_ms: int) -> 
 
     `now_ms` is this machine's time. The storage's clock, which decides, is asked only if a consumer seems to be idle.
     """
-    found = {}
+    modified = {}
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"
         modified_ms = _modified_ms(io, file) if name.startswith(_PREFIX) else None
         if modified_ms is not None and modified_ms + idle_ms < now_ms:
-            found[name] = modified_ms
-    if not found:
+            modified[name] = modified_ms
+    if not modified:
         return []
     now_ms = storage_now_ms(io, path)
-    idle = [name for name, modified_ms in found.items() if modified_ms + idle_ms < now_ms]
+    idle = [name for name, modified_ms in modified.items() if modified_ms + idle_ms < now_ms]
     for name in idle:
         io.delete(f"{path}/{CONSUMER_DIR}/{name}")
     return [name.removeprefix(_PREFIX) for name in idle]
@@ -73,9 +73,9 @@ def _modified_ms(io: FileIO, file: str) -> int | None:
 
 def _next_snapshot(file: str, data: bytes) -> int:
     try:
-        found = json.loads(data)["nextSnapshot"]
+        next_id = json.loads(data)["nextSnapshot"]
     except (ValueError, KeyError, TypeError) as e:
         raise CorruptFileError(f"{file}: not a consumer file: {e!r}", path=file) from e
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise CorruptFileError(f"{file}: nextSnapshot is {found!r}", path=file)
-    return found
+    if isinstance(next_id, bool) or not isinstance(next_id, int):
+        raise CorruptFileError(f"{file}: nextSnapshot is {next_id!r}", path=file)
+    return next_id

@@ -22,12 +22,12 @@ def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
     for folder in schema.settings.paths.external_roots:
         place, root = file_io_for(folder, schema.storage)
         file, wanted = f"{root}/{_NAME}", _identity(io, path)
-        found = place.read_optional(file)
-        if found is None:
+        identity = place.read_optional(file)
+        if identity is None:
             place.require_publish()
             if not place.publish(file, wanted):
-                found = place.read_optional(file)
-        if found is not None and found != wanted:
+                identity = place.read_optional(file)
+        if identity is not None and identity != wanted:
             raise UnsupportedTableError(
                 f"{folder} holds files of another table, as {_NAME} there says; two tables cannot share a folder of "
                 f"'{EXTERNAL_PATHS.key}': give {path} a folder of its own. If it is this table, which was moved, "
@@ -39,15 +39,15 @@ def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
 
 def own_folders(io: FileIO, path: str, schema: TableSchema) -> list[str]:
     """The external folders that belong to the table at `path` and to no other."""
-    found = []
+    folders = []
     for folder in schema.settings.paths.external_paths:
         try:
             place, root = file_io_for(folder, schema.storage)
             if place.read_optional(f"{root}/{_NAME}") == _identity(io, path):
-                found.append(folder)
+                folders.append(folder)
         except StorageError:
             continue
-    return found
+    return folders
 
 
 def _identity(io: FileIO, path: str) -> bytes:

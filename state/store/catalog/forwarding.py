@@ -21,9 +21,9 @@ def fast_forward(io: FileIO, path: str, branch: str) -> Snapshot:
     """The newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch that is
     not there, or has no snapshot."""
     branches = Branches(io, path)
-    there = branches.known()
-    if branch not in there:
-        known = ", ".join([MAIN, *there])
+    names = branches.known()
+    if branch not in names:
+        known = ", ".join([MAIN, *names])
         raise OptionError(f"Branch name '{branch}' doesn't exist; there are: {known}", key="branch", value=branch)
     io.require_publish()
     root = branches.path(branch)
@@ -49,9 +49,9 @@ def fast_forward(io: FileIO, path: str, branch: str) -> Snapshot:
     _copy_schemas(io, root, path)
     for snapshot_id in ids:
         if shared is None or snapshot_id > shared:
-            found = source.get(snapshot_id)
-            if found is not None and target.get(snapshot_id) != found:
-                target.publish(found)
+            snapshot = source.get(snapshot_id)
+            if snapshot is not None and target.get(snapshot_id) != snapshot:
+                target.publish(snapshot)
     target.write_latest_hint(newest.id)
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
@@ -64,8 +64,8 @@ def _last_shared(source: Snapshots, target: Snapshots, ids: list[int]) -> int | 
     """The newest snapshot that both histories have; the shared ones are the first of the branch."""
     last = None
     for snapshot_id in ids:
-        found = source.get(snapshot_id)
-        if found is None or target.get(snapshot_id) != found:
+        snapshot = source.get(snapshot_id)
+        if snapshot is None or target.get(snapshot_id) != snapshot:
             break
         last = snapshot_id
     return last
@@ -76,9 +76,9 @@ def _replace(io: FileIO, source: Snapshots, target: Snapshots, ids: list[int], n
     if newest is None or newest < ids[0]:
         return
     for snapshot_id in ids:
-        found = source.get(snapshot_id)
-        if found is not None and snapshot_id <= newest:
-            io.overwrite(target.path(snapshot_id), encode_snapshot(found))
+        snapshot = source.get(snapshot_id)
+        if snapshot is not None and snapshot_id <= newest:
+            io.overwrite(target.path(snapshot_id), encode_snapshot(snapshot))
     if newest > ids[-1]:
         rollback_to(io, target.root, ids[-1])
 

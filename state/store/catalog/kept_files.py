@@ -116,16 +116,16 @@ def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[Manif
     """The entries of the snapshot's changelog that can still be read."""
     if snapshot.changelog_manifest_list is None:
         return []
-    found: list[ManifestEntry] = []
+    entries: list[ManifestEntry] = []
     try:
         for meta in manifests.read_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size):
             try:
-                found += manifests.read(meta)
+                entries += manifests.read(meta)
             except StorageError as e:
                 reraise_unless_missing(e)
     except StorageError as e:
         reraise_unless_missing(e)
-    return found
+    return entries
 
 
 def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[ManifestEntry]) -> set[FileKey]:

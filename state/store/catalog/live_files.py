@@ -150,8 +150,8 @@ class TableView:
     def _advance(self, seen: Snapshot, latest: Snapshot) -> bool:
         """Applies the deltas up to `latest`; False when one is gone or was replaced, which asks for a new start."""
         # A rollback may have put other snapshots under the ids that were seen.
-        here = latest if latest.id == seen.id else self._snapshots.get(seen.id)
-        if not seen.is_same_as(here):
+        current = latest if latest.id == seen.id else self._snapshots.get(seen.id)
+        if not seen.is_same_as(current):
             return False
         for snapshot_id in range(seen.id + 1, latest.id + 1):
             snapshot = latest if snapshot_id == latest.id else self._snapshots.get(snapshot_id)

@@ -175,7 +175,7 @@ class Manifests:
     def live_in(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
         """As `live_entries`, of manifests whose lists were read already: all of one snapshot, oldest first."""
         reads = [partial(self._some, meta, wanted) for meta in self.prune(metas, wanted)]
-        return live_entries([e for found in all_at_once(self._io, reads) for e in found])
+        return live_entries([e for entries in all_at_once(self._io, reads) for e in entries])
 
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
         """The bucket count of each partition that has live files with a positive one; the others are left out.
@@ -183,7 +183,7 @@ class Manifests:
         Reads from the newest manifest back, and stops when every partition is known: a DELETE never stands before the
         ADD it undoes.
         """
-        missing, found = set(partitions), dict[bytes, int]()
+        missing, totals = set(partitions), dict[bytes, int]()
         deleted: set[EntryIdentity] = set()
         for meta in reversed(metas):
             if not missing:
@@ -193,9 +193,9 @@ class Manifests:
                 if entry.kind is FileKind.DELETE:
                     deleted.add(entry.identity)
                 elif entry.identity not in deleted and entry.total_buckets > 0:
-                    found.setdefault(entry.partition, entry.total_buckets)
-            missing -= found.keys()
-        return found
+                    totals.setdefault(entry.partition, entry.total_buckets)
+            missing -= totals.keys()
+        return totals
 
     def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:
         """The manifests that may hold an entry the filter wants, in order."""
@@ -252,10 +252,10 @@ class Manifests:
             merged = [self._merge_group(group) for group in plan.minor]
         except CommitConflictError:
             return list(metas)
-        found: list[ManifestFileMeta] = []
+        merged_metas: list[ManifestFileMeta] = []
         for group, entries in zip(plan.minor, merged, strict=True):
-            found += group.manifests if entries is None else self.write(entries, schema_id)
-        return found
+            merged_metas += group.manifests if entries is None else self.write(entries, schema_id)
+        return merged_metas
 
     def path(self, name: str) -> str:
         return f"{self._directory}/{name}"

@@ -91,9 +91,9 @@ def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:
 def check_table_path(path: str) -> None:
     """Returns when the path ends in valid names. Raises OptionError for `.`, `..` and empty names."""
     parts = path.partition("://")[2] if "://" in path else path
-    found = parts.rstrip("/").split("/")
-    database = found[-2].removesuffix(".db") if len(found) > 1 and found[-2].endswith(".db") else "default"
-    for what, name in (("table", found[-1]), ("database", database)):
+    names = parts.rstrip("/").split("/")
+    database = names[-2].removesuffix(".db") if len(names) > 1 and names[-2].endswith(".db") else "default"
+    for what, name in (("table", names[-1]), ("database", database)):
         if name.strip() in ("", ".", ".."):
             raise OptionError(
                 f"{path!r}: {name!r} is not a valid {what} name; a path names the table's own directory, "

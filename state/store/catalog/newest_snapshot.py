@@ -56,17 +56,17 @@ def find_newest(io: FileIO, root: str) -> Newest:
         history = read_history(io, root)
         verdict = newest_of(history)
         if isinstance(verdict, NewestId):
-            found = None if verdict.snapshot_id == 0 else read_snapshot(io, root, verdict.snapshot_id)
-            if found is not None or verdict.snapshot_id == 0:
-                _warn_of_leftovers(io, root, found)
-                return Newest(found)
+            snapshot = None if verdict.snapshot_id == 0 else read_snapshot(io, root, verdict.snapshot_id)
+            if snapshot is not None or verdict.snapshot_id == 0:
+                _warn_of_leftovers(io, root, snapshot)
+                return Newest(snapshot)
         elif verdict == before:
             if isinstance(verdict, Vanished):
                 raise missing_snapshot(root, verdict, history.references)
-            found = _target(io, root, verdict)
-            if found is not None:
+            snapshot = _target(io, root, verdict)
+            if snapshot is not None:
                 _warn_once(root, cut_short_text(verdict))
-                return Newest(found, verdict)
+                return Newest(snapshot, verdict)
         before = None if isinstance(verdict, NewestId) else verdict
     raise StorageError(
         f"{root}: the newest snapshot cannot be read, each listing names another one, or one that is not there",
@@ -91,10 +91,10 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
     late: set[int | None] = {r.snapshot_id for r in references if r.snapshot_id > newest}
     late |= {h.snapshot_id for h in (latest, earliest) if h is not None and (h.snapshot_id or 0) > newest}
     # A listing may be older than a tag or changelog.
-    found = {i for i in late if i is not None and io.exists(f"{directory}/{snapshot_name(i)}")}
-    if found:
-        time_ms = _time_ms(io, root, max(found))
-    return History(ids | found, time_ms, latest, earliest, references)
+    unlisted = {i for i in late if i is not None and io.exists(f"{directory}/{snapshot_name(i)}")}
+    if unlisted:
+        time_ms = _time_ms(io, root, max(unlisted))
+    return History(ids | unlisted, time_ms, latest, earliest, references)
 
 
 def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
@@ -159,19 +159,19 @@ def _decoded(path: str, data: bytes | None, snapshot_id: int) -> Snapshot | None
     if data is None:
         return None
     with naming_file(path):
-        found = decode_snapshot(data)
-    if found.id != snapshot_id:
-        raise CorruptFileError(f"{path} holds snapshot {found.id}", path=path, found=found.id)
-    return found
+        snapshot = decode_snapshot(data)
+    if snapshot.id != snapshot_id:
+        raise CorruptFileError(f"{path} holds snapshot {snapshot.id}", path=path, found=snapshot.id)
+    return snapshot
 
 
 def _time_ms(io: FileIO, root: str, snapshot_id: int) -> int | None:
     """When a snapshot was committed; None when that cannot be read."""
     try:
-        found = read_snapshot(io, root, snapshot_id) if snapshot_id else None
+        snapshot = read_snapshot(io, root, snapshot_id) if snapshot_id else None
     except CorruptFileError:
         return None
-    return None if found is None else found.time_ms
+    return None if snapshot is None else snapshot.time_ms
 
 
 def _tags(io: FileIO, root: str) -> Iterator[Reference]:
@@ -200,8 +200,8 @@ def _reference(io: FileIO, path: str, subject: str, tag: str | None) -> Iterator
         return
     # A tag that cannot be read names nothing: `doctor` reports it.
     with suppress(CorruptFileError):
-        found = decode_snapshot(data)
-        yield Reference(subject, found.id, found.time_ms, tag)
+        snapshot = decode_snapshot(data)
+        yield Reference(subject, snapshot.id, snapshot.time_ms, tag)
 
 
 def _warn_of_leftovers(io: FileIO, root: str, newest: Snapshot | None) -> None:

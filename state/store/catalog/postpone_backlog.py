@@ -27,11 +27,11 @@ class Waiting:
 def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> Waiting:
     """The backlog, from the live files of buckets."""
     waiting = [(bucket_id[0], files) for bucket_id, files in buckets if bucket_id[1] == POSTPONE_BUCKET]
-    found = [f for _, files in waiting for f in files]
+    postponed = [f for _, files in waiting for f in files]
     return Waiting(
-        rows=sum(f.row_count for f in found),
-        files=len(found),
-        size_bytes=sum(f.file_size for f in found),
+        rows=sum(f.row_count for f in postponed),
+        files=len(postponed),
+        size_bytes=sum(f.file_size for f in postponed),
         partitions=len({partition for partition, files in waiting if files}),
-        since_ms=min((f.creation_time_ms or 0 for f in found), default=None),
+        since_ms=min((f.creation_time_ms or 0 for f in postponed), default=None),
     )

@@ -69,10 +69,10 @@ def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_
 
 def newest_to_write(snapshots: Snapshots) -> Snapshot | None:
     """The newest snapshot, after an interrupted rollback to it has been finished; None if there is none."""
-    found = snapshots.find_latest()
-    if found.cut_short is None:
-        return found.snapshot
-    return rollback_to(snapshots.io, snapshots.root, found.cut_short.target)
+    newest = snapshots.find_latest()
+    if newest.cut_short is None:
+        return newest.snapshot
+    return rollback_to(snapshots.io, snapshots.root, newest.cut_short.target)
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
@@ -130,13 +130,13 @@ def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:
 
 def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
     if isinstance(target, int):
-        found = snapshots.get(target)
-        if found is None:
+        snapshot = snapshots.get(target)
+        if snapshot is None:
             # As Paimon does: a tag may keep a snapshot that has expired.
-            found = next((t.snapshot for t in _readable(tags) if t.snapshot.id == target), None)
-        if found is None:
+            snapshot = next((t.snapshot for t in _readable(tags) if t.snapshot.id == target), None)
+        if snapshot is None:
             raise OptionError(f"Rollback snapshot '{target}' doesn't exist.", key="snapshot", value=target)
-        return found
+        return snapshot
     tag = tags.get(target)
     if tag is None:
         raise OptionError(f"Rollback tag '{target}' doesn't exist.", key="tag", value=target)

@@ -46,9 +46,9 @@ class Schemas:
                 lambda: self._io.exists(self.path(known + 1)),
                 lambda: unless_missing(lambda _: self.get(known), self.path(known)),
             ]
-            is_followed, found = all_at_once(self._io, asked)
-            if not is_followed and isinstance(found, TableSchema):
-                return found
+            is_followed, schema = all_at_once(self._io, asked)
+            if not is_followed and isinstance(schema, TableSchema):
+                return schema
         newest = self.latest_id()
         return None if newest is None else self.get(newest)
 
@@ -72,11 +72,11 @@ class Schemas:
         fitting = {schema.id}
 
         def schema_of(schema_id: int) -> TableSchema:
-            found = self.get(schema_id)
+            file_schema = self.get(schema_id)
             if schema_id not in fitting:
-                self._check_ids(*sorted((found, schema), key=lambda s: s.id))
+                self._check_ids(*sorted((file_schema, schema), key=lambda s: s.id))
                 fitting.add(schema_id)
-            return found
+            return file_schema
 
         return schema_of
 
@@ -103,16 +103,16 @@ class Schemas:
 def _decoded(path: str, data: bytes) -> TableSchema:
     """The schema in a file. Tables are opened again and again, and their options are then read once."""
     with naming_file(path):
-        found = decode_schema(data)
-    options: dict[str, str] = {key: StoredText.of(text, path) for key, text in found.options.items()}
-    return replace(found, options=options)
+        schema = decode_schema(data)
+    options: dict[str, str] = {key: StoredText.of(text, path) for key, text in schema.options.items()}
+    return replace(schema, options=options)
 
 
 def readable_schemas(io: FileIO, path: str) -> list[TableSchema]:
     """The schemas of the table at `path` that can be read, newest first."""
-    store, found = Schemas(io, path), []
+    store, schemas = Schemas(io, path), []
     ids = [parse_schema_id(name) for name in io.list_names(f"{path}/{SCHEMA_DIR}")]
     for schema_id in sorted((i for i in ids if i is not None), reverse=True):
         with suppress(CorruptFileError):
-            found.append(store.get(schema_id))
-    return found
+            schemas.append(store.get(schema_id))
+    return schemas

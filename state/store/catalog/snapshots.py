@@ -44,8 +44,8 @@ class Snapshots:
         hinted = self._hint(LATEST)
         if hinted is not None and not self.exists(hinted + 1) and self.exists(hinted):
             return hinted
-        found = find_newest(self.io, self.root).snapshot
-        return None if found is None else found.id
+        snapshot = find_newest(self.io, self.root).snapshot
+        return None if snapshot is None else snapshot.id
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; None for a table without snapshots.
@@ -60,9 +60,9 @@ class Snapshots:
             return Newest(self.owner.newest())
         hinted = self._hint(LATEST)
         if hinted is not None:
-            found = self._unless_followed(hinted)
-            if found is not None:
-                return Newest(found)
+            snapshot = self._unless_followed(hinted)
+            if snapshot is not None:
+                return Newest(snapshot)
         return find_newest(self.io, self.root)
 
     def check_rolled_back(self, known_id: int | None, proof: str, newest: Snapshot | None) -> None:
@@ -84,10 +84,10 @@ class Snapshots:
     def without_file(self) -> Snapshot | None:
         """The newest snapshot where only the catalog has it: a branch may begin at one of its table."""
         try:
-            found = None if self.owner is None else self.owner.newest()
+            newest = None if self.owner is None else self.owner.newest()
         except BranchNotFoundError:
             return None
-        return None if found is None or self.exists(found.id) else found
+        return None if newest is None or self.exists(newest.id) else newest
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""
@@ -110,10 +110,10 @@ class Snapshots:
         """
         start_id = start.id if isinstance(start, Snapshot) else start
         for snapshot_id in range(start_id, stop, -1):
-            found = start if isinstance(start, Snapshot) and snapshot_id == start_id else self.get(snapshot_id)
-            if found is None:
+            snapshot = start if isinstance(start, Snapshot) and snapshot_id == start_id else self.get(snapshot_id)
+            if snapshot is None:
                 return
-            yield found
+            yield snapshot
 
     def publish(self, snapshot: Snapshot) -> bool:
         """Publishes the snapshot as the table's next one; False when its id is taken. Errors as in FileIO.publish."""
@@ -155,8 +155,8 @@ class Snapshots:
         """
         newest, hinted = self.latest_id(), None if self.owner is not None else self._hint(LATEST)
         while newest is not None and hinted is not None and newest > hinted:
-            found = self.get(newest)
-            if found is None or found.time_ms <= now_ms - _SETTLED_MS:
+            snapshot = self.get(newest)
+            if snapshot is None or snapshot.time_ms <= now_ms - _SETTLED_MS:
                 break
             newest -= 1
         return newest
@@ -176,8 +176,8 @@ class Snapshots:
             lambda: self.exists(snapshot_id + 1),
             lambda: self.get(snapshot_id),
         ]
-        is_followed, found = all_at_once(self.io, asked)
-        return None if is_followed or not isinstance(found, Snapshot) else found
+        is_followed, snapshot = all_at_once(self.io, asked)
+        return None if is_followed or not isinstance(snapshot, Snapshot) else snapshot
 
     def _hint(self, name: str) -> int | None:
         hint = read_hint(self.io, self._directory, name)

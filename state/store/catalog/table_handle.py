@@ -119,7 +119,7 @@ def open_handle(
     options, reading = check_storage_options(storage), reading or {}
     io, root = file_io_for(path, options)
     schema = newest_schema(io, branch_path(root, ReadSettings(reading)), table=root)
-    found = TableHandle(
+    table = TableHandle(
         io,
         root,
         schema,
@@ -128,7 +128,7 @@ def open_handle(
         write_options=writing or {},
         storage=options,
     )
-    return replace(found, table_schema=found.with_read_options(schema))
+    return replace(table, table_schema=table.with_read_options(schema))
 
 
 def remote_location(io: FileIO, path: str) -> str | None:
@@ -154,13 +154,13 @@ def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int
     UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """
     try:
-        found = Schemas(io, root).latest(known)
+        schema = Schemas(io, root).latest(known)
     except CorruptFileError as e:
         if "version" not in e.fields:
             raise
         raise UnsupportedTableError(f"{root}: {e.message}", path=root, **e.fields) from e
-    if found is not None:
-        return found
+    if schema is not None:
+        return schema
     if table is not None and table != root and Schemas(io, table).latest_id() is not None:
         _refuse_branch(io, root, table)
     raise TableNotFoundError(
@@ -173,5 +173,5 @@ def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int
 def _refuse_branch(io: FileIO, root: str, table: str) -> NoReturn:
     names = Branches(io, table).names()
     name = branch_at(table, root)
-    there = f"its branches: main, {', '.join(names)}" if names else "it has only 'main'"
-    raise BranchNotFoundError(f"{table} has no branch '{name}'; {there}", path=table, branch=name)
+    known = f"its branches: main, {', '.join(names)}" if names else "it has only 'main'"
+    raise BranchNotFoundError(f"{table} has no branch '{name}'; {known}", path=table, branch=name)

@@ -26,8 +26,8 @@ class Tags:
 
     def names(self) -> list[str]:
         """The names of all tags, sorted."""
-        found = [parse_tag(name) for name in self._io.list_names(self._directory)]
-        return sorted(name for name in found if name is not None)
+        names = [parse_tag(name) for name in self._io.list_names(self._directory)]
+        return sorted(name for name in names if name is not None)
 
     def get(self, name: str) -> Tag | None:
         """The tag of that name; None when there is none. Raises CorruptFileError."""
@@ -40,8 +40,8 @@ class Tags:
 
     def list(self) -> list[Tag]:
         """All tags, by snapshot id and name."""
-        found = [self.get(name) for name in self.names()]
-        return sorted((t for t in found if t is not None), key=lambda t: (t.snapshot.id, t.name))
+        tags = [self.get(name) for name in self.names()]
+        return sorted((t for t in tags if t is not None), key=lambda t: (t.snapshot.id, t.name))
 
     def create(self, tag: Tag) -> bool:
         """Creates a tag; False when the name exists. Raises OptionError for an invalid name."""
@@ -124,10 +124,10 @@ def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
     Source: Paimon 2.0 TagManager.renameTag.
     """
     tags = Tags(io, path)
-    found = tags.get(name)
-    if found is None:
+    tag = tags.get(name)
+    if tag is None:
         raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
-    if not tags.create(replace(found, name=to)):
+    if not tags.create(replace(tag, name=to)):
         raise OptionError(f"Tag '{to}' already exists.", key="tag", value=to)
     if tags.get(name) is None:
         # It was deleted meanwhile, perhaps with its files, by somebody who did not see the new one.
@@ -138,12 +138,12 @@ def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
 
 def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, clock: Clock) -> Tag:
     """A tag of the snapshot, by default the newest, from now on. Raises OptionError for one that does not exist."""
-    found = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
-    if found is None:
+    snapshot = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
+    if snapshot is None:
         wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
         raise OptionError(f"{snapshots.root} {wanted}", key="snapshot", value=snapshot_id)
     created = None if retained_ms is None else clock.local_ms()
-    return Tag(name, found, created_local_ms=created, retained_ms=retained_ms)
+    return Tag(name, snapshot, created_local_ms=created, retained_ms=retained_ms)
 
 
 def _check_kept(snapshots: Snapshots, tag: Tag, *, undo: Callable[[], None]) -> None:

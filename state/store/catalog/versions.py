@@ -56,22 +56,22 @@ class Versions:
         return self.by_tag(version, key) if isinstance(version, str) else self.by_id(version, key)
 
     def by_id(self, snapshot_id: int, key: str) -> Snapshot:
-        found = self._snapshots.get(snapshot_id)
-        if found is None:
-            there = self._snapshots.ids()
-            self._check_no_hole(snapshot_id, there)
-            known = f"it has {span(there[0], there[-1], 'snapshot')}" if there else "it has none yet"
+        snapshot = self._snapshots.get(snapshot_id)
+        if snapshot is None:
+            ids = self._snapshots.ids()
+            self._check_no_hole(snapshot_id, ids)
+            known = f"it has {span(ids[0], ids[-1], 'snapshot')}" if ids else "it has none yet"
             raise OptionError(f"{self._path} has no snapshot {snapshot_id}; {known}", key=key, value=snapshot_id)
-        return found
+        return snapshot
 
     def by_tag(self, tag: str, key: str) -> Snapshot:
         """The snapshot of a tag; it may have expired apart from the tag."""
-        found = self._tagged(tag)
-        if found is None:
+        snapshot = self._tagged(tag)
+        if snapshot is None:
             names = sorted(filter(None, map(parse_tag, self._io.list_names(f"{self._path}/{TAG_DIR}"))))
             known = f"its tags: {', '.join(names)}" if names else "it has no tags"
             raise OptionError(f"{self._path} has no tag {tag!r}; {known}", key=key, value=tag)
-        return found
+        return snapshot
 
     def is_tag(self, text: str) -> bool:
         """Whether this text of `scan.version` means a tag: any text that is not a number, or a number that is a
@@ -83,19 +83,19 @@ class Versions:
 
     def by_time(self, time_ms: int) -> Snapshot:
         """The newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError when none is that old."""
-        found = self.at_time(time_ms)
-        if found is None:
+        snapshot = self.at_time(time_ms)
+        if snapshot is None:
             raise OptionError(
                 f"{self._path} has no snapshot committed at {time_ms} or before",
                 key=SCAN_TIMESTAMP_MILLIS.key,
                 value=time_ms,
             )
-        return found
+        return snapshot
 
     def at_time(self, time_ms: int) -> Snapshot | None:
         """As `by_time`; None when none is that old. Raises MissingSnapshotError when its file is gone."""
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
-        found: Snapshot | None = None
+        newest: Snapshot | None = None
         if earliest is not None and latest is not None:
             low, high = earliest, latest
             while low <= high:
@@ -103,12 +103,12 @@ class Versions:
                 snapshot = self._snapshots.get(middle)
                 # An expired snapshot is older than what is left.
                 if snapshot is None or snapshot.time_ms <= time_ms:
-                    found, low = snapshot or found, middle + 1
+                    newest, low = snapshot or newest, middle + 1
                 else:
                     high = middle - 1
-            if found is None or found.id < high:
+            if newest is None or newest.id < high:
                 self._check_no_hole(high, self._snapshots.ids())
-        return found
+        return newest
 
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
         """The snapshots after `since` up to and including `until`, in order.
@@ -124,7 +124,7 @@ class Versions:
                 key="changes_since",
                 value=since,
             )
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         for snapshot_id in range(since + 1, until + 1):
             snapshot = self._snapshots.get(snapshot_id)
             if snapshot is None and with_changelogs:
@@ -138,24 +138,24 @@ class Versions:
                     key="changes_since",
                     value=since,
                 )
-            found.append(snapshot)
-        return found
+            snapshots.append(snapshot)
+        return snapshots
 
     def changes_at(self, snapshot_id: int, *, with_changelogs: bool) -> Snapshot | None:
         """The snapshot of an id, or with `with_changelogs` its changelog if it has expired; None when neither is there.
 
         Raises MissingSnapshotError when its file is gone although older snapshots are there.
         """
-        found = self._snapshots.get(snapshot_id)
-        if found is None and with_changelogs:
-            found = self._changelog(snapshot_id)
-        if found is None:
+        snapshot = self._snapshots.get(snapshot_id)
+        if snapshot is None and with_changelogs:
+            snapshot = self._changelog(snapshot_id)
+        if snapshot is None:
             self._check_no_hole(snapshot_id, self._snapshots.ids())
-        return found
+        return snapshot
 
-    def _check_no_hole(self, snapshot_id: int, there: list[int]) -> None:
+    def _check_no_hole(self, snapshot_id: int, ids: list[int]) -> None:
         """Returns if a snapshot without a file has expired, or never existed. Raises MissingSnapshotError."""
-        if there and there[0] < snapshot_id < there[-1]:
+        if ids and ids[0] < snapshot_id < ids[-1]:
             raise MissingSnapshotError(
                 f"{self._path}: the file of snapshot {snapshot_id} is gone, and there are older ones; put it back from "
                 "a copy. Newer snapshots can be read as before",
