@@ -49,7 +49,7 @@ _NUMBER = Struct("<i")
 class AppendedChange(Protocol):
     """What becomes of rows of a table without a primary key; a plain value, so that it travels."""
 
-    def passing(self, found: pa.RecordBatch) -> pa.RecordBatch | None:
+    def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """The rows that are taken out; None for none."""
         ...
 
@@ -80,11 +80,11 @@ class FileRows:
         deleted = deletions.of_file(*self.bucket_id, name)
         placed = self._placed()
         for batch in placed if deleted is None else drop_deleted(placed, deleted, name):
-            found = pa.Table.from_batches([batch])
+            passing = pa.Table.from_batches([batch])
             if self.expression is not None:
-                found = found.filter(self.expression)
-            if found.num_rows:
-                yield from found.combine_chunks().to_batches()
+                passing = passing.filter(self.expression)
+            if passing.num_rows:
+                yield from passing.combine_chunks().to_batches()
 
     def _placed(self) -> Iterator[pa.RecordBatch]:
         bucket, start = BucketFiles(*self.bucket_id, total_buckets=0, files=(self.file,)), 0
@@ -107,8 +107,8 @@ class FileChange:
         """New rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
         sealer, acceptance = RunSealer(seal, origin=self.stored.number), RowAcceptance(seal.schema)
         removed = Removed()
-        for found in self.stored.batches():
-            kept = self.change.passing(found)
+        for batch in self.stored.batches():
+            kept = self.change.passing(batch)
             if kept is None:
                 continue
             removed.add(kept)
@@ -133,13 +133,13 @@ class Removed:
 
     def found(self) -> Iterator[Found]:
         """The positions, as they are told to whoever plans; none without rows."""
-        for number, found in self.positions.items():
-            yield Found(_NUMBER.pack(number) + found.serialize())
+        for number, positions in self.positions.items():
+            yield Found(_NUMBER.pack(number) + positions.serialize())
 
-    def hear(self, found: bytes) -> None:
+    def hear(self, packed: bytes) -> None:
         """Adds positions that a part has found."""
-        (number,) = _NUMBER.unpack_from(found)
-        self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(found[_NUMBER.size :]))
+        (number,) = _NUMBER.unpack_from(packed)
+        self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(packed[_NUMBER.size :]))
 
 
 class StoredRows:
@@ -286,8 +286,8 @@ def write_append_changes(
     with discarded_on_error(write.access) as messages:
         outcome = engine.run(plan.mode.in_batch(plan).stages(plan, session, scope, source))
         messages += outcome.messages
-        for found in outcome.found:
-            stored.removed.hear(found)
+        for packed in outcome.found:
+            stored.removed.hear(packed)
         if plan.schema.settings.changelog.deletion_vectors:
             for message in stored.marked():
                 messages.append(message)

@@ -32,20 +32,20 @@ class Assignments:
     schema: TableSchema
     values: Mapping[str, NewValue]
 
-    def changed(self, found: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their new values, in the table's columns. `found` may hold columns of a source besides.
+    def changed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their new values, in the table's columns. `rows` may also hold columns of a source.
 
         Raises SchemaMismatchError for values that cannot be computed, do not fit, or would not be taken over.
         """
         own = [f.name for f in self.schema.fields]
         by_arrow = {name: v for name, v in self.values.items() if isinstance(v, pc.Expression)}
-        new = _by_arrow(found, by_arrow)
-        columns = columns_of(found)
+        new = _by_arrow(rows, by_arrow)
+        columns = columns_of(rows)
         for name, value in self.values.items():
             if isinstance(value, SqlExpression):
-                new[name] = assigned(value, columns, found.num_rows, self.schema.field(name))
+                new[name] = assigned(value, columns, rows.num_rows, self.schema.field(name))
         after = pa.RecordBatch.from_arrays([new.get(name, columns[name]) for name in own], names=own)
-        self._check_order(found, after)
+        self._check_order(rows, after)
         return after
 
     def _check_order(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
@@ -95,7 +95,7 @@ def plan_assignments(
     """
     if not assignments:
         raise SchemaMismatchError("an update needs a column to set")
-    names, found = [f.name for f in schema.fields], dict[str, NewValue]()
+    names, values = [f.name for f in schema.fields], dict[str, NewValue]()
     for name, value in assignments.items():
         if name not in names:
             raise SchemaMismatchError(f"there is no column {name!r} ({', '.join(names)})", column=name)
@@ -104,10 +104,10 @@ def plan_assignments(
                 f"column {name!r} is {fixed[name]}, and cannot be set; delete the row and write a new one", column=name
             )
         is_computed = isinstance(value, pc.Expression | SqlExpression)
-        found[name] = (
+        values[name] = (
             value if is_computed else pc.scalar(constant_scalar(arrow_schema(schema.fields).field(name), value))
         )
-    planned = Assignments(schema, found)
+    planned = Assignments(schema, values)
     fields = [*arrow_schema(schema.fields), *(() if source is None else source)]
     after = planned.changed(pa.RecordBatch.from_pylist([], schema=pa.schema(fields)))
     conform(pa.Table.from_batches([after]), schema)
@@ -136,10 +136,10 @@ def _is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[st
     """For each row whether its values come before those of the other, compared in turn; null is the oldest."""
     older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
     for name in names:
-        one, other = rows[name], others[name].cast(rows[name].type)
-        gone, other_gone = np.asarray(pc.is_null(one)), np.asarray(pc.is_null(other))
-        less = np.asarray(pc.fill_null(pc.less(one, other), False)) | (gone & ~other_gone)
-        equal = np.asarray(pc.fill_null(pc.equal(one, other), False)) | (gone & other_gone)
+        own, other = rows[name], others[name].cast(rows[name].type)
+        gone, other_gone = np.asarray(pc.is_null(own)), np.asarray(pc.is_null(other))
+        less = np.asarray(pc.fill_null(pc.less(own, other), False)) | (gone & ~other_gone)
+        equal = np.asarray(pc.fill_null(pc.equal(own, other), False)) | (gone & other_gone)
         older |= same & less
         same &= equal
     return older

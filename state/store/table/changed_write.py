@@ -36,8 +36,8 @@ def write_plan(table: TableHandle) -> WritePlan:
 
 def planned_until_first(change: Callable[[], WriteResult]) -> WriteResult:
     """The result of a change, which is planned again where another writer came first. Raises as `repeat_if_changed`."""
-    done, replanned = repeat_if_changed(change)
-    return done.counting(replanned) if replanned else done
+    result, replanned = repeat_if_changed(change)
+    return result.counting(replanned) if replanned else result
 
 
 def write_changes(session: WriteSession, source: Any, operation: Operation, *, engine: Engine) -> WriteResult:

@@ -54,9 +54,9 @@ def compact_table(
             by = check_order(schema, order_by, order_strategy, strategy=strategy, path=table.path)
             chosen = choose_partitions(schema, partitions)
             messages = sort_partitions(session, chosen, order_by or (), by, engine=engine, clock=clock, ids=ids)
-        done = commit_compaction(session, messages, user=ids.new_uuid())
-        Upkeep(clock=clock, ids=ids).after_batch(session, (), done, forced=True)
-        return done[-1].id if done else None
+        snapshots = commit_compaction(session, messages, user=ids.new_uuid())
+        Upkeep(clock=clock, ids=ids).after_batch(session, (), snapshots, forced=True)
+        return snapshots[-1].id if snapshots else None
 
     return repeat_if_gone(compact)
 
@@ -99,8 +99,8 @@ def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], 
     """
     if all(m.is_empty for m in messages):
         return ()
-    done = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
-    lost = done.dropped
+    committed = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
+    lost = committed.dropped
     if isinstance(lost, Conflict):
         kind = FilesGoneError if lost.rule == FILES_GONE else CommitConflictError
         raise kind(
@@ -108,4 +108,4 @@ def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], 
         )
     if lost is not None:
         raise lost.error() if isinstance(lost, Unknown) else lost
-    return done.snapshots
+    return committed.snapshots

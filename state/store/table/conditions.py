@@ -53,7 +53,7 @@ def plan_condition(filter: Filter, schema: TableSchema) -> Condition:
 
 def columns_of(rows: pa.RecordBatch | pa.Table) -> Mapping[str, pa.Array]:
     """The columns by name."""
-    found = {}
+    columns = {}
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        found[name] = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return found
+        columns[name] = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return columns

@@ -24,35 +24,35 @@ def found_parts(session: WriteSession, expression: pc.Expression | None, change:
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
-    found = _found(session, expression)
-    if found.waiting:
-        return Parts([GivenRows(_changed(found, change))])
-    return Parts([ChangedRows(b, change, origin) for origin, b in enumerate(_buckets(session, found, expression))])
+    target = _target(session, expression)
+    if target.waiting:
+        return Parts([GivenRows(_changed(target, change))])
+    return Parts([ChangedRows(b, change, origin) for origin, b in enumerate(_buckets(session, target, expression))])
 
 
 def found_rows(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
     """The rows that pass the expression, bucket by bucket, of a table none of whose readers see postponed rows."""
-    found = _found(session, expression, partitions)
-    assert not found.waiting, "an engine that reads elsewhere does not merge postponed rows"
-    return list(_buckets(session, found, expression))
+    target = _target(session, expression, partitions)
+    assert not target.waiting, "an engine that reads elsewhere does not merge postponed rows"
+    return list(_buckets(session, target, expression))
 
 
 def current_rows(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
-    found = _found(session, expression, partitions)
-    if found.waiting:
-        yield from read_with_postponed(found.access.files, [*found.buckets, *found.waiting], found.projection)
+    target = _target(session, expression, partitions)
+    if target.waiting:
+        yield from read_with_postponed(target.access.files, [*target.buckets, *target.waiting], target.projection)
         return
-    for bucket in _buckets(session, found, expression):
+    for bucket in _buckets(session, target, expression):
         yield from bucket.batches()
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Target:
     """Where the rows are: in `buckets`, and in postpone buckets, `waiting`, where readers see those too."""
 
     access: BucketAccess
@@ -61,9 +61,9 @@ class _Found:
     waiting: Sequence[BucketFiles]
 
 
-def _found(
+def _target(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None = None
-) -> _Found:
+) -> _Target:
     schema = _seeing_all(session.plan.schema)
     refuse_unreadable(schema)
     projection = plan_projection(schema, None, expression)
@@ -73,15 +73,15 @@ def _found(
     seen = visible_files(schema, stored, read_optimized=False)
     sees_postponed = schema.settings.reading.sees_postponed
     waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET] if sees_postponed else []
-    return _Found(BucketAccess(session.table.uri, schema), projection, seen, waiting)
+    return _Target(BucketAccess(session.table.uri, schema), projection, seen, waiting)
 
 
-def _buckets(session: WriteSession, found: _Found, expression: pc.Expression | None) -> Iterator[StoredBucket]:
+def _buckets(session: WriteSession, target: _Target, expression: pc.Expression | None) -> Iterator[StoredBucket]:
     """The buckets that may hold rows passing the expression."""
     vectors = session.deletion_entries()
-    for bucket in pruned(found.access, found.buckets, expression):
+    for bucket in pruned(target.access, target.buckets, expression):
         vector_files = vectors.get((bucket.partition, bucket.bucket), ())
-        yield StoredBucket(found.access, bucket, found.projection, vector_files)
+        yield StoredBucket(target.access, bucket, target.projection, vector_files)
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
@@ -99,8 +99,8 @@ def pruned(
     return prune(access.schema, buckets, expression, access.files.schema_of)
 
 
-def _changed(found: _Found, change: RowChange) -> Iterator[pa.Table]:
-    for batch in read_with_postponed(found.access.files, [*found.buckets, *found.waiting], found.projection):
+def _changed(target: _Target, change: RowChange) -> Iterator[pa.Table]:
+    for batch in read_with_postponed(target.access.files, [*target.buckets, *target.waiting], target.projection):
         changed = change.rows(batch)
         if changed is not None:
             yield changed

@@ -93,9 +93,9 @@ def mark_table_done(
     entries = [] if newest is None else table.manifests.live_entries(newest)
     known = sorted({e.partition for e in entries}) if schema.partition_keys else []
     chosen = [p for p in known if choose_partitions(schema, partitions)(p)]
-    for one in partitions or ():
-        if not any(choose_partitions(schema, [one])(p) for p in known):
-            raise OptionError(f"{table.path} holds no partition {dict(one)!r}", key="partitions", value=dict(one))
+    for choice in partitions or ():
+        if not any(choose_partitions(schema, [choice])(p) for p in known):
+            raise OptionError(f"{table.path} holds no partition {dict(choice)!r}", key="partitions", value=dict(choice))
     return tuple(mark_partitions(table, schema, chosen, clock))
 
 
@@ -142,10 +142,10 @@ def untag_table(table: TableHandle, name: str) -> bool:
 def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
     """Makes a branch, at a tag if one is named. Raises OptionError for names that are taken or not there."""
     check_owned(table.table_schema, table.io, table.path)
-    found = None if tag is None else Tags(table.io, table.path).get(tag)
-    if tag is not None and found is None:
+    stored_tag = None if tag is None else Tags(table.io, table.path).get(tag)
+    if tag is not None and stored_tag is None:
         raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag)
-    Branches(table.io, table.path).create(name, found)
+    Branches(table.io, table.path).create(name, stored_tag)
 
 
 def unbranch_table(table: TableHandle, name: str) -> bool:

@@ -160,8 +160,8 @@ def _looked_at(seen: Seen, planned: PlannedMerge) -> pc.Expression | None:
     """What the rows of the table pass that are looked at; None for all."""
     if planned.by_source:
         return None
-    found = [e for e in (seen.expression, planned.clauses.target) if e is not None]
-    return conjunction(found) if found else None
+    conditions = [e for e in (seen.expression, planned.clauses.target) if e is not None]
+    return conjunction(conditions) if conditions else None
 
 
 def _partitions(seen: Seen, planned: PlannedMerge) -> Collection[bytes] | None:

@@ -111,10 +111,10 @@ class PlannedMerge:
 
     def passing(self, target: pa.RecordBatch, source: pa.Table) -> np.ndarray:
         """Which pairs pass `on`."""
-        found = np.ones(target.num_rows, bool)
+        mask = np.ones(target.num_rows, bool)
         if self.clauses.on is not None:
-            found = np.asarray(condition(self.clauses.on, columns_of(_seen(target, source)), target.num_rows))
-        return found
+            mask = np.asarray(condition(self.clauses.on, columns_of(_seen(target, source)), target.num_rows))
+        return mask
 
     def inserted(self, source: pa.Table, is_key_in_table: np.ndarray) -> pa.Table | None:
         """The rows to write for source rows without a match; `is_key_in_table` says for which a row of the table has
@@ -122,31 +122,31 @@ class PlannedMerge:
 
         Raises SchemaMismatchError for a row that would replace one of the table, or another of the source.
         """
-        found, seen = [], _of_source(source)
+        parts, seen = [], _of_source(source)
         for clause, rows in _first_true([(c.condition, c) for c in self.clauses.not_matched], seen):
-            taken = source.take(rows)
-            made = _new_rows(self.schema, clause, taken, seen.take(rows))
+            unmatched = source.take(rows)
+            made = _new_rows(self.schema, clause, unmatched, seen.take(rows))
             if self.schema.primary_keys and clause.values is not None:
-                self._refuse_other_keys(taken, made)
+                self._refuse_other_keys(unmatched, made)
             if self.schema.primary_keys:
                 self._refuse_replacing(made, is_key_in_table[np.asarray(rows)])
-            found.append(with_kind(made, RowKind.INSERT, self.schema))
-        if not found:
+            parts.append(with_kind(made, RowKind.INSERT, self.schema))
+        if not parts:
             return None
-        written = pa.concat_tables(found)
+        written = pa.concat_tables(parts)
         _refuse_doubled(written, self.schema)
         return written
 
     def outcomes(self, joined: Iterable[Matched | Alone | Unmatched]) -> Iterator[Outcome | pa.Table]:
         """What changes rows of the table, and the new rows, for what a join gives."""
-        for found in joined:
-            match found:
+        for rows in joined:
+            match rows:
                 case Matched():
-                    yield from self.paired(found.target, found.source)
+                    yield from self.paired(rows.target, rows.source)
                 case Alone():
-                    yield from self.alone(found.target)
+                    yield from self.alone(rows.target)
                 case _:
-                    new = self.inserted(found.source, found.is_key_in_table)
+                    new = self.inserted(rows.source, rows.is_key_in_table)
                     if new is not None:
                         yield new
 
@@ -195,15 +195,15 @@ def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, s
     both = _seen(target, source.empty_table())
 
     def planned(changes: Sequence[UpdateClause | DeleteClause], seen: pa.RecordBatch) -> tuple[_Change, ...]:
-        found, fixed = [], fixed_columns(schema)
+        fitting, fixed = [], fixed_columns(schema)
         more = pa.schema([f for f in seen.schema if f.name.startswith(f"{SOURCE}.")])
         for change in changes:
             _check_condition(change.condition, seen)
             values = change.values if isinstance(change, UpdateClause) else None
-            found.append(
+            fitting.append(
                 _Change(change.condition, None if values is None else plan_assignments(schema, values, fixed, more))
             )
-        return tuple(found)
+        return tuple(fitting)
 
     _check_condition(clauses.on, both)
     matched, by_source = planned(clauses.matched, both), planned(clauses.not_matched_by_source, target)
@@ -214,9 +214,9 @@ def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, s
     return PlannedMerge(schema, tuple(key), clauses, matched, by_source)
 
 
-def _check_condition(found: SqlExpression | None, seen: pa.RecordBatch) -> None:
-    if found is not None:
-        condition(found, columns_of(seen), 0)
+def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:
+    if test is not None:
+        condition(test, columns_of(seen), 0)
 
 
 def _first_true(

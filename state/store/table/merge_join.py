@@ -84,11 +84,11 @@ def join(
                 mine = pa.Table.from_batches([candidates.filter(pa.array(shares == share))])
                 kept.add(run_of_share(share, number, mine))
         for share in range(source.share_count):
-            found = side(share)
+            source_side = side(share)
             for _, blob in kept.take((b"", share)):
                 for rows in unseal(blob):
-                    yield from found.matched(rows)
-            yield from found.unmatched()
+                    yield from source_side.matched(rows)
+            yield from source_side.unmatched()
 
 
 def _candidates(
@@ -125,13 +125,13 @@ class Side:
 
     def matched(self, target: pa.RecordBatch) -> Iterator[Matched | Alone]:
         """The rows with their source rows, and the rows without one where those are kept."""
-        found = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
-        hit = np.asarray(found.is_valid())
+        indices = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
+        hit = np.asarray(indices.is_valid())
         if self._keeps_alone and not hit.all():
             yield Alone(target.filter(pa.array(~hit)))
         if not hit.any():
             return
-        codes = np.asarray(found.drop_null()).astype(np.int64)
+        codes = np.asarray(indices.drop_null()).astype(np.int64)
         self._is_in_table[codes] = True
         rows = _those(target, hit)
         if self._passes is None and not self._is_matched_used:

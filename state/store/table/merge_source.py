@@ -51,10 +51,10 @@ class JoinKey:
 
     def is_whole(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
         """For each row whether no column of its key is null."""
-        found = np.ones(rows.num_rows, bool)
+        whole = np.ones(rows.num_rows, bool)
         for name in self.columns:
-            found &= np.asarray(pc.is_valid(_flat(rows[name])))
-        return pa.array(found)
+            whole &= np.asarray(pc.is_valid(_flat(rows[name])))
+        return pa.array(whole)
 
     def _arrays(self, rows: pa.RecordBatch | pa.Table) -> list[pa.Array]:
         # Zeros with different signs are equal, and have different bytes.
@@ -102,8 +102,8 @@ class Seen:
     @property
     def expression(self) -> pc.Expression | None:
         """What every row of the table passes that one of the rows matches."""
-        found = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self.ranges.items()]
-        return conjunction(found) if found else None
+        conditions = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self.ranges.items()]
+        return conjunction(conditions) if conditions else None
 
     def add(self, rows: pa.Table, hashes: np.ndarray) -> None:
         self.hashes.append(distinct(hashes))
@@ -114,8 +114,8 @@ class Seen:
         for name in self._key.columns:
             if self._key.schema.field(name).type.root in _RANGED or rows[name].null_count == rows.num_rows:
                 continue
-            found = pc.min_max(rows[name])
-            self.widen(name, found["min"], found["max"])
+            bounds = pc.min_max(rows[name])
+            self.widen(name, bounds["min"], bounds["max"])
         if self.partitions is not None:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])
 

@@ -107,15 +107,15 @@ class SourceShare:
     count: int
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        found = prepared(rows, self.keys.key).cast(self.keys.schema)
-        hashes = self.keys.key.hashes(found)
+        fitted = prepared(rows, self.keys.key).cast(self.keys.schema)
+        hashes = self.keys.key.hashes(fitted)
         if not self.keys.hashes.has(hashes).all():
             raise OptionError(
                 "the source gives other keys each time it is read, and a merge reads it twice; write it to a table or "
                 "to files first, and merge those",
                 key="source",
             )
-        return found, hash_share(hashes, self.count)
+        return fitted, hash_share(hashes, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +142,10 @@ class MergedShare:
     key: JoinKey
     has_key: bool
 
-    def rows(self, given: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]:
+    def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]:
         planned, removed = self.planned, Removed()
         passes = None if planned.clauses.on is None else planned.passing
-        side = Side(self.key, given, passes, bool(planned.matched), bool(planned.by_source))
+        side = Side(self.key, source, passes, bool(planned.matched), bool(planned.by_source))
         for changed in planned.outcomes(_sides(side, stored)):
             if isinstance(changed, pa.Table):
                 yield changed

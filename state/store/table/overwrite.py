@@ -75,8 +75,8 @@ def overwrite_table(
             RowAcceptance(table.table_schema).accept(rows.schema.empty_table())
             spread = _SpreadRows(rows)
             return again(partial(_overwrite_once, table, spread, partition, options or {}, engine, clock, ids))
-    given = _GivenRows(data, row_kinds)
-    write = partial(_overwrite_once, table, given, partition, options or {}, engine, clock, ids)
+    local = _GivenRows(data, row_kinds)
+    write = partial(_overwrite_once, table, local, partition, options or {}, engine, clock, ids)
     return write() if isinstance(data, pa.RecordBatchReader) else again(write)
 
 
@@ -149,8 +149,8 @@ def _overwrite_once(
     messages = engine.run(_stages(plan, _Emptied(session.view), source.checked(check), engine, clock, ids)).messages
     got_rows = frozenset(m.partition for m in messages if m.new_files)
     try:
-        for found in got_rows:
-            check(found)
+        for written in got_rows:
+            check(written)
     except SchemaMismatchError:
         session.discard(messages)
         raise
@@ -158,10 +158,10 @@ def _overwrite_once(
         if not got_rows:
             return _unchanged(session)
         target = got_rows.__contains__
-    done = session.replace_partitions(messages, user=ids.new_uuid(), target=target, operation=Operation.OVERWRITE)
-    Upkeep(clock=clock, ids=ids).after_batch(session, messages, done.snapshots)
-    hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, done))
-    return WriteResult(done.snapshots[-1].id, visible=not hidden)
+    committed = session.replace_partitions(messages, user=ids.new_uuid(), target=target, operation=Operation.OVERWRITE)
+    Upkeep(clock=clock, ids=ids).after_batch(session, messages, committed.snapshots)
+    hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, committed))
+    return WriteResult(committed.snapshots[-1].id, visible=not hidden)
 
 
 def truncate_table(table: TableHandle) -> WriteResult:
@@ -192,9 +192,9 @@ def _empty(
     target = choose_partitions(session.plan.schema, partitions)
     if not any(target(partition) for partition, _ in session.view.buckets()):
         return _unchanged(session)
-    done = session.replace_partitions([], user=SYSTEM_IDS.new_uuid(), target=target, operation=operation)
-    Upkeep().after_batch(session, (), done.snapshots)
-    return WriteResult(done.snapshots[-1].id)
+    committed = session.replace_partitions([], user=SYSTEM_IDS.new_uuid(), target=target, operation=operation)
+    Upkeep().after_batch(session, (), committed.snapshots)
+    return WriteResult(committed.snapshots[-1].id)
 
 
 def _unchanged(session: WriteSession) -> WriteResult:
@@ -209,7 +209,7 @@ def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> Partitio
         return choose_partitions(schema, [partition])
     if schema.partition_keys and schema.settings.commit.overwrites_dynamic_partitions:
         return None
-    return lambda found: True
+    return lambda partition_bytes: True
 
 
 @dataclass(frozen=True, slots=True)

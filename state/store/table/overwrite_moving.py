@@ -167,14 +167,14 @@ def _taken_out(session: WriteSession, write: BucketWrite, message: CommitMessage
     files, vectors = session.view.files(bucket_id), session.deletion_entries().get(bucket_id, ())
     state = BucketState(files=files, vector_files=vectors)
     minor = replace(write, trigger=CompactTrigger.MINOR)
-    found = compact_bucket(minor, bucket_id, state, message.new_files).message(bucket_id, message.total_buckets)
-    done = as_result(replace(found, new_files=message.new_files), WriteStage(minor, result=Result.ONE_CHANGE))
+    compacted = compact_bucket(minor, bucket_id, state, message.new_files).message(bucket_id, message.total_buckets)
+    result = as_result(replace(compacted, new_files=message.new_files), WriteStage(minor, result=Result.ONE_CHANGE))
     return replace(
-        done,
-        new_files=done.compact_after,
-        deleted_files=done.compact_before,
-        new_index_files=done.compact_index_files,
-        deleted_index_files=done.deleted_compact_index_files,
+        result,
+        new_files=result.compact_after,
+        deleted_files=result.compact_before,
+        new_index_files=result.compact_index_files,
+        deleted_index_files=result.deleted_compact_index_files,
         compact_before=(),
         compact_after=(),
         compact_index_files=(),

@@ -128,9 +128,9 @@ def commit_rescale(
     """Replaces the partitions; a fixed table that was rescaled as a whole writes with that many buckets from now on."""
     snapshot_id = None
     if replaced:
-        done = session.overwrite(messages, user=user, partitions=replaced, bucket_num=bucket_num)
-        snapshot_id = done.snapshots[-1].id
-        Upkeep().after_batch(session, (), done.snapshots)
+        committed = session.overwrite(messages, user=user, partitions=replaced, bucket_num=bucket_num)
+        snapshot_id = committed.snapshots[-1].id
+        Upkeep().after_batch(session, (), committed.snapshots)
     if is_whole and session.plan.total_buckets > 0 and session.plan.total_buckets != bucket_num:
         alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
     return snapshot_id

@@ -100,8 +100,8 @@ class AppendedRows:
     condition: Condition
     assignments: Assignments | None
 
-    def passing(self, found: pa.RecordBatch) -> pa.RecordBatch | None:
-        return passing(found, self.condition)
+    def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        return passing(rows, self.condition)
 
     def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
         return None if self.assignments is None else updated(taken_out, taken_out, self.assignments)
@@ -114,8 +114,8 @@ class DeletedRows:
     schema: TableSchema
     condition: Condition
 
-    def rows(self, found: pa.RecordBatch) -> pa.Table | None:
-        kept = passing(found, self.condition)
+    def rows(self, batch: pa.RecordBatch) -> pa.Table | None:
+        kept = passing(batch, self.condition)
         if kept is None:
             return None
         check_removed(kept, self.schema)
@@ -129,8 +129,8 @@ class UpdatedRows:
     condition: Condition
     assignments: Assignments
 
-    def rows(self, found: pa.RecordBatch) -> pa.Table | None:
-        kept = passing(found, self.condition)
+    def rows(self, batch: pa.RecordBatch) -> pa.Table | None:
+        kept = passing(batch, self.condition)
         return None if kept is None else updated(kept, kept, self.assignments)
 
 
@@ -148,10 +148,10 @@ def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
             )
 
 
-def passing(found: pa.RecordBatch, condition: Condition) -> pa.RecordBatch | None:
+def passing(rows: pa.RecordBatch, condition: Condition) -> pa.RecordBatch | None:
     """The rows that pass what is computed for each row; None when none does."""
-    mask = condition.mask(found)
-    kept = found if mask is None else found.filter(mask)
+    mask = condition.mask(rows)
+    kept = rows if mask is None else rows.filter(mask)
     return kept if kept.num_rows else None
 
 
@@ -169,16 +169,16 @@ def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignmen
 
 def with_kind(rows: pa.RecordBatch, kind: RowKind, schema: TableSchema) -> pa.Table:
     """The rows with a row kind each: in the column that the table keeps it in, else in `_row_kind`."""
-    found = pa.Table.from_batches([rows])
+    table = pa.Table.from_batches([rows])
     if not schema.primary_keys:
-        return found
+        return table
     name = schema.settings.merge.row_kind_field
     if name is None:
-        return found.append_column(ROW_KIND_COLUMN, pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows))
+        return table.append_column(ROW_KIND_COLUMN, pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows))
     text = next(t for t, k in SHORT_NAMES.items() if k is kind)
-    position = found.schema.get_field_index(name)
+    position = table.schema.get_field_index(name)
     try:
-        column = pa.repeat(pa.scalar(text), rows.num_rows).cast(found.schema.field(position).type)
+        column = pa.repeat(pa.scalar(text), rows.num_rows).cast(table.schema.field(position).type)
     except pa.ArrowInvalid as e:
         raise SchemaMismatchError(f"column {name!r} cannot hold the row kind {text!r}: {e}", column=name) from e
-    return found.set_column(position, found.schema.field(position), column)
+    return table.set_column(position, table.schema.field(position), column)

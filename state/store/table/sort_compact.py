@@ -57,8 +57,8 @@ def check_order(
     SchemaMismatchError for unknown columns, UnsupportedTableError for other tables than append tables without buckets.
     """
     if not order_by or order_strategy is None:
-        given, missing = ("order_by", "order_strategy") if order_by else ("order_strategy", "order_by")
-        raise OptionError(f"{given!r} goes with {missing!r}: name the columns, and one of {_listed()}", key=missing)
+        named, missing = ("order_by", "order_strategy") if order_by else ("order_strategy", "order_by")
+        raise OptionError(f"{named!r} goes with {missing!r}: name the columns, and one of {_listed()}", key=missing)
     if order_strategy not in ORDER_STRATEGIES:
         raise OptionError(f"order strategy {order_strategy!r} is none of {_listed()}", key="order_strategy")
     if strategy != "full":
@@ -151,7 +151,7 @@ def _sort_ranges(
         everybody = TaskCounts(engine.workers.tasks(None))
         bounds = read_bounds(engine.run(Stages(Parts(drawn), seal, drawing, tasks=everybody)).notes)
     stages = Stages(
-        source=Parts([part for found in parts for part in found]),
+        source=Parts([part for files in parts for part in files]),
         seal=replace(seal, grouping=SortRanges(by, bounds)),
         write=WriteStage(write, groups=SortedFiles(write.access, by)),
         tasks=TaskCounts(engine.workers.tasks(sum(counts.values()))),

@@ -17,11 +17,11 @@ class WriteResult(int):
     replanned: int
 
     def __new__(cls, snapshot_id: int, *, dropped: str | None = None, visible: bool = True, replanned: int = 0) -> Self:
-        found = super().__new__(cls, snapshot_id)
-        found.dropped = dropped
-        found.visible = visible
-        found.replanned = replanned
-        return found
+        result = super().__new__(cls, snapshot_id)
+        result.dropped = dropped
+        result.visible = visible
+        result.replanned = replanned
+        return result
 
     def counting(self, replanned: int) -> Self:
         """The same after so many plans that were lost."""
