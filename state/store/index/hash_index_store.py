@@ -48,7 +48,7 @@ class HashCache:
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
-        self._found: OrderedDict[_Share, _Cached] = OrderedDict()
+        self._kept: OrderedDict[_Share, _Cached] = OrderedDict()
         self._lock = Lock()
         self._size_bytes = 0
 
@@ -58,23 +58,23 @@ class HashCache:
 
     def get(self, share: _Share) -> _Cached | None:
         with self._lock:
-            found = self._found.get(share)
-            if found is not None:
-                self._found.move_to_end(share)
-            return found
+            cached = self._kept.get(share)
+            if cached is not None:
+                self._kept.move_to_end(share)
+            return cached
 
     def put(self, share: _Share, cached: _Cached) -> None:
         with self._lock:
             self._forget(share)
             if cached.known.size_bytes > self._budget_bytes:
                 return
-            self._found[share] = cached
+            self._kept[share] = cached
             self._size_bytes += cached.known.size_bytes
             while self._size_bytes > self._budget_bytes:
-                self._forget(next(iter(self._found)))
+                self._forget(next(iter(self._kept)))
 
     def _forget(self, share: _Share) -> None:
-        old = self._found.pop(share, None)
+        old = self._kept.pop(share, None)
         if old is not None:
             self._size_bytes -= old.known.size_bytes
 
@@ -146,13 +146,13 @@ class HashIndexStore:
         """As `known`, for some hashes only, ascending and distinct; each file is read, and nothing is kept. Memory:
         these hashes, and one file's.
         """
-        found = NOTHING_KNOWN
+        known = NOTHING_KNOWN
         for bucket, entry in sorted(self._by_bucket(entries).items()) if len(asked) else ():
             hashes = self.hashes(entry)
             at = np.minimum(np.searchsorted(asked, hashes), len(asked) - 1)
             hashes = hashes[asked[at] == hashes]
-            found = found.joined(hashes, np.full(len(hashes), bucket, np.int16))
-        return found
+            known = known.joined(hashes, np.full(len(hashes), bucket, np.int16))
+        return known
 
     def hashes(self, entry: IndexManifestEntry) -> Int32s:
         """The hashes in one file, in file order. Raises CorruptFileError as `known` does."""
@@ -169,16 +169,16 @@ class HashIndexStore:
                 ) from e
             raise
         try:
-            found = decode_hash_index(data)
+            hashes = decode_hash_index(data)
         except CorruptFileError as e:
             raise CorruptFileError(f"{path}: {e.message}", path=path, **e.fields) from e
-        if len(found) != entry.row_count:
+        if len(hashes) != entry.row_count:
             raise CorruptFileError(
-                f"{path} holds {counted(len(found), 'hash', 'hashes')}, {entry.row_count:,} recorded",
+                f"{path} holds {counted(len(hashes), 'hash', 'hashes')}, {entry.row_count:,} recorded",
                 path=path,
-                found=len(found),
+                found=len(hashes),
             )
-        return found
+        return hashes
 
     def grow(
         self, partition: bytes, bucket: int, old: IndexManifestEntry | None, new_hashes: Int32s
@@ -218,9 +218,9 @@ class HashIndexStore:
         return self._io, f"{self._path}/{INDEX_DIR}/{entry.file_name}"
 
     def _by_bucket(self, entries: Iterable[IndexManifestEntry]) -> dict[int, IndexManifestEntry]:
-        found: dict[int, IndexManifestEntry] = {}
+        by_bucket: dict[int, IndexManifestEntry] = {}
         for entry in entries:
-            other = found.setdefault(entry.bucket, entry)
+            other = by_bucket.setdefault(entry.bucket, entry)
             if other is not entry:
                 raise CorruptFileError(
                     f"bucket {entry.bucket} has two HASH index files, {other.file_name} and {entry.file_name}: two "
@@ -228,23 +228,23 @@ class HashIndexStore:
                     bucket=entry.bucket,
                     files=(other.file_name, entry.file_name),
                 )
-        return found
+        return by_bucket
 
 
 def _of_share(hashes: Int32s, share: Ownership | None) -> Int32s:
     if share is None or share.assigners == 1:
         return hashes
-    found: Int32s = hashes[hash_share(hashes, share.assigners) == share.assigner]
-    return found
+    own: Int32s = hashes[hash_share(hashes, share.assigners) == share.assigner]
+    return own
 
 
 def hash_entries(index: Iterable[IndexManifestEntry]) -> dict[bytes, tuple[IndexManifestEntry, ...]]:
     """The HASH entries of an index manifest by partition, buckets ascending."""
-    found: dict[bytes, list[IndexManifestEntry]] = {}
+    by_partition: dict[bytes, list[IndexManifestEntry]] = {}
     for entry in index:
         if entry.index_type == HASH:
-            found.setdefault(entry.partition, []).append(entry)
-    return {p: tuple(sorted(es, key=lambda e: (e.bucket, e.file_name))) for p, es in found.items()}
+            by_partition.setdefault(entry.partition, []).append(entry)
+    return {p: tuple(sorted(es, key=lambda e: (e.bucket, e.file_name))) for p, es in by_partition.items()}
 
 
 def rows_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[int, int]:

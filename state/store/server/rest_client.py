@@ -59,14 +59,14 @@ class RestClient:
 
     def names(self, member: str, *path: str) -> list[str]:
         """The names in all pages of a listing, sorted."""
-        found: list[str] = []
+        names: list[str] = []
         query: dict[str, str] = {}
         while True:
             page = self.get(*path, **query)
-            found += [str(name) for name in page.get(member) or ()]
+            names += [str(name) for name in page.get(member) or ()]
             token = page.get("nextPageToken")
             if not token or token == query.get("pageToken"):
-                return sorted(set(found))
+                return sorted(set(names))
             query = {"pageToken": str(token)}
 
     def post(self, body: Mapping[str, Any], *path: str) -> dict[str, Any]:
@@ -112,7 +112,9 @@ class RestClient:
             reason = e.reason if isinstance(e, URLError) else e
             never_sent = isinstance(reason, ConnectionRefusedError | socket.gaierror)
             raise _failure(
-                f"{where}: {str(reason) or type(reason).__name__}", retryable=True, done=False if never_sent else None
+                f"{where}: {str(reason) or type(reason).__name__}",
+                retryable=True,
+                carried_out=False if never_sent else None,
             ) from e
 
 
@@ -120,10 +122,10 @@ def _decoded(where: str, data: bytes) -> dict[str, Any]:
     if not data.strip():
         return {}
     try:
-        found = json.loads(data)
+        answer = json.loads(data)
     except ValueError as e:
-        raise _failure(f"{where}: the answer is no JSON", retryable=True, done=None) from e
-    return found if isinstance(found, dict) else {}
+        raise _failure(f"{where}: the answer is no JSON", retryable=True, carried_out=None) from e
+    return answer if isinstance(answer, dict) else {}
 
 
 def _raise_answer(where: str, status: int, data: bytes) -> NoReturn:
@@ -139,13 +141,13 @@ def _raise_answer(where: str, status: int, data: bytes) -> NoReturn:
         raise TakenError(message)
     if status == 501:
         raise UnsupportedTableError(message, status=status)
-    done = False if status in _NOT_DONE else None
+    carried_out = False if status in _NOT_DONE else None
     if status in (401, 403):
         message += "; check the option 'token', and what it may do"
-    raise _failure(message, retryable=status in _MAY_PASS, done=done, status=status)
+    raise _failure(message, retryable=status in _MAY_PASS, carried_out=carried_out, status=status)
 
 
-def _failure(message: str, *, retryable: bool, done: bool | None, status: int | None = None) -> StorageError:
-    """The error of a request; `done` False when it was certainly not carried out, None when nobody knows."""
-    fields = {} if done is None else {"published": done}
+def _failure(message: str, *, retryable: bool, carried_out: bool | None, status: int | None = None) -> StorageError:
+    """The error of a request; `carried_out` False when it was certainly not carried out, None when nobody knows."""
+    fields = {} if carried_out is None else {"published": carried_out}
     return StorageError(message, retryable=retryable, missing=False, status=status, **fields)

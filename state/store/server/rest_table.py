@@ -50,8 +50,8 @@ class RestTable:
             if e.kind == _SNAPSHOT:
                 return None
             raise self._gone(e) from e
-        found = (answer.get("snapshot") or {}).get("snapshot")
-        return None if found is None else decode_snapshot(json.dumps(found).encode())
+        snapshot = (answer.get("snapshot") or {}).get("snapshot")
+        return None if snapshot is None else decode_snapshot(json.dumps(snapshot).encode())
 
     def commit(self, snapshot: Snapshot, before: Snapshot | None) -> bool:
         body = {
@@ -129,15 +129,15 @@ class RestTable:
             raise self._gone(e) from e
 
     def create_branch(self, name: str, tag: str | None) -> None:
-        taken = OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
+        name_taken = OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
         if name in self.branches():
-            raise taken
+            raise name_taken
         _branch_id.cache_clear()
         body = {"branch": name, "fromTag": tag}
         try:
             self._changed(lambda: self._post(body, "branches"), lambda: name in self.branches())
         except TakenError as e:
-            raise taken from e
+            raise name_taken from e
         except NotThereError as e:
             if e.kind != _TAG:
                 raise self._gone(e) from e
@@ -243,5 +243,5 @@ def _keeps_none(name: TableName, answer: str) -> UnsupportedTableError:
 @lru_cache(maxsize=256)
 def _branch_id(client: RestClient, name: TableName) -> str | None:
     """The id that the catalog gave a branch; asked for once in a process."""
-    found = client.get(*table_path(name)).get("id")
-    return None if found is None else str(found)
+    branch_id = client.get(*table_path(name)).get("id")
+    return None if branch_id is None else str(branch_id)

@@ -111,13 +111,13 @@ class SqlDatabase:
             path = self.uri.removeprefix("jdbc:sqlite:")
             return driver.connect(path, timeout=_WAIT_S, uri=path.startswith("file:"))
         address, _, query = self.uri.removeprefix("jdbc:").partition("?")
-        given = {key: values[-1] for key, values in parse_qs(query).items()}
+        of_address = {key: values[-1] for key, values in parse_qs(query).items()}
         login = {"user": self.user, "password": self.password}
         return driver.connect(
             address,
             autocommit=False,
             connect_timeout=_WAIT_S,
-            **{**given, **{key: text for key, text in login.items() if text is not None}},
+            **{**of_address, **{key: text for key, text in login.items() if text is not None}},
         )
 
 

@@ -46,11 +46,11 @@ class SqlNames:
 
     def databases(self) -> list[str]:
         with self._session() as session:
-            found: set[str] = set()
+            names: set[str] = set()
             for table in ("paimon_tables", "paimon_database_properties"):
                 rows = session.rows(f"SELECT DISTINCT database_name FROM {table} WHERE catalog_key = ?", self.key)
-                found.update(str(row[0]) for row in rows)
-        return sorted(found)
+                names.update(str(row[0]) for row in rows)
+        return sorted(names)
 
     def has_database(self, name: str) -> bool:
         return name in self.databases()
@@ -180,6 +180,8 @@ def _make_missing(database: SqlDatabase, tables: Mapping[str, str]) -> None:
     names = "sqlite_master" if database.is_sqlite else "information_schema.tables"
     column = "name" if database.is_sqlite else "table_name"
     with suppress(RowTakenError), database.session() as session:
-        there = {str(row[0]) for row in session.rows(f"SELECT {column} FROM {names} WHERE {column} LIKE ?", "paimon%")}
-        for name in sorted(set(tables) - there):
+        existing = {
+            str(row[0]) for row in session.rows(f"SELECT {column} FROM {names} WHERE {column} LIKE ?", "paimon%")
+        }
+        for name in sorted(set(tables) - existing):
             session.change(f"CREATE TABLE IF NOT EXISTS {name}({tables[name]})")

@@ -45,9 +45,9 @@ def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool)
 
 def _kept_changes(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
-        found = batch.filter(pc.is_in(batch.columns[-1], _ADDED))
-        if found.num_rows:
-            yield pa.RecordBatch.from_arrays(found.columns[:-1], schema=schema)
+        added = batch.filter(pc.is_in(batch.columns[-1], _ADDED))
+        if added.num_rows:
+            yield pa.RecordBatch.from_arrays(added.columns[:-1], schema=schema)
 
 
 def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Rows:

@@ -96,12 +96,12 @@ def partitions(table: TableHandle) -> pa.Table:
     rows = [
         {
             "partition": _partition_path(schema, partition),
-            **_sizes(found),
-            "total_buckets": next(e.total_buckets for e in reversed(found) if e.kind is FileKind.ADD),
+            **_sizes(entries),
+            "total_buckets": next(e.total_buckets for e in reversed(entries) if e.kind is FileKind.ADD),
             "done": False,
             "deleted_record_count": deleted.get(partition, 0),
         }
-        for partition, found in grouped.items()
+        for partition, entries in grouped.items()
     ]
     return _shown(rows, PARTITIONS, "partition")
 
@@ -112,26 +112,26 @@ def buckets(table: TableHandle) -> pa.Table:
     for entry in _entries(table, _snapshot(table)):
         grouped[entry.partition, entry.bucket].append(entry)
     rows = [
-        {"partition": partition_text(table.table_schema, partition), "bucket": bucket, **_sizes(found)}
-        for (partition, bucket), found in grouped.items()
+        {"partition": partition_text(table.table_schema, partition), "bucket": bucket, **_sizes(entries)}
+        for (partition, bucket), entries in grouped.items()
     ]
     return _shown(rows, BUCKETS, "partition", "bucket")
 
 
 def _shown(rows: Sequence[Mapping[str, object]], schema: pa.Schema, *order: str) -> pa.Table:
     """The rows that have files, in order."""
-    found = pa.Table.from_pylist(rows, schema=schema)
-    return found.filter(pc.field("file_count") > 0).sort_by([(name, "ascending") for name in order])
+    sized = pa.Table.from_pylist(rows, schema=schema)
+    return sized.filter(pc.field("file_count") > 0).sort_by([(name, "ascending") for name in order])
 
 
 def manifests(table: TableHandle) -> pa.Table:
     """One row a manifest of the snapshot, those of its changelog included."""
     snapshot = _snapshot(table)
-    found: list[ManifestFileMeta] = []
+    metas: list[ManifestFileMeta] = []
     if snapshot is not None:
-        found = table.manifests.base_and_delta(snapshot)
+        metas = table.manifests.base_and_delta(snapshot)
         if snapshot.changelog_manifest_list is not None:
-            found += table.manifests.read_list(snapshot.changelog_manifest_list)
+            metas += table.manifests.read_list(snapshot.changelog_manifest_list)
     rows = [
         {
             "file_name": m.file_name,
@@ -144,7 +144,7 @@ def manifests(table: TableHandle) -> pa.Table:
             "min_row_id": m.min_row_id,
             "max_row_id": m.max_row_id,
         }
-        for m in found
+        for m in metas
     ]
     return pa.Table.from_pylist(rows, schema=MANIFESTS)
 
@@ -208,11 +208,11 @@ def _deleted_counts(table: TableHandle, snapshot: Snapshot | None) -> dict[bytes
     """By partition, how many rows deletion vectors delete; None where an old file does not say it."""
     if snapshot is None or not table.table_schema.settings.changelog.deletion_vectors:
         return {}
-    found: dict[bytes, int | None] = {}
+    deleted: dict[bytes, int | None] = {}
     for entry in table.manifests.read_index(snapshot.index_manifest):
-        counted, before = _cardinality(entry), found.get(entry.partition, 0)
-        found[entry.partition] = None if counted is None or before is None else before + counted
-    return found
+        counted, before = _cardinality(entry), deleted.get(entry.partition, 0)
+        deleted[entry.partition] = None if counted is None or before is None else before + counted
+    return deleted
 
 
 def _cardinality(entry: IndexManifestEntry) -> int | None:

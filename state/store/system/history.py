@@ -97,8 +97,8 @@ def schemas(table: TableHandle) -> pa.Table:
 def options(table: TableHandle) -> pa.Table:
     """One row an option of the newest schema."""
     newest = table.schema_store.latest()
-    found = {} if newest is None else newest.options
-    return pa.table([list(found.keys()), list(found.values())], schema=OPTIONS)
+    newest_options = {} if newest is None else newest.options
+    return pa.table([list(newest_options.keys()), list(newest_options.values())], schema=OPTIONS)
 
 
 def tags(table: TableHandle) -> pa.Table:
@@ -120,9 +120,10 @@ def tags(table: TableHandle) -> pa.Table:
 
 def branches(table: TableHandle) -> pa.Table:
     """One row a branch, by name; `create_time` is when its folder changed last, or its first file was written."""
-    found = Branches(table.io, table.path)
+    stored = Branches(table.io, table.path)
     rows = [
-        {"branch_name": name, "create_time": local_time(_changed_ms(table, found.path(name)))} for name in found.known()
+        {"branch_name": name, "create_time": local_time(_changed_ms(table, stored.path(name)))}
+        for name in stored.known()
     ]
     return pa.Table.from_pylist(rows, schema=BRANCHES)
 
@@ -136,8 +137,8 @@ def _changed_ms(table: TableHandle, folder: str) -> int:
 
 def consumers(table: TableHandle) -> pa.Table:
     """One row a consumer, by name."""
-    found = sorted(next_of_consumers(table.io, table.metadata_path).items())
-    rows = [{"consumer_id": name, "next_snapshot_id": next_id} for name, next_id in found]
+    progress = sorted(next_of_consumers(table.io, table.metadata_path).items())
+    rows = [{"consumer_id": name, "next_snapshot_id": next_id} for name, next_id in progress]
     return pa.Table.from_pylist(rows, schema=CONSUMERS)
 
 
@@ -148,13 +149,13 @@ def statistics(table: TableHandle) -> pa.Table:
         return STATISTICS.empty_table()
     path = f"{table.path}/{STATISTICS_DIR}/{snapshot.statistics}"
     try:
-        found = json.loads(table.io.read(path))
+        stored = json.loads(table.io.read(path))
         row = {
-            "snapshot_id": found["snapshotId"],
-            "schema_id": found["schemaId"],
-            "mergedRecordCount": found.get("mergedRecordCount"),
-            "mergedRecordSize": found.get("mergedRecordSize"),
-            "colstat": json.dumps(found.get("colStats") or {}, indent=2, separators=(",", " : "), ensure_ascii=False),
+            "snapshot_id": stored["snapshotId"],
+            "schema_id": stored["schemaId"],
+            "mergedRecordCount": stored.get("mergedRecordCount"),
+            "mergedRecordSize": stored.get("mergedRecordSize"),
+            "colstat": json.dumps(stored.get("colStats") or {}, indent=2, separators=(",", " : "), ensure_ascii=False),
         }
         return pa.Table.from_pylist([row], schema=STATISTICS)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -178,9 +179,9 @@ def aggregation_fields(table: TableHandle) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=AGGREGATION_FIELDS)
 
 
-def _about(column: str, found: Mapping[str, str]) -> dict[str, str]:
-    parts = {key: key.split(".") for key in found}
-    return {key: found[key] for key, p in parts.items() if len(p) > 2 and p[:2] == ["fields", column]}
+def _about(column: str, table_options: Mapping[str, str]) -> dict[str, str]:
+    parts = {key: key.split(".") for key in table_options}
+    return {key: table_options[key] for key, p in parts.items() if len(p) > 2 and p[:2] == ["fields", column]}
 
 
 def _list_text(values: Iterable[str]) -> str:

@@ -60,5 +60,5 @@ def system_table(table: TableHandle, name: str) -> Rows:
         )
     if known in _ROWS:
         return _ROWS[known](table)
-    found = _TABLES[known](table)
-    return found.schema, iter(found.to_batches())
+    rows = _TABLES[known](table)
+    return rows.schema, iter(rows.to_batches())

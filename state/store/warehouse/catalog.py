@@ -93,17 +93,17 @@ class Catalog:
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
         """The names of a database's tables, sorted, without the database's. Raises DatabaseNotFoundError."""
         check_database_name(database)
-        found = self.metastore.tables(database)
-        if not found and database != DEFAULT_DATABASE and not self.metastore.has_database(database):
+        names = self.metastore.tables(database)
+        if not names and database != DEFAULT_DATABASE and not self.metastore.has_database(database):
             raise _no_database(database, self)
-        return sorted(found)
+        return sorted(names)
 
     def has_table(self, name: str) -> bool:
         """Whether there is a table of that name, and the branch that the name has."""
-        found = self._name(name)
-        if not self.metastore.has_table(found.without_branch):
+        table_name = self._name(name)
+        if not self.metastore.has_table(table_name.without_branch):
             return False
-        return found.branch is None or found.branch in self.table(str(found.without_branch)).branches()
+        return table_name.branch is None or table_name.branch in self.table(str(table_name.without_branch)).branches()
 
     def create_table(
         self,
@@ -122,7 +122,7 @@ class Catalog:
         `exist_ok` opens an existing table, whatever its columns and options. Arguments and errors are otherwise those
         of the function `create_table`; also raises DatabaseNotFoundError. Nothing has been written then.
         """
-        found = self._name(name, "create_table")
+        table_name = self._name(name, "create_table")
         planned = plan_schema(
             schema,
             primary_key,
@@ -132,12 +132,12 @@ class Catalog:
             storage_options=self.settings.storage,
             time_ms=clock.now_ms(),
         )
-        if found.database == DEFAULT_DATABASE:
+        if table_name.database == DEFAULT_DATABASE:
             self.metastore.make_database(DEFAULT_DATABASE)
-        elif not self.metastore.has_database(found.database):
-            raise _no_database(found.database, self)
-        if not self.metastore.make_table(found, planned) and not exist_ok:
-            raise OptionError(f"Table {found} already exists.", key="table", value=name)
+        elif not self.metastore.has_database(table_name.database):
+            raise _no_database(table_name.database, self)
+        if not self.metastore.make_table(table_name, planned) and not exist_ok:
+            raise OptionError(f"Table {table_name} already exists.", key="table", value=name)
         return self.table(name)
 
     def table(self, name: str, *, options: Mapping[str, str] | None = None) -> Table:
@@ -145,9 +145,9 @@ class Catalog:
 
         `options` and errors are those of `open_table`. Raises DatabaseNotFoundError, TableNotFoundError.
         """
-        place, given = self.place(name), self.read_options(name, options)
+        place, opening = self.place(name), self.read_options(name, options)
         try:
-            return open_table(place.uri, options=given, storage_options=place.storage)
+            return open_table(place.uri, options=opening, storage_options=place.storage)
         except TableNotFoundError as e:
             if not self.metastore.has_table(self._name(name).without_branch):
                 raise self._no_table(self._name(name)) from e
@@ -160,21 +160,21 @@ class Catalog:
 
         Raises TableNotFoundError unless `missing_ok`; UnsupportedTableError for a table with files outside its folder.
         """
-        found = self._name(name, "drop_table")
-        if not self.metastore.has_table(found):
+        table_name = self._name(name, "drop_table")
+        if not self.metastore.has_table(table_name):
             if missing_ok:
                 return
-            raise self._no_table(found)
-        place = self.metastore.place(found)
+            raise self._no_table(table_name)
+        place = self.metastore.place(table_name)
         for schema in readable_schemas(*file_io_for(place.uri, place.storage)):
             for key in _OUTSIDE:
                 if key in schema.options:
                     raise UnsupportedTableError(
-                        f"{found} has files outside its folder ('{key}'), which would be left; drop it by Paimon",
+                        f"{table_name} has files outside its folder ('{key}'), which would be left; drop it by Paimon",
                         key=key,
                         path=place.uri,
                     )
-        self.metastore.remove_table(found)
+        self.metastore.remove_table(table_name)
 
     def rename_table(self, name: str, to: str) -> None:
         """Gives a table another name; `to` names the database too. No writer may be active.
@@ -182,42 +182,42 @@ class Catalog:
         Raises TableNotFoundError, DatabaseNotFoundError; OptionError when the new name is taken; UnsupportedTableError
         on storage that cannot rename a folder in one step.
         """
-        found, target = self._name(name, "rename_table"), self._name(to, "rename_table")
-        if not self.metastore.has_table(found):
-            raise self._no_table(found)
+        source, target = self._name(name, "rename_table"), self._name(to, "rename_table")
+        if not self.metastore.has_table(source):
+            raise self._no_table(source)
         if not self.metastore.has_database(target.database):
             raise _no_database(target.database, self)
         if self.metastore.has_table(target):
             raise OptionError(f"Table {target} already exists.", key="table", value=to)
-        self.metastore.rename_table(found, target)
+        self.metastore.rename_table(source, target)
 
     def place(self, name: str) -> Place:
         """What opens a table in any process: where it is, or would be made.
 
         Raises TableNotFoundError where only the table itself says where it is, and there is none.
         """
-        found = self._name(name)
+        table_name = self._name(name)
         try:
-            return self.metastore.place(found.without_branch)
+            return self.metastore.place(table_name.without_branch)
         except TableNotFoundError as e:
-            raise self._no_table(found) from e
+            raise self._no_table(table_name) from e
 
     def read_options(self, name: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
         """The options to open a table with: those given, and the branch that the name has."""
-        branch, given = self._name(name).branch, dict(options or {})
+        branch, opening = self._name(name).branch, dict(options or {})
         if branch is not None:
-            if given.get(BRANCH.key, branch) != branch:
+            if opening.get(BRANCH.key, branch) != branch:
                 raise OptionError(f"{name!r} and '{BRANCH.key}' name two branches", key=BRANCH.key)
-            given[BRANCH.key] = branch
-        return given
+            opening[BRANCH.key] = branch
+        return opening
 
     def _name(self, text: str, action: str | None = None) -> TableName:
         """The name that a text means; for an `action` it names no branch."""
-        found = parse_table_name(text)
-        check_case_of(self.settings, found)
-        if action is not None and found.branch is not None:
-            raise OptionError(f"{action} takes a table, not its branch {found.branch!r}", key="table", value=text)
-        return found
+        table_name = parse_table_name(text)
+        check_case_of(self.settings, table_name)
+        if action is not None and table_name.branch is not None:
+            raise OptionError(f"{action} takes a table, not its branch {table_name.branch!r}", key="table", value=text)
+        return table_name
 
     def _no_table(self, name: TableName) -> TableNotFoundError | DatabaseNotFoundError:
         if not self.metastore.has_database(name.database):

@@ -62,16 +62,16 @@ class RestMetastore:
     def place(self, name: TableName) -> Place:
         settings = configured(self.settings)
         try:
-            found = self.client.get(*table_path(name))
+            answer = self.client.get(*table_path(name))
         except NotThereError as e:
             raise TableNotFoundError(f"there is no table {name}: {e.message}", table=str(name)) from e
-        uri = str(found.get("path") or "").rstrip("/")
+        uri = str(answer.get("path") or "").rstrip("/")
         if not uri:
             raise TableNotFoundError(f"the catalog does not say where the table {name} is", table=str(name))
-        if found.get("isExternal"):
+        if answer.get("isExternal"):
             # The server knows its name only: as in Paimon, its files decide.
             return Place(uri, settings.storage)
-        uuid = found.get("id")
+        uuid = answer.get("id")
         return Place(uri, CatalogLink(settings, str(name), uri, None if uuid is None else str(uuid)).as_options())
 
     def make_table(self, name: TableName, schema: TableSchema) -> bool:
