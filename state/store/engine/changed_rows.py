@@ -20,8 +20,8 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 class RowChange(Protocol):
     """What becomes of rows; a plain value, so that it travels."""
 
-    def rows(self, found: pa.RecordBatch) -> pa.Table | None:
-        """The rows to write for the rows that were found; None for none."""
+    def rows(self, batch: pa.RecordBatch) -> pa.Table | None:
+        """The rows to write for the rows that pass; None for none."""
         ...
 
 
@@ -53,8 +53,8 @@ class ChangedRows:
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
         """What is written, as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
         sealer, acceptance = RunSealer(seal, origin=self.origin), RowAcceptance(seal.schema)
-        for found in self.stored.batches():
-            changed = self.change.rows(found)
+        for batch in self.stored.batches():
+            changed = self.change.rows(batch)
             if changed is not None:
                 yield from sealer.add(acceptance.accept(changed))
         yield from sealer.finish()

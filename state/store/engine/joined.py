@@ -40,7 +40,7 @@ class ShareOf(Protocol):
 class ShareJoin(Protocol):
     """What is written for the rows of a share; a value that travels."""
 
-    def rows(self, given: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]: ...
+    def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def share_runs(
     pending: list[tuple[pa.Table, np.ndarray]] = []
     size, flush = 0, 0
     for rows in tables:
-        found, shares = share_of(rows)
+        prepared, shares = share_of(rows)
         if not (shares != NO_SHARE).any():
             continue
-        pending.append((found, shares))
-        size += found.nbytes
+        pending.append((prepared, shares))
+        size += prepared.nbytes
         if size >= budget_bytes:
             for run in _split(side, pending, origin, flush):
                 flush += 1
@@ -83,8 +83,8 @@ def share_runs(
 def _split(side: bytes, pending: Sequence[tuple[pa.Table, np.ndarray]], origin: int, flush: int) -> Iterator[SealedRun]:
     if not pending:
         return
-    rows = pa.concat_tables([found for found, _ in pending])
-    shares = np.concatenate([found for _, found in pending])
+    rows = pa.concat_tables([part for part, _ in pending])
+    shares = np.concatenate([numbers for _, numbers in pending])
     for share in np.unique(shares[shares != NO_SHARE]).tolist():
         mine = rows.take(pa.array(np.flatnonzero(shares == share)))
         yield SealedRun(side, share, origin, flush, 0, 0, mine.num_rows, seal(mine))
@@ -95,13 +95,13 @@ def join_shares(joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: 
     """What is written for the shares whose runs are in the buffer, which is empty afterwards."""
     out, acceptance = RunSealer(sealer, origin=origin), RowAcceptance(sealer.schema)
     for share in sorted({share for _, share in buffer.buckets()}):
-        given = [batch for _, blob in buffer.take((GIVEN, share)) for batch in unseal(blob)]
-        rows = pa.Table.from_batches(given, schema=joined.given_schema).combine_chunks()
-        for found in joined.join.rows(rows, _unsealed(buffer.take((STORED, share)))):
-            if isinstance(found, Found):
-                yield found
+        batches = [batch for _, blob in buffer.take((GIVEN, share)) for batch in unseal(blob)]
+        rows = pa.Table.from_batches(batches, schema=joined.given_schema).combine_chunks()
+        for result in joined.join.rows(rows, _unsealed(buffer.take((STORED, share)))):
+            if isinstance(result, Found):
+                yield result
             else:
-                yield from out.add(acceptance.accept(found))
+                yield from out.add(acceptance.accept(result))
     yield from out.finish()
 
 

@@ -40,7 +40,7 @@ class LocalEngine:
         return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
 
     def _written(self, stages: Stages[Parts]) -> Outcome:
-        write, notes, found = stages.write, list[str](), list[bytes]()
+        write, notes, payloads = stages.write, list[str](), list[bytes]()
         if stages.place is not None:
             write = replace(write, groups=stages.place)
         bucket_write = write.write
@@ -56,7 +56,7 @@ class LocalEngine:
                 for part in stages.source.parts:
                     for run in part.runs(seal):
                         if isinstance(run, Found):
-                            found.append(run.payload)
+                            payloads.append(run.payload)
                         else:
                             buffer.add(run)
                 threads = 1 if buffer.size_bytes < SMALL_BYTES else threads
@@ -67,7 +67,7 @@ class LocalEngine:
                         messages.append(made)
             busy = frozenset((m.partition, m.bucket) for m in messages)
             messages += self._done(idle_jobs(stages, busy))
-        return Outcome((*messages, *stages.retired), notes=tuple(notes), found=tuple(found))
+        return Outcome((*messages, *stages.retired), notes=tuple(notes), found=tuple(payloads))
 
     def _done(self, work: Jobs) -> tuple[CommitMessage, ...]:
         jobs = work.jobs

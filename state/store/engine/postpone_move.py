@@ -29,12 +29,12 @@ def waiting_files(view: LiveFiles, chosen: PartitionTest) -> dict[bytes, Sequenc
 
 def real_counts(view: LiveFiles) -> dict[bytes, int]:
     """Into how many real buckets partitions are divided; those without any are left out."""
-    found = {}
+    counts = {}
     for bucket_id in view.buckets():
         total = view.total_of_bucket(bucket_id)
         if bucket_id[1] >= 0 and total > 0:
-            found[bucket_id[0]] = total
-    return found
+            counts[bucket_id[0]] = total
+    return counts
 
 
 def move_stages(

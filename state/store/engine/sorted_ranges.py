@@ -74,15 +74,15 @@ class SampledKeys:
 
     def runs(self, plan: SealPlan) -> Iterator[SealedRun]:
         del plan
-        found, at = [], self.first
+        sampled, at = [], self.first
         for batch in self.file.batches(self.by.columns):
             places = np.arange(at, batch.num_rows, self.step)
             at += len(places) * self.step - batch.num_rows
             if len(places):
-                found.append(key_of(pa.Table.from_batches([batch.take(pa.array(places))]), self.by))
-        if not found:
+                sampled.append(key_of(pa.Table.from_batches([batch.take(pa.array(places))]), self.by))
+        if not sampled:
             return
-        keys = pa.concat_tables(found)
+        keys = pa.concat_tables(sampled)
         yield SealedRun(
             partition=self.file.place[0],
             bucket=int(share_group(np.zeros(1))[0]),
@@ -111,8 +111,8 @@ class KeyBounds(Placing):
 
 def read_bounds(notes: Sequence[str]) -> dict[bytes, pa.Table]:
     """The bounds of each partition, from the notes of a run with `KeyBounds`."""
-    found = [json.loads(note) for note in notes]
-    return {bytes.fromhex(n["partition"]): unseal(base64.b64decode(n["bounds"])).read_all() for n in found}
+    parsed = [json.loads(note) for note in notes]
+    return {bytes.fromhex(n["partition"]): unseal(base64.b64decode(n["bounds"])).read_all() for n in parsed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ class SortRanges:
         del schema
 
         def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
-            found = np.zeros(rows.num_rows, np.int64)
+            ranges = np.zeros(rows.num_rows, np.int64)
             for code, partition in enumerate(partitions):
                 bounds = self.bounds.get(partition)
                 if bounds is not None and bounds.num_rows:
                     members = np.flatnonzero(codes == code)
-                    found[members] = ranges_of(key_of(rows.select(self.by.columns).take(members), self.by), bounds)
-            return share_group(found)
+                    ranges[members] = ranges_of(key_of(rows.select(self.by.columns).take(members), self.by), bounds)
+            return share_group(ranges)
 
         return group
 
@@ -156,12 +156,12 @@ class SortedFiles(Placing):
 
 def in_range_order(files: Sequence[DataFileMeta], first: int) -> tuple[DataFileMeta, ...]:
     """The files of all ranges of a partition in the order of their rows, numbered from `first` on."""
-    found, number = [], first
+    numbered, number = [], first
     for file in sorted(files, key=lambda f: f.min_sequence_number):
         last = number + file.row_count - 1
-        found.append(replace(file, min_sequence_number=number, max_sequence_number=last))
+        numbered.append(replace(file, min_sequence_number=number, max_sequence_number=last))
         number = last + 1
-    return tuple(found)
+    return tuple(numbered)
 
 
 def _inserts(count: int) -> pa.Array:

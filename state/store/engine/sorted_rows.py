@@ -45,8 +45,8 @@ class RowSort:
             while len(runs) > self._fan_in:
                 merged = _merged([_spilled_blocks(spill, run) for run in runs[: self._fan_in]])
                 runs = [*runs[self._fan_in :], self._spilled(spill, merged)]
-            for found in _merged([_spilled_blocks(spill, run) for run in runs]):
-                yield from _batches(found)
+            for merged_rows in _merged([_spilled_blocks(spill, run) for run in runs]):
+                yield from _batches(merged_rows)
 
     @property
     def _block_bytes(self) -> int:
@@ -116,15 +116,15 @@ def _merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
     while heads:
         ends = pa.concat_tables([block.slice(block.num_rows - 1) for block, _ in heads])
         cut = _in_order(ends.select(_keys(ends))).slice(0, 1)
-        taken, left = [], []
+        complete, left = [], []
         for block, run in heads:
             count = _count_up_to(block, cut)
-            taken.append(block.slice(0, count))
+            complete.append(block.slice(0, count))
             rest: pa.Table | None = block.slice(count) if count < block.num_rows else next(run, None)
             if rest is not None:
                 left.append((rest, run))
         heads = left
-        yield _in_order(pa.concat_tables(taken))
+        yield _in_order(pa.concat_tables(complete))
 
 
 def _count_up_to(block: pa.Table, cut: pa.Table) -> int:

@@ -71,16 +71,16 @@ def expire_changelogs(io: FileIO, path: str, schema: TableSchema, clock: Clock, 
         return ExpiredChangelogs()
     settings = schema.settings.retention
     retention = Retention.of_changelogs(settings) if longer_changelog(settings) else Retention.of(settings)
-    found: dict[int, Snapshot | None] = {}
+    known: dict[int, Snapshot | None] = {}
 
     def changelog(snapshot_id: int) -> Snapshot | None:
-        if snapshot_id not in found:
-            found[snapshot_id] = _read(io, root, snapshot_id)
-        return found[snapshot_id]
+        if snapshot_id not in known:
+            known[snapshot_id] = _read(io, root, snapshot_id)
+        return known[snapshot_id]
 
     def time_of(snapshot_id: int) -> int | None:
-        one = changelog(snapshot_id)
-        return None if one is None else one.time_ms
+        snapshot = changelog(snapshot_id)
+        return None if snapshot is None else snapshot.time_ms
 
     end = changelog_end(
         ids,
@@ -90,7 +90,7 @@ def expire_changelogs(io: FileIO, path: str, schema: TableSchema, clock: Clock, 
         next_of_consumers=next_of_consumers(io, root).values(),
         time_of=time_of,
     )
-    going = [one for i in ids if i < end and (one := changelog(i)) is not None]
+    going = [snapshot for i in ids if i < end and (snapshot := changelog(i)) is not None]
     if not going:
         return ExpiredChangelogs()
     kept = [s for s in (changelog(end), snapshots.get(earliest)) if s is not None]
@@ -118,22 +118,22 @@ def _remove(
         for key in live_keys(manifests, state, [e for _, e in dead.values()]):
             dead.pop(key, None)
     gone = retire([(s.id, _named(manifests, schema, s)) for s in going], needed)
-    done = ExpiredChangelogs()
+    removed = ExpiredChangelogs()
     for changelog in going:
-        taken = [e for last, e in dead.values() if last == changelog.id - 1]
-        data = [p for e in taken for p in data_paths(path, schema, e)]
+        entries = [e for last, e in dead.values() if last == changelog.id - 1]
+        data = [p for e in entries for p in data_paths(path, schema, e)]
         log = [p for e in changelog_or_nothing(manifests, changelog) for p in data_paths(path, schema, e)]
         metadata = metadata_paths(path, gone[changelog.id])
         for file in (*data, *log, *metadata, _path(root, changelog.id)):
             remove_file(io, schema, file)
-        done = ExpiredChangelogs(
-            done.count + 1,
-            done.data_files + len(data),
-            done.changelog_files + len(log),
-            done.metadata_files + len(metadata),
+        removed = ExpiredChangelogs(
+            removed.count + 1,
+            removed.data_files + len(data),
+            removed.changelog_files + len(log),
+            removed.metadata_files + len(metadata),
         )
     io.overwrite(f"{root}/{CHANGELOG_DIR}/{EARLIEST}", str(end).encode())
-    return done
+    return removed
 
 
 def _named(manifests: Manifests, schema: TableSchema, changelog: Snapshot) -> Footprint:

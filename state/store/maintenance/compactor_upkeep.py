@@ -44,9 +44,9 @@ class CompactorUpkeep:
         if not self._is_owed:
             return Upkept()
         self._is_owed, self._done_ms = False, self._clock.now_ms()
-        done = Upkept()
+        upkept = Upkept()
         with logged("expiry after a compaction"):
             newest = self._session.refresh()
             if newest is not None:
-                done = self._upkeep.after_compaction(self._session, newest)
-        return done
+                upkept = self._upkeep.after_compaction(self._session, newest)
+        return upkept

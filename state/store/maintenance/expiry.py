@@ -105,14 +105,14 @@ def expire_snapshots(
     StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been removed then.
     """
     run = _Expiry(io, path, schema, root)
-    done = run.run(retention or Retention.of(schema.settings.retention), clock)
+    result = run.run(retention or Retention.of(schema.settings.retention), clock)
     changelogs = expire_changelogs(io, path, schema, clock, root=root or path)
     return replace(
-        done,
+        result,
         changelogs=changelogs.count,
-        data_files=done.data_files + changelogs.data_files,
-        changelog_files=done.changelog_files + changelogs.changelog_files,
-        metadata_files=done.metadata_files + changelogs.metadata_files,
+        data_files=result.data_files + changelogs.data_files,
+        changelog_files=result.changelog_files + changelogs.changelog_files,
+        metadata_files=result.metadata_files + changelogs.metadata_files,
     )
 
 
@@ -270,8 +270,8 @@ class _Expiry:
         consumers = next_of_consumers(self._io, self._root) if holds else {}
 
         def time_of(snapshot_id: int) -> int | None:
-            found = self._snapshots.get(snapshot_id)
-            return None if found is None else found.time_ms
+            snapshot = self._snapshots.get(snapshot_id)
+            return None if snapshot is None else snapshot.time_ms
 
         return earliest, expiry_end(
             earliest,
@@ -285,14 +285,18 @@ class _Expiry:
     def _plan(self, begin: int, end: int) -> list[_Step] | None:
         """The files removed with each snapshot of [begin, end), oldest first; None when a kept snapshot was removed
         meanwhile."""
-        found = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
-        oldest_kept = found.pop(end, None)
+        snapshots = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
+        oldest_kept = snapshots.pop(end, None)
         if oldest_kept is None:
             return None
-        deltas = [(i, delta_or_nothing(self._manifests, s)) for i, s in sorted(found.items()) if i > begin]
+        deltas = [(i, delta_or_nothing(self._manifests, s)) for i, s in sorted(snapshots.items()) if i > begin]
         dead = dead_files([*deltas, (end, delta_or_nothing(self._manifests, oldest_kept))])
         if self._keeps_changelogs and self._changelog_is_data:
-            dead = {key: found for key, found in dead.items() if found[1].file.file_source is FileSource.COMPACT}
+            dead = {
+                key: last_entry
+                for key, last_entry in dead.items()
+                if last_entry[1].file.file_source is FileSource.COMPACT
+            }
         kept = Footprint()
         for name, state in [(f"snapshot {end}", oldest_kept), *self._sharing(begin, end)]:
             try:
@@ -303,7 +307,7 @@ class _Expiry:
                 return None
             for key in live & dead.keys():
                 del dead[key]
-        ordered = sorted(found.items())
+        ordered = sorted(snapshots.items())
         gone = retire([(i, self._remains(s)) for i, s in ordered], kept)
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
@@ -317,8 +321,10 @@ class _Expiry:
         """What goes with a snapshot, unless something else needs it; not what its changelog needs, if that stays."""
         if not self._keeps_changelogs:
             return remains_of(self._manifests, self._schema, snapshot)
-        found = remains_of(self._manifests, self._schema, replace(snapshot, changelog_manifest_list=None))
-        return replace(found, lists=frozenset(), manifests=index_only(snapshot)) if self._changelog_is_data else found
+        remains = remains_of(self._manifests, self._schema, replace(snapshot, changelog_manifest_list=None))
+        return (
+            replace(remains, lists=frozenset(), manifests=index_only(snapshot)) if self._changelog_is_data else remains
+        )
 
     def _step(self, snapshot: Snapshot, dead: Sequence[ManifestEntry], gone: Footprint) -> _Step:
         changelog = [] if self._keeps_changelogs else changelog_or_nothing(self._manifests, snapshot)

@@ -53,8 +53,8 @@ def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
     """(marker, newest id seen); None if there is no readable note: then nothing is known."""
     data = io.read_optional(_path(path, user))
     try:
-        found = json.loads(data or b"null")
-        return (int(found["marker"]), int(found["seenUpTo"])) if found["version"] == 1 else None
+        note = json.loads(data or b"null")
+        return (int(note["marker"]), int(note["seenUpTo"])) if note["version"] == 1 else None
     except (ValueError, KeyError, TypeError):
         return None
 

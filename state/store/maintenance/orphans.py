@@ -120,7 +120,7 @@ def remove_orphan_files(
     used = _Names(table.io, table.path, table.manifests)
     used.collect(watch)
     if dry_run:
-        dry = (f for _, found, _ in listed for f in found if used.is_orphan(f))
+        dry = (f for _, old_files, _ in listed for f in old_files if used.is_orphan(f))
         return OrphanResult((*dry, *(upload for _, upload in uploads)), deleted=False)
     removed: list[FileInfo] = []
     for ground, candidates, aside in listed:
@@ -187,15 +187,15 @@ def _remove(io: FileIO, files: Sequence[FileInfo], used: "_Names", ids: IdSource
 
 def _candidates(ground: _Ground, before_ms: int) -> tuple[list[FileInfo], list[FileInfo]]:
     """The old files in the places where a clean-up may look, and all that are aside there."""
-    found, aside = [], []
+    old_files, aside = [], []
     for file in ground.io.list_files(ground.root):
         if not ground.may_hold(file):
             continue
         if 0 <= file.modified_ms < before_ms:
-            found.append(file)
+            old_files.append(file)
         if is_aside(file):
             aside.append(file)
-    return found, aside
+    return old_files, aside
 
 
 def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
@@ -352,9 +352,9 @@ def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapsh
     """The snapshots above an id, ascending, and all tags, each with its name."""
     snapshots = Snapshots(io, root)
     for snapshot_id in snapshots.ids():
-        found = snapshots.get(snapshot_id) if snapshot_id > after else None
-        if found is not None:
-            yield f"snapshot {snapshot_id}", found
+        snapshot = snapshots.get(snapshot_id) if snapshot_id > after else None
+        if snapshot is not None:
+            yield f"snapshot {snapshot_id}", snapshot
     known = snapshots.without_file()
     if known is not None:
         yield f"snapshot {known.id} of the catalog", known

@@ -27,30 +27,30 @@ def expire_partitions(
     """
     schema = session.plan.schema
     view = session.follow()
-    found = expired_partitions(schema, newest_files(view), clock.local_ms(), after_ms=after_ms)
-    if found.timeless:
+    expired = expired_partitions(schema, newest_files(view), clock.local_ms(), after_ms=after_ms)
+    if expired.timeless:
         _LOG.warning(
             "%s: %s hold no time that 'partition.timestamp-pattern' and 'partition.timestamp-formatter' can read, and "
             "will not expire; set these, or 'partition.expiration-strategy' = 'update-time'",
             session.table.path,
-            ", ".join(partition_path(schema, p).rstrip("/") for p in found.timeless[:3]),
+            ", ".join(partition_path(schema, p).rstrip("/") for p in expired.timeless[:3]),
         )
-    at_once = schema.settings.expiry.at_once or max(1, len(found.partitions))
-    for start in range(0, len(found.partitions), at_once):
-        dropped = found.partitions[start : start + at_once]
+    at_once = schema.settings.expiry.at_once or max(1, len(expired.partitions))
+    for start in range(0, len(expired.partitions), at_once):
+        dropped = expired.partitions[start : start + at_once]
         _drop(session, dropped, user)
         _forget(session, dropped)
-    return tuple(partition_path(schema, p).rstrip("/") for p in found.partitions)
+    return tuple(partition_path(schema, p).rstrip("/") for p in expired.partitions)
 
 
 def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
     """The creation time of the newest live file of each partition, as local time; None where a file does not say it."""
-    found: dict[bytes, int | None] = {}
+    newest: dict[bytes, int | None] = {}
     for partition, bucket in view.buckets():
         times = [f.creation_time_ms for f in view.files((partition, bucket))]
-        known = [t for t in (*times, found.get(partition, 0)) if t is not None]
-        found[partition] = max(known) if len(known) == len(times) + 1 else None
-    return found
+        known = [t for t in (*times, newest.get(partition, 0)) if t is not None]
+        newest[partition] = max(known) if len(known) == len(times) + 1 else None
+    return newest
 
 
 def _forget(session: WriteSession, dropped: Sequence[bytes]) -> None:

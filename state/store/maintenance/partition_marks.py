@@ -59,10 +59,10 @@ def _unmarked(session: WriteSession, view: LiveFiles, clock: Clock) -> dict[byte
     """The partitions that were changed after they were last marked; one small read a partition."""
     table, schema = session.table, session.plan.schema
     ahead = clock.local_ms() - clock.now_ms()
-    found = {}
+    unmarked = {}
     for partition, changed in newest_files(view).items():
         at = clock.local_ms() if changed is None else changed
         marked = marked_ms(table.io, table.path, schema, partition)
         if marked is None or marked + ahead < at:
-            found[partition] = at
-    return found
+            unmarked[partition] = at
+    return unmarked

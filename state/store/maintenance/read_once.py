@@ -22,12 +22,12 @@ class ReadOnceIO(WrappedIO):
     remembered: Remembered = field(default_factory=lambda: Remembered(REMEMBERED_BYTES, REMEMBERED_BYTES))
 
     def read(self, path: str) -> bytes:
-        found = self.remembered.get(path)
-        if found is None:
-            found = self.inner.read(path)
+        data = self.remembered.get(path)
+        if data is None:
+            data = self.inner.read(path)
             if f"/{MANIFEST_DIR}/" in path:
-                self.remembered.put(path, found)
-        return found
+                self.remembered.put(path, data)
+        return data
 
     def read_unchanging(self, path: str) -> bytes:
         """As `read`: what is looked at is the storage, not what this process remembers of it."""

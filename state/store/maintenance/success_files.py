@@ -21,12 +21,12 @@ def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[b
 
     A file that is there keeps the time of its creation. Raises CorruptFileError for one that is no such file.
     """
-    found = []
+    names = []
     for partition in partitions:
         folder = partition_path(schema, partition)
         _write(io, f"{path}/{folder}{_NAME}", clock)
-        found.append(folder.rstrip("/"))
-    return found
+        names.append(folder.rstrip("/"))
+    return names
 
 
 def marked_ms(io: FileIO, path: str, schema: TableSchema, partition: bytes) -> int | None:
@@ -60,7 +60,7 @@ def _write(io: FileIO, file: str, clock: Clock) -> None:
 
 def _times(file: str, data: bytes) -> tuple[int, int]:
     try:
-        found = json.loads(data)
-        return int(found[_CREATED]), int(found[_MODIFIED])
+        times = json.loads(data)
+        return int(times[_CREATED]), int(times[_MODIFIED])
     except (ValueError, KeyError, TypeError) as e:
         raise CorruptFileError(f"{file}: not a {_NAME} file: {e!r}; remove it", path=file) from e

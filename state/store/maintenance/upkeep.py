@@ -81,19 +81,19 @@ class Upkeep:
         due = checks and self._expires_partitions(session, forced=forced)
         dropped = self._drop_partitions(session) if due else ()
         expired = self._expire(session, None if dropped else made[-1], forced=forced)
-        done: list[str] = []
+        marked: list[str] = []
         if settings.expiry.done_at_end and messages:
             marks = PendingMarks(session, self._clock, resumes=False)
             marks.touch(messages)
             marks.forget(session.plan.schema, dropped)
             with logged("marking partitions as done"):
-                done = marks.mark(session, at_end=True)
+                marked = marks.mark(session, at_end=True)
         if settings.tags.creation is TagCreation.BATCH and not settings.compaction.write_only:
             with logged("creating a tag"):
                 newest = session.follow().snapshot
                 if newest is not None:
                     tags = (*tags, tag_batch(self._tag_work(session), newest))
-        return Upkept(expired, tags, dropped, tuple(done))
+        return Upkept(expired, tags, dropped, tuple(marked))
 
     def after_compaction(self, session: WriteSession, newest: Snapshot) -> Upkept:
         """What is due after compactions that others have planned, of tables too that leave it to compactions."""
@@ -103,12 +103,12 @@ class Upkeep:
         self, session: WriteSession, *, at_end: bool = False, hidden: Collection[bytes] = ()
     ) -> tuple[str, ...]:
         """Marks the partitions that are done, and names them; `hidden` have rows that readers do not see yet."""
-        found: list[str] = []
+        marked: list[str] = []
         with logged("marking partitions as done"):
             self._note(session, ())
             if self._marks is not None:
-                found = self._marks.mark(session, at_end=at_end, hidden=hidden)
-        return tuple(found)
+                marked = self._marks.mark(session, at_end=at_end, hidden=hidden)
+        return tuple(marked)
 
     def _follow_rules(self, session: WriteSession, newest: Snapshot | None, *, forced: bool) -> Upkept:
         tags = self._create_tags(session, newest, forced=forced)
