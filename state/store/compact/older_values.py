@@ -79,7 +79,7 @@ class OlderValues:
         wanted = _normalized(keys, self._keys)
         span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])
         open_at = np.arange(len(wanted))
-        found: list[tuple[Indices, pa.Table | None]] = []
+        parts: list[tuple[Indices, pa.Table | None]] = []
         for level in self._levels:
             if not len(open_at):
                 break
@@ -91,11 +91,11 @@ class OlderValues:
                 if self._returns_rows and self._age is not None:
                     match = match.unexpired(self._age)
                 hit[match.keys] = True
-                found.append((open_at[match.keys], match.rows() if self._returns_rows else None))
+                parts.append((open_at[match.keys], match.rows() if self._returns_rows else None))
             open_at = open_at[~hit]
-        places = np.concatenate([np.empty(0, np.int64), *(k for k, _ in found)])
+        places = np.concatenate([np.empty(0, np.int64), *(k for k, _ in parts)])
         order = np.argsort(places, kind="stable")
-        tables = [rows for _, rows in found if rows is not None]
+        tables = [rows for _, rows in parts if rows is not None]
         if not self._returns_rows or not tables:
             return Found(places[order], None)
         return Found(places[order], pa.concat_tables(tables).take(pa.array(order)))
@@ -150,9 +150,9 @@ class _Match:
         return _Match(self.block, self.keys[kept], self.positions[kept])
 
     def rows(self) -> pa.Table:
-        taken = self.block.batch.take(pa.array(self.positions - self.block.first_row))
-        level = pa.repeat(pa.scalar(self.block.level, pa.int32()), taken.num_rows)
-        return pa.Table.from_batches([taken]).append_column(LEVEL, level)
+        matched = self.block.batch.take(pa.array(self.positions - self.block.first_row))
+        level = pa.repeat(pa.scalar(self.block.level, pa.int32()), matched.num_rows)
+        return pa.Table.from_batches([matched]).append_column(LEVEL, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,5 +294,5 @@ def _normalized_key(key: bytes, fields: Sequence[DataField]) -> Any:
 
 def _comparable(value: Any) -> Any:
     """A bound of a footer, or an Arrow scalar, as a value that compares in key order."""
-    found = value.as_py() if isinstance(value, pa.Scalar) else value
-    return found.encode() if isinstance(found, str) else found
+    plain = value.as_py() if isinstance(value, pa.Scalar) else value
+    return plain.encode() if isinstance(plain, str) else plain

@@ -12,15 +12,15 @@ from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.binary_row import encode_rows
 
 
-def share_keys(access: BucketAccess, one: ManifestEntry, other: ManifestEntry) -> bool:
+def share_keys(access: BucketAccess, first: ManifestEntry, other: ManifestEntry) -> bool:
     """Whether a key is in both files; True where one of them is gone. Memory: the keys of the smaller file."""
-    small, large = sorted((one, other), key=lambda e: e.file.row_count)
+    small, large = sorted((first, other), key=lambda e: e.file.row_count)
     try:
-        keys = [found for found in _keys(access, small) if len(found)]
+        keys = [batch_keys for batch_keys in _keys(access, small) if len(batch_keys)]
         if not keys:
             return False
         known = pa.concat_arrays(keys)
-        return any(pc.any(pc.is_in(found, value_set=known)).as_py() for found in _keys(access, large))
+        return any(pc.any(pc.is_in(batch_keys, value_set=known)).as_py() for batch_keys in _keys(access, large))
     except StorageError as e:
         if not e.fields.get("missing"):
             raise

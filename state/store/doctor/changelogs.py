@@ -27,13 +27,13 @@ def changelog_findings(table: TableHandle) -> Iterator[Finding]:
         path = f"{folder}/{changelog_name(changelog_id)}"
         try:
             data = table.io.read_optional(path)
-            found = None if data is None else list(_gone(table, decode_snapshot(data)))
+            gone = None if data is None else list(_gone(table, decode_snapshot(data)))
         except BucketlineError as e:
             yield Finding(Severity.ERROR, "changelog", path, passable(e))
             continue
         # It may have expired while it was looked at.
-        if found and table.io.exists(path):
-            yield Finding(Severity.ERROR, "changelog", path, f"its changes cannot be read: {found[0]}")
+        if gone and table.io.exists(path):
+            yield Finding(Severity.ERROR, "changelog", path, f"its changes cannot be read: {gone[0]}")
 
 
 def _gone(table: TableHandle, changelog: Snapshot) -> Iterator[str]:

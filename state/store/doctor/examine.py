@@ -131,8 +131,10 @@ class _Examination:
         for number in range(count):
             history = History(files, table.manifests, table.table_schema, Share(number, count), broken)
             yield from self._snapshots(history, ids, is_first=number == 0)
-            for one in named:
-                yield from self._named(history, one, of_branch.get(one.branch or "", files), is_first=number == 0)
+            for tag_or_branch in named:
+                yield from self._named(
+                    history, tag_or_branch, of_branch.get(tag_or_branch.branch or "", files), is_first=number == 0
+                )
             broken.extend(0, ())
         yield from broken.problems()
 
@@ -157,13 +159,13 @@ class _Examination:
             deletions = None
         self._total += len(buckets) + 2
         for bucket in buckets:
-            found = list(row_problems(access, bucket, state))
-            yield from found
+            problems = list(row_problems(access, bucket, state))
+            yield from problems
             if deletions is not None:
                 vectors = list(vector_problems(deletions, bucket, state))
                 yield from vectors
                 if not vectors:
-                    known = {p.message for p in found}
+                    known = {p.message for p in problems}
                     marked = replace(access, deletions=deletions)
                     yield from (p for p in repeat_problems(marked, bucket, state) if p.message not in known)
             self._step()
@@ -191,11 +193,15 @@ class _Examination:
                 yield from history.follow(snapshot)
             self._step()
 
-    def _named(self, history: History, one: NamedState, files: FileChecks, *, is_first: bool) -> Iterator[Problem]:
-        if one.snapshot is not None:
-            yield from history.state(one.name, one.snapshot, files)
+    def _named(
+        self, history: History, tag_or_branch: NamedState, files: FileChecks, *, is_first: bool
+    ) -> Iterator[Problem]:
+        if tag_or_branch.snapshot is not None:
+            yield from history.state(tag_or_branch.name, tag_or_branch.snapshot, files)
         elif is_first:
-            yield Problem("tag" if one.name.startswith("tag ") else "branch", one.path, one.message)
+            yield Problem(
+                "tag" if tag_or_branch.name.startswith("tag ") else "branch", tag_or_branch.path, tag_or_branch.message
+            )
         self._step()
 
     def _branch_files(self, files: FileChecks, branch: str) -> FileChecks:
@@ -206,12 +212,12 @@ class _Examination:
     def _newest_readable(self) -> Snapshot | None:
         for snapshot_id in reversed(self._table.snapshot_store.ids()):
             try:
-                found = self._table.snapshot_store.get(snapshot_id)
+                snapshot = self._table.snapshot_store.get(snapshot_id)
             except BucketlineError as e:
                 passable(e)  # a problem of the snapshot
                 continue
-            if found is not None:
-                return found
+            if snapshot is not None:
+                return snapshot
         return None
 
     def _share_count(self) -> int:

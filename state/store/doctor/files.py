@@ -69,11 +69,11 @@ class FileChecks:
         mark = blake2b(f"{size} {path}".encode(), digest_size=8).digest()
         if mark in self._sound:
             return
-        found = self._size(path)
-        if found is None:
+        actual_size = self._size(path)
+        if actual_size is None:
             self.broken.note(state, "missing-file", path, text, owner=owner)
-        elif size is not None and found != size:
-            text = f"it has {counted(found, 'byte')}, and should have {size}: {text}"
+        elif size is not None and actual_size != size:
+            text = f"it has {counted(actual_size, 'byte')}, and should have {size}: {text}"
             self.broken.note(state, "file-size", path, text, owner=owner)
         else:
             if len(self._sound) >= _KNOWN_FILES:

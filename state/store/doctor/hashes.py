@@ -36,27 +36,27 @@ def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     buckets = group_by_bucket(table.manifests.live_entries(snapshot))
     for partition in sorted({*index, *(b.partition for b in buckets)}):
         name = f"partition {partition.hex()}"
-        found: dict[int, Int32s] = {}
+        by_bucket: dict[int, Int32s] = {}
         for entry in index.get(partition, ()):
-            if entry.bucket in found:
+            if entry.bucket in by_bucket:
                 yield Problem("hash-index", name, f"bucket {entry.bucket} has two HASH index files; writers stop at it")
             try:
-                found[entry.bucket] = _hashes(table, entry)
+                by_bucket[entry.bucket] = _hashes(table, entry)
             except BucketlineError as e:
                 yield Problem("hash-index", entry.file_name, e.message)
-        yield from _in_several_buckets(name, found)
+        yield from _in_several_buckets(name, by_bucket)
         for bucket in buckets:
             if bucket.partition == partition:
-                yield from _unknown_keys(table, bucket, found.get(bucket.bucket, np.empty(0, np.int32)))
+                yield from _unknown_keys(table, bucket, by_bucket.get(bucket.bucket, np.empty(0, np.int32)))
 
 
 def _hashes(table: TableHandle, entry: IndexManifestEntry) -> Int32s:
     """The hashes in one file, ascending."""
     schema = table.table_schema
     io, path = reach(table.io, schema, located(table.path, index_path(schema, entry)))
-    found = decode_hash_index(io.read(path))
-    found.sort()
-    return found
+    hashes = decode_hash_index(io.read(path))
+    hashes.sort()
+    return hashes
 
 
 def _in_several_buckets(name: str, index: Mapping[int, Int32s]) -> Iterator[Problem]:
@@ -105,5 +105,5 @@ def _is_in(hashes: Int32s, known: Int32s) -> np.ndarray:
     if not len(known):
         return np.zeros(len(hashes), np.bool_)
     at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    found: np.ndarray = known[at] == hashes
-    return found
+    is_known: np.ndarray = known[at] == hashes
+    return is_known

@@ -200,20 +200,20 @@ class History:
         is_new = snapshot.index_manifest != self._index_name
         if is_new:
             try:
-                found = self._manifests.read_index(snapshot.index_manifest)
+                entries = self._manifests.read_index(snapshot.index_manifest)
             except BucketlineError as e:
                 path = self._manifests.path(snapshot.index_manifest or "")
                 self._broken.note(state, "unreadable", path, f"{{state}} needs it: {passable(e)}")
-                found = []
-            index = {e.file_name: e for e in found if self._share.holds(e.partition, e.bucket)}
+                entries = []
+            index = {e.file_name: e for e in entries if self._share.holds(e.partition, e.bucket)}
             for file_name in index.keys() - self._index.keys():
                 self._files.index_file(state, index[file_name])
             self._index_name, self._index = snapshot.index_manifest, index
-        for one in self._index.values():
-            bucket = (one.partition, one.bucket)
-            if one.index_type == DELETION_VECTORS and self._is_whole and (is_new or bucket in touched):
+        for entry in self._index.values():
+            bucket = (entry.partition, entry.bucket)
+            if entry.index_type == DELETION_VECTORS and self._is_whole and (is_new or bucket in touched):
                 live = self._live.names_in(bucket)
-                for vector in one.deletion_vector_ranges or ():
+                for vector in entry.deletion_vector_ranges or ():
                     if vector.data_file_name not in live:
                         yield Problem("dangling-vector", state.name, f"{vector.data_file_name} is not live")
         yield from self._live.problems(state.name)
@@ -246,10 +246,10 @@ class History:
         """The sum of the manifests' entries, each manifest as often as it is named; None when one could not be read."""
         total = 0
         for name, count in names.items():
-            found = self._sums.get(name)
-            if found is None:
+            entries_sum = self._sums.get(name)
+            if entries_sum is None:
                 return None
-            total += count * found.mark
+            total += count * entries_sum.mark
         return total
 
 

@@ -130,9 +130,9 @@ class LiveFiles:
         """A file that is deleted. One that is not live changes nothing."""
         bucket = (entry.partition, entry.bucket)
         files = self._buckets.get(bucket)
-        found = None if files is None else files.remove(entry.identity)
-        if found is not None:
-            _take(self._totals[entry.partition], found.total_buckets)
+        removed = None if files is None else files.remove(entry.identity)
+        if removed is not None:
+            _take(self._totals[entry.partition], removed.total_buckets)
             if not files:
                 del self._buckets[bucket]
         self._touched.add(bucket)
@@ -200,7 +200,7 @@ class LiveFiles:
                 yield "level-overlap", f"{low.file_name} and {high.file_name} on level {level} share keys"
 
 
-def _take(counts: "Counter[T]", one: T) -> None:
-    counts[one] -= 1
-    if not counts[one]:
-        del counts[one]
+def _take(counts: "Counter[T]", key: T) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -60,12 +60,12 @@ def repeat_problems(
         if len(runs) < 2:
             continue  # files of one run share no key
         try:
-            found = _repeats(access, bucket, runs, batch_rows)
+            repeated = _repeats(access, bucket, runs, batch_rows)
         except BucketlineError as e:
             yield Problem("data-file", str(e.fields.get("path", bucket.bucket)), e.message, state.needed)
             continue
-        if found is not None:
-            yield Problem("key-twice", bucket_path(schema, bucket.partition, bucket.bucket), _text(schema, found))
+        if repeated is not None:
+            yield Problem("key-twice", bucket_path(schema, bucket.partition, bucket.bucket), _text(schema, repeated))
 
 
 def reads_unmerged(schema: TableSchema) -> bool:
@@ -77,7 +77,7 @@ def reads_unmerged(schema: TableSchema) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _RepeatedKeys:
     """How many keys have several rows; the values of the first, and where its rows are, oldest first."""
 
     key_count: int
@@ -99,7 +99,9 @@ class _Repeated(Selection):
         return np.flatnonzero(((rows > 1) & (shown > 0))[numbers])
 
 
-def _repeats(access: FileAccess, bucket: BucketFiles, runs: Sequence[SortedRun], batch_rows: int) -> _Found | None:
+def _repeats(
+    access: FileAccess, bucket: BucketFiles, runs: Sequence[SortedRun], batch_rows: int
+) -> _RepeatedKeys | None:
     schema = access.schema
     keys, ages = list(schema.trimmed_primary_key), schema.settings.merge.sequence_fields
     columns = tuple(dict.fromkeys((*keys, *ages, SEQUENCE, VALUE_KIND)))
@@ -134,16 +136,16 @@ def _repeats(access: FileAccess, bucket: BucketFiles, runs: Sequence[SortedRun],
             key = tuple(rows.column(k)[0].as_py() for k in keys)
             held = [files[n] for n in rows.column(_FILE).to_pylist()]
             first = key, tuple(f"{f.file_name} (level {f.level})" for f in held)
-    return None if first is None else _Found(count, *first)
+    return None if first is None else _RepeatedKeys(count, *first)
 
 
-def _text(schema: TableSchema, found: _Found) -> str:
-    key = ", ".join(f"{n} = {v!r}" for n, v in zip(schema.trimmed_primary_key, found.key, strict=True))
-    more = f" and {counted(found.key_count - 1, 'more key')}" if found.key_count > 1 else ""
-    verb = "have" if found.key_count > 1 else "has"
+def _text(schema: TableSchema, repeated: _RepeatedKeys) -> str:
+    key = ", ".join(f"{n} = {v!r}" for n, v in zip(schema.trimmed_primary_key, repeated.key, strict=True))
+    more = f" and {counted(repeated.key_count - 1, 'more key')}" if repeated.key_count > 1 else ""
+    verb = "have" if repeated.key_count > 1 else "has"
     remedy = _REMEDIES.get(schema.settings.merge.engine, _NO_REMEDY)
     return (
         f"the key {key}{more} {verb} several rows above level 0, and readers show each: those of {key} are in "
-        f"{' and '.join(found.places)}. Two programs compacted the bucket at the same time: let one of them compact. "
-        f"{remedy}"
+        f"{' and '.join(repeated.places)}. Two programs compacted the bucket at the same time: let one of them "
+        f"compact. {remedy}"
     )

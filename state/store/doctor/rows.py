@@ -27,11 +27,11 @@ def row_problems(access: FileAccess, bucket: BucketFiles, state: State) -> Itera
     for file in bucket.files:
         if is_blob_file(file):
             continue
-        found: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         try:
             for rule, message in _in_file(access, bucket, file):
-                if (rule, message) not in found:
-                    found.add((rule, message))
+                if (rule, message) not in reported:
+                    reported.add((rule, message))
                     yield Problem(rule, file.file_name, message)
         except BucketlineError as e:
             yield Problem("data-file", file.file_name, e.message, state.needed)
@@ -66,8 +66,8 @@ def _in_file(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> Ite
 def _is_in_bucket(access: FileAccess, batch: pa.RecordBatch, hashed: Sequence[str], bucket: BucketFiles) -> bool:
     types = [f.type for f in access.schema.select(tuple(hashed))]
     columns = [batch.column(name) for name in hashed]
-    found = assign_fixed_buckets(columns, types, bucket.total_buckets, access.schema.settings.bucket.function)
-    return bool(np.all(found.to_numpy() == bucket.bucket))
+    buckets = assign_fixed_buckets(columns, types, bucket.total_buckets, access.schema.settings.bucket.function)
+    return bool(np.all(buckets.to_numpy() == bucket.bucket))
 
 
 def _is_strictly_sorted(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:

@@ -29,7 +29,7 @@ class StatsCheck:
 
     def __init__(self, schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> None:
         self._schema, self._stored, self._file = schema, stored, file
-        self._found: ColumnStats | None = None
+        self._of_rows: ColumnStats | None = None
         before = {f.id: f.type.as_nullable() for f in stored.fields}
         held = {f.id for f in written_fields(stored, file)}
         without = {f.id for f in stored.fields} - held
@@ -42,14 +42,14 @@ class StatsCheck:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Takes the next rows."""
-        found = collect_stats(batch, self._compared, [StatsMode(StatsKind.FULL)] * len(self._compared))
-        self._found = found if self._found is None else self._found.merge(found)
+        of_batch = collect_stats(batch, self._compared, [StatsMode(StatsKind.FULL)] * len(self._compared))
+        self._of_rows = of_batch if self._of_rows is None else self._of_rows.merge(of_batch)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Rule and message of what is wrong, once all rows were given."""
-        if self._found is None:
+        if self._of_rows is None:
             return
-        rows = {f.id: b for f, b in zip(self._found.fields, self._found.columns, strict=True)}
+        rows = {f.id: b for f, b in zip(self._of_rows.fields, self._of_rows.columns, strict=True)}
         file, stored = self._file, self._stored
         values = stats_fields(stored, file)
         keys = stored.select(stored.trimmed_primary_key)
@@ -69,12 +69,12 @@ def _compared(
         yield "stats", f"its statistics cannot be read: {e.message}"
         return
     for field, low, high, nulls in zip(fields, lows, highs, stats.null_counts, strict=True):
-        found = rows.get(field.id)
-        if found is None:
+        bounds = rows.get(field.id)
+        if bounds is None:
             continue
-        if nulls is not None and nulls != found.null_count:
-            yield "stats", f"column {field.name} has {found.null_count} nulls, its statistics say {nulls}"
-        if not is_within(found, _bound(low), _bound(high)):
+        if nulls is not None and nulls != bounds.null_count:
+            yield "stats", f"column {field.name} has {bounds.null_count} nulls, its statistics say {nulls}"
+        if not is_within(bounds, _bound(low), _bound(high)):
             message = f"column {field.name} has values outside of its statistics, so filters skip rows they should find"
             yield "stats", message
 

@@ -52,29 +52,30 @@ class Turns:
         if plans:
             made = make_plan(self._session, self._folder, fully=self._owed.test())
             self._owed.planned(made.busy_places)
-        found: list[Finished] = []
+        finished: list[Finished] = []
         fruitless = 0
         while not stop.is_asked:
-            done = self.compactor.round()
-            found += done
-            if not done:
+            ended = self.compactor.round()
+            finished += ended
+            if not ended:
                 break
-            self._refuse_failed(done)
-            fruitless = fruitless + 1 if all(f.result is None for f in done) else 0
+            self._refuse_failed(ended)
+            fruitless = fruitless + 1 if all(f.result is None for f in ended) else 0
             if fruitless:
                 stop.wait_ms(min(_LONGEST_PAUSE_MS, _SHORTEST_PAUSE_MS << min(fruitless, 6)))
-        return found
+        return finished
 
-    def _name(self, found: Finished) -> str:
-        return bucket_path(self._session.plan.schema, *found.item.place)
+    def _name(self, finished: Finished) -> str:
+        return bucket_path(self._session.plan.schema, *finished.item.place)
 
-    def _refuse_failed(self, done: Sequence[Finished]) -> None:
-        for found in done:
-            if found.result is not None and found.result.state is ItemState.FAILED and found.failures:
+    def _refuse_failed(self, ended: Sequence[Finished]) -> None:
+        for finished in ended:
+            if finished.result is not None and finished.result.state is ItemState.FAILED and finished.failures:
                 raise CompactionFailedError(
-                    f"{self.path}: the compaction of {self._name(found)} beside the batches failed: {found.reason}",
+                    f"{self.path}: the compaction of {self._name(finished)} beside the batches failed: "
+                    f"{finished.reason}",
                     path=self.path,
-                    bucket=found.item.bucket,
+                    bucket=finished.item.bucket,
                 )
 
 
@@ -154,11 +155,11 @@ class Beside:
             if self._stop.is_asked:
                 return
             try:
-                found = self._turns.turn(self._stop, plans=plans, full=full)
+                finished = self._turns.turn(self._stop, plans=plans, full=full)
                 errors = 0
             except StorageError as e:
                 errors += 1
-                found = []
+                finished = []
                 if errors >= _MOST_STORAGE_ERRORS:
                     self._fail(e)
                     return
@@ -168,7 +169,7 @@ class Beside:
             except Exception as e:  # noqa: BLE001 (the next batch raises it, whatever it is)
                 self._fail(e)
                 return
-            self._ended(found)
+            self._ended(finished)
 
     def _next(self, *, looks_again: bool) -> tuple[bool, bool]:
         """Waits until there is something to do, and says what."""
@@ -181,12 +182,12 @@ class Beside:
             self._is_busy = True
             return plans, full
 
-    def _ended(self, found: Sequence[Finished]) -> None:
-        done = sum(f.result is not None and f.result.state is ItemState.DONE for f in found)
-        if done:
-            _LOG.info("%s: compacted %s beside the batches", self._turns.path, counted(done, "bucket"))
+    def _ended(self, finished: Sequence[Finished]) -> None:
+        compacted_count = sum(f.result is not None and f.result.state is ItemState.DONE for f in finished)
+        if compacted_count:
+            _LOG.info("%s: compacted %s beside the batches", self._turns.path, counted(compacted_count, "bucket"))
         with self._changed:
-            self._done_items += done
+            self._done_items += compacted_count
             self._is_busy = False
             self._changed.notify_all()
 

@@ -132,15 +132,15 @@ class Compactor:
         still = {(plan.plan_id, item.number) for plan, item in items}
         self._seen = {key: seen for key, seen in self._seen.items() if key in still}
         most = max(1, self._take(len(items)))
-        found: list[Claimed] = []
+        claimed: list[Claimed] = []
         given_up: list[Finished] = []
         for plan, item in items if not self._is_dropped else ():
-            taken = self._try(listing, plan, item) if len(found) < most else None
-            if isinstance(taken, Finished):
-                given_up.append(taken)
-            elif taken is not None:
-                found.append(Claimed(plan, item, taken))
-        return found, given_up
+            outcome = self._try(listing, plan, item) if len(claimed) < most else None
+            if isinstance(outcome, Finished):
+                given_up.append(outcome)
+            elif outcome is not None:
+                claimed.append(Claimed(plan, item, outcome))
+        return claimed, given_up
 
     def _try(self, listing: Listing, plan: Plan, item: Item) -> Claim | Finished | None:
         key = (plan.plan_id, item.number)
@@ -195,11 +195,11 @@ class Compactor:
         then those that move rows, which the engine shares among its tasks, one by one."""
         moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
         others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]
-        found: list[Done] = []
+        done_jobs: list[Done] = []
         if len(others) > 1:
             try:
                 messages = self._engine.run(Jobs([job for _, job in others])).messages
-                found += [(c, job, (m,)) for (c, job), m in zip(others, messages, strict=True)]
+                done_jobs += [(c, job, (m,)) for (c, job), m in zip(others, messages, strict=True)]
                 others = []
             except Exception as e:  # noqa: BLE001 (whatever engine it is: each is tried alone, and then it counts)
                 if self._is_dropped:
@@ -213,8 +213,8 @@ class Compactor:
             if isinstance(made, Result):
                 ends.close(c, made)
             elif made is not None:
-                found.append((c, job, made))
-        return found
+                done_jobs.append((c, job, made))
+        return done_jobs
 
     def _run(self, c: Claimed, job: ItemJob) -> Made | Result:
         """What the job has made; or the item's result, where it ended in an error because its inputs are gone."""
@@ -307,8 +307,8 @@ class _Ends:
             result = self._folder.record(c.plan, c.item.number, result)
         except (StorageError, CorruptFileError) as e:
             # The table tells it as well; the next to take the item finds it there.
-            what = (c.item.number, c.plan.plan_id, result.state.value)
-            _LOG.warning("item %d of plan %s: that it is %s is not recorded: %s", *what, e)
+            values = (c.item.number, c.plan.plan_id, result.state.value)
+            _LOG.warning("item %d of plan %s: that it is %s is not recorded: %s", *values, e)
         self._held.remove(c)
         self.finished.append(Finished(c.item, result, result.reason))
 

@@ -146,13 +146,13 @@ class TableWork:
         self._looked_at = PlannedOn(view, session.deletion_entries())
         vectors, files = session.deletion_entries().get(item.place, ()), view.files(item.place)
         total = real_counts(view).get(item.partition, 0) if item.moves_rows else view.total_of_bucket(item.place)
-        found = live_inputs(item, files, total_buckets=total, vector_files=[e.file_name for e in vectors])
-        if isinstance(found, Obsolete):
-            return self._closed(plan, item, found)
+        inputs = live_inputs(item, files, total_buckets=total, vector_files=[e.file_name for e in vectors])
+        if isinstance(inputs, Obsolete):
+            return self._closed(plan, item, inputs)
         if item.moves_rows:
-            return self._move(item, found, given_back)
+            return self._move(item, inputs, given_back)
         access = self._access()
-        unit = _unit(access, item, files, found)
+        unit = _unit(access, item, files, inputs)
         if isinstance(unit, Obsolete):
             return self._closed(plan, item, unit)
         return BucketJob(
@@ -187,12 +187,12 @@ class TableWork:
 
     def _planned_on(self, based_on: int) -> PlannedOn | None:
         """What that snapshot held, if it is the one that was looked at last."""
-        found = None if self._looked_at is None else self._looked_at.live.snapshot
-        return self._looked_at if found is not None and found.id == based_on else None
+        snapshot = None if self._looked_at is None else self._looked_at.live.snapshot
+        return self._looked_at if snapshot is not None and snapshot.id == based_on else None
 
-    def _closed(self, plan: Plan, item: Item, found: Obsolete) -> Result:
-        made = self._own_commit(plan, item) if found.inputs_gone else None
-        return Result(ItemState.OBSOLETE, None, found.reason) if made is None else Result(ItemState.DONE, made)
+    def _closed(self, plan: Plan, item: Item, obsolete: Obsolete) -> Result:
+        made = self._own_commit(plan, item) if obsolete.inputs_gone else None
+        return Result(ItemState.OBSOLETE, None, obsolete.reason) if made is None else Result(ItemState.DONE, made)
 
     def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
         empty = [all(m.is_empty for m in messages) for messages in made]
@@ -201,7 +201,7 @@ class TableWork:
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
         table = self._session.table
         committer = Committer(table.io, table.path, self._session.plan.schema, clock=self._clock, ids=self._ids)
-        done = committer.commit(
+        outcome = committer.commit(
             [m for messages in made for m in messages],
             user=plan.user,
             identifier=numbers[0],
@@ -212,13 +212,13 @@ class TableWork:
             planned_ms=jobs[0].planned_ms,
             planned=self._planned_on(jobs[0].based_on),
         )
-        if isinstance(done, Committed):
-            result = Result(ItemState.DONE, done.snapshots[-1].id)
+        if isinstance(outcome, Committed):
+            result = Result(ItemState.DONE, outcome.snapshots[-1].id)
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty]
-        if isinstance(done, Conflict):
-            return Lost(f"{done.rule}: {done.message}")
-        assert isinstance(done, Unknown)
-        return Unclear(done.error().message)
+        if isinstance(outcome, Conflict):
+            return Lost(f"{outcome.rule}: {outcome.message}")
+        assert isinstance(outcome, Unknown)
+        return Unclear(outcome.error().message)
 
     def discard(self, made: Made) -> None:
         self._session.discard(made)
@@ -242,9 +242,11 @@ def do_item(job: BucketJob, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> Commi
     access, item = job.access, job.item
     watch = GivenBackWatch(access, item.number, job.given_back, stopwatch, stopwatch.elapsed_ms())
     if not access.schema.primary_keys:
-        done = compact_append(access, item.place, job.unit.files, full=True, vector_files=job.vector_files, watch=watch)
+        result = compact_append(
+            access, item.place, job.unit.files, full=True, vector_files=job.vector_files, watch=watch
+        )
     else:
-        done = compact_unit(
+        result = compact_unit(
             access,
             item.place,
             job.files,
@@ -253,7 +255,7 @@ def do_item(job: BucketJob, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> Commi
             vector_files=job.vector_files,
             watch=watch,
         )
-    return done.message(item.place, item.total_buckets)
+    return result.message(item.place, item.total_buckets)
 
 
 @dataclass(slots=True)

@@ -150,10 +150,10 @@ def _choose(
         for place in view.buckets()
     ]
     if not schema.primary_keys:
-        taken = {f.name for i in busy for f in i.inputs}
+        busy_files = {f.name for i in busy for f in i.inputs}
         options = append_options(schema.settings)
         return choose_append(
-            buckets, options, settings, local_ms=local_ms, busy_files=taken, chosen=chosen, fully=fully
+            buckets, options, settings, local_ms=local_ms, busy_files=busy_files, chosen=chosen, fully=fully
         )
     return choose_keyed(
         buckets,

@@ -56,8 +56,8 @@ class Listing:
         return all(self.has_result(plan, item.number) for item in plan.items)
 
     def has_result(self, plan: Plan, number: int) -> bool:
-        found = self.items.get((plan.plan_id, number))
-        return found is not None and found.has_result
+        listed = self.items.get((plan.plan_id, number))
+        return listed is not None and listed.has_result
 
 
 class PlanFolder:
@@ -86,11 +86,11 @@ class PlanFolder:
                 numbers.append(int(plan[1]))
             elif item is not None:
                 item_names.append(name)
-                found = items.setdefault((item[1], int(item[2])), _Listed())
+                listed = items.setdefault((item[1], int(item[2])), _Listed())
                 if item[3] == "result":
-                    found.has_result = True
+                    listed.has_result = True
                 elif item[4] is not None:
-                    found.epochs[item[3]].add(int(item[4]))
+                    listed.epochs[item[3]].add(int(item[4]))
         self._forget_others(set(numbers), {f"{self.directory}/{name}" for name in names})
         return Listing(tuple(sorted(numbers)), items, tuple(item_names))
 
@@ -117,12 +117,12 @@ class PlanFolder:
 
     def plans(self, listing: Listing) -> dict[int, Plan]:
         """The plans of a listing that are there. Raises as `plan`."""
-        found = ((number, self.plan(number, listing)) for number in listing.plan_numbers)
-        return {number: plan for number, plan in found if plan is not None}
+        numbered = ((number, self.plan(number, listing)) for number in listing.plan_numbers)
+        return {number: plan for number, plan in numbered if plan is not None}
 
     def readable(self, listing: Listing) -> dict[int, Plan]:
         """As `plans`, without those that cannot be read: each of these is warned about once. Raises StorageError."""
-        found = {}
+        plans = {}
         for number in listing.plan_numbers:
             try:
                 plan = self.plan(number, listing)
@@ -132,8 +132,8 @@ class PlanFolder:
                 self._unreadable.add(number)
                 continue
             if plan is not None:
-                found[number] = plan
-        return found
+                plans[number] = plan
+        return plans
 
     def publish_plan(self, number: int, plan: Plan) -> bool:
         """Makes the plan the table's next one; False when its number is taken. Raises StorageError."""
@@ -244,17 +244,17 @@ class PlanFolder:
             if self._io.publish(path, data):
                 return True
         except StorageError as e:
-            found = None if e.fields.get("published") is False else self._io.read_optional(path)
-            if found is None:
+            stored = None if e.fields.get("published") is False else self._io.read_optional(path)
+            if stored is None:
                 raise
-            return found == data
+            return stored == data
         return self._io.read_optional(path) == data
 
 
 def plan_id_in(name: str) -> str | None:
     """The plan that a file of an item belongs to, from its name; None for other files."""
-    found = _ITEM.fullmatch(name)
-    return None if found is None else found[1]
+    match = _ITEM.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def named_by_plans(io: FileIO, path: str) -> set[str]:

@@ -18,7 +18,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def plan_table(schema: TableSchema, found: Plan) -> pa.Table:
+def plan_table(schema: TableSchema, plan: Plan) -> pa.Table:
     """One row for each item, in the order of the plan."""
     rows = [
         {
@@ -29,6 +29,6 @@ def plan_table(schema: TableSchema, found: Plan) -> pa.Table:
             "output_level": i.output_level,
             "bytes": i.input_bytes,
         }
-        for i in found.items
+        for i in plan.items
     ]
     return pa.Table.from_pylist(rows, schema=_SCHEMA)

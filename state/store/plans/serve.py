@@ -103,10 +103,10 @@ def serve_plans(
     while not stop.is_asked:
         worked = False
         for path, compactor in compactors.items():
-            for found in _round(path, compactor, once=once):
+            for finished in _round(path, compactor, once=once):
                 worked = True
-                closed += found.result is not None
-                tell(path, found)
+                closed += finished.result is not None
+                tell(path, finished)
             looked(path)
             if stop.is_asked:
                 break

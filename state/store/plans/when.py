@@ -73,5 +73,5 @@ def last_compaction_age_ms(session: WriteSession, clock: Clock) -> int | None:
     if newest is None:
         return None
     walked = islice(session.table.snapshot_store.newest_first(newest.id), _MOST_SNAPSHOTS)
-    found = next((s.time_ms for s in walked if s.commit_kind is CommitKind.COMPACT), None)
-    return None if found is None else max(0, clock.now_ms() - found)
+    last_ms = next((s.time_ms for s in walked if s.commit_kind is CommitKind.COMPACT), None)
+    return None if last_ms is None else max(0, clock.now_ms() - last_ms)
