@@ -1,8 +1,8 @@
-"""Work beside the start of a query. Only what needs its result waits for it, and the end of the session.
+"""Work beside the start of a query. Only who needs its result waits for it, and the end of the session.
 
-Spark ends the worker of a task that it cancels, and a worker that is just starting prints a traceback then. So what was
-begun is done before the session is stopped, however the job ends. It is cancelled only where the wait is too long: an
-application that gets no executors never does it.
+Spark ends the worker of a task that it cancels, and a worker that is just starting prints a traceback then. So work
+that was begun is finished before the session is stopped, however the job ends. It is cancelled only where the wait is
+too long: an application that gets no executors never does it.
 """
 
 import logging

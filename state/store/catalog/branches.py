@@ -98,8 +98,8 @@ class Branches:
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
         """Snapshots that together have all files that a branch shares with the table, with a name for each.
 
-        A branch's oldest snapshot has every file from before it was made that a later one has; its tags may be older.
-        A branch that the table was forwarded to shares those after it too.
+        Of the files from before the branch was made, its oldest snapshot has all that a later one has; its tags may be
+        older. If the table was fast-forwarded to the branch, both share later snapshots too.
         """
         tags = Tags(self._io, self.path(name)).list()
         return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]
@@ -122,8 +122,8 @@ class Branches:
 
     def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
         """The snapshots of a branch, ascending, that the history at `root` has or had too. They are the first ones, so
-        bisection finds their end. If its own have expired, the last one before may also have been its: its files are
-        kept.
+        bisection finds their end. Of those older than all at `root`, which may have expired there, the last counts as
+        shared, so that its files are kept.
         """
         main = Snapshots(self._io, root)
         earliest = main.earliest_id()

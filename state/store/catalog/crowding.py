@@ -1,4 +1,4 @@
-"""How many sorted runs the buckets of a table have, and what of it waits on level 0: from its live files alone."""
+"""How many sorted runs the buckets of a table have, and how much waits on level 0: from its live files alone."""
 
 from collections import Counter
 from collections.abc import Collection

@@ -75,7 +75,7 @@ class Broken:
             self._open.setdefault(owner, []).append(record)
 
     def extend(self, snapshot_id: int, owners: Container[object]) -> None:
-        """A snapshot needs what these owners have as well; what others have, no later one needs."""
+        """Notes that a snapshot also needs the files of these owners; no later one needs the files of others."""
         for owner in list(self._open):
             if owner not in owners:
                 del self._open[owner]
@@ -102,7 +102,8 @@ class Broken:
 
 
 def passable(error: BucketlineError) -> str:
-    """The message of an error that ends a look at one thing. Raises it where the storage fails altogether."""
+    """The message of an error that ends one check. Raises the error if storage fails for another reason than that a
+    file is missing."""
     if isinstance(error, StorageError):
         reraise_unless_missing(error)
     return error.message

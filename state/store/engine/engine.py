@@ -106,8 +106,8 @@ class Engine(Protocol):
         """Reads, places and writes as stages say, then compacts idle buckets; or does jobs, all of them or none. The
         messages of jobs come in the order of the jobs.
 
-        Raises what a stage or a job raises; nothing that was written is left behind then, but for what a task had made
-        that ended without a word.
+        Raises what a stage or a job raises; nothing that was written is left behind then, but for files of a task that
+        was killed.
         """
         ...
 

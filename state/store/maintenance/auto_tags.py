@@ -46,7 +46,8 @@ class TagWork:
 
 
 def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple[Tagged, list[str]]:
-    """Tags the snapshots up to `newest` for which one is due: up to where that has been done, and the new tags.
+    """Tags the snapshots up to `newest` for which a tag is due. Returns up to where that has been done, and the names
+    of the new tags.
 
     `before` is what the last call has returned; None: it is read from the newest created tag. While nothing is due, it
     reads nothing.

@@ -33,14 +33,15 @@ class CompactorUpkeep:
         self._is_owed = True
 
     def between_rounds(self) -> Upkept:
-        """What is due of what is owed, if the last time is long enough ago."""
+        """Does what is due after the commits that were noted, if the last time is long enough ago; what was done."""
         now = self._clock.now_ms()
         if self._done_ms is not None and now - self._done_ms < UPKEEP_INTERVAL_MS:
             return Upkept()
         return self.at_end()
 
     def at_end(self) -> Upkept:
-        """What is due of what is owed. A failure is logged, and a later commit does it again."""
+        """Does what is due after the commits that were noted; what was done. A failure is logged, and a later commit
+        does it again."""
         if not self._is_owed:
             return Upkept()
         self._is_owed, self._done_ms = False, self._clock.now_ms()

@@ -1,8 +1,8 @@
 """What says that a partition is done, as the table's options ask: a mark or one partition more in the catalog, a report
 to an HTTP server, and the `_SUCCESS` file.
 
-The file comes last, whatever the order in the options: it is what a writer remembers by, so that what failed is sent
-again.
+The file comes last, whatever the order in the options: by it a writer sees which partitions are marked, so that a mark
+that failed is sent again.
 Source: Paimon 2.0 PartitionMarkDoneAction, MarkPartitionDoneEventAction, AddDonePartitionAction,
 HttpReportMarkDoneAction, NormalPartitionExpire.
 """
@@ -56,7 +56,7 @@ def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterabl
 
 
 def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes]) -> None:
-    """Takes what `done-partition` has added for partitions that have been dropped out of the catalog. Raises
+    """Removes from the catalog what `done-partition` has added for partitions that have been dropped. Raises
     StorageError, UnsupportedTableError."""
     owner = owner_of(table.io, table.metadata_path)
     if owner is not None and DoneAction.DONE_PARTITION in schema.settings.expiry.done_actions:

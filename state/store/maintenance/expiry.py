@@ -231,7 +231,7 @@ class _Expiry:
         A state that is not older than every snapshot is left alone: it shares files with some of them, or was rolled
         back, and then its files are orphans.
         """
-        # While a snapshot is there, none is newer than it and the oldest.
+        # A snapshot whose own file exists is not older than the oldest one.
         earliest = None if self._snapshots.exists(released.id) else self._snapshots.earliest_id()
         if earliest is None or released.id >= earliest:
             return
@@ -262,7 +262,7 @@ class _Expiry:
         return tuple(t.name for t in over)
 
     def _range(self, retention: Retention, clock: Clock) -> tuple[int, int]:
-        # A snapshot that is taken back must leave the one before it, and what it has deleted.
+        # If its writer takes the newest snapshot back, the one before it is needed, with the files that it deleted.
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(clock.now_ms())
         if earliest is None or latest is None:
             return 0, 0

@@ -129,7 +129,7 @@ def remove_orphan_files(
                 bring_back(ground.io, file)
         orphans = [f for f in candidates if used.is_orphan(f)]
         for start in range(0, len(orphans), _AT_ONCE):
-            # A commit of old files that was published since the names were collected has proven that they were there.
+            # A commit published since the names were collected may name old files: it has checked that they exist.
             used.follow()
             those = [f for f in orphans[start : start + _AT_ONCE] if used.is_orphan(f)]
             removed += _remove(ground.io, those, used, ids)

@@ -36,13 +36,13 @@ class PendingMarks:
                 self._changed[message.partition] = self._clock.local_ms()
 
     def forget(self, schema: TableSchema, dropped: Collection[str]) -> None:
-        """Passes over partitions that were dropped, named as their folders are called."""
+        """Forgets partitions that were dropped, named as their folders are called."""
         for partition in list(self._changed):
             if partition_path(schema, partition).rstrip("/") in dropped:
                 del self._changed[partition]
 
     def mark(self, session: WriteSession, *, at_end: bool, hidden: Collection[bytes] = ()) -> list[str]:
-        """Marks what is done, and names it; at the end of the input all, if the table wants that.
+        """Marks the partitions that are done, and names them; at the end of the input all, if the options say so.
 
         `hidden` are partitions with rows that readers do not see yet.
         """

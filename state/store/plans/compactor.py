@@ -66,7 +66,7 @@ Done = tuple[Claimed, ItemJob, Made]
 class Compactor:
     """Works on the plans of one table. `name` tells its log lines from those of others.
 
-    `take` says of so many open items how many it takes at a time, `engine` does them. What it remembers is when it saw
+    `take` says how many of so many open items it takes at a time; `engine` does them. It remembers only when it saw
     which heartbeat.
     """
 
@@ -191,8 +191,8 @@ class Compactor:
         return self._work.look(c.plan, c.item, self._folder.release_path(c.claim))
 
     def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[Done]:
-        """Jobs and what they have made: those of one bucket together, or one by one where they do not succeed together;
-        then those that move rows, which the engine shares among its tasks, one by one."""
+        """Jobs and what they have made. Jobs on single buckets run together, or one by one if that fails; then those
+        that move rows, one by one, because the engine shares each among its tasks."""
         moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
         others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]
         done_jobs: list[Done] = []

@@ -56,8 +56,8 @@ class Stop:
 
 
 def few(open_items: int) -> int:
-    """How many items a process takes at a time that does them one after the other: those of a round are one commit, and
-    commits of compactors that are side by side wait for each other; but others shall find work as well."""
+    """How many items a process that does them one after the other takes at a time. All items of a round are one commit,
+    and commits of compactors wait for each other, so more is better; but other compactors must find work too."""
     return max(1, min(_MOST_AT_A_TIME, open_items // 4))
 
 

@@ -14,8 +14,8 @@ PartitionSpec = Mapping[str, str]
 class TableOwner(Protocol):
     """The catalog that a table or a branch belongs to. Implementations can be pickled.
 
-    What changes a tag or a branch, and a rollback, is looked for after a lost answer, so a StorageError means that it
-    has not happened, or that nobody knows.
+    After a lost answer it is looked up whether a change of a tag or branch, or a rollback, has happened. So a
+    StorageError means that it has not, or that nobody knows.
     """
 
     def newest(self) -> Snapshot | None:

@@ -75,7 +75,8 @@ def write_changes(session: WriteSession, source: Any, operation: Operation, *, e
 
 
 def _mode(session: WriteSession) -> Mode:
-    """Where rows wait in the postpone bucket, changes wait behind them: in real buckets they would be overtaken."""
+    """How changes are written: where rows wait in the postpone bucket, changes go behind them. In real buckets they
+    would be replaced by those older rows, which are moved there later."""
     mode = session.plan.mode
     waits = mode.postpones and any(b == POSTPONE_BUCKET for _, b in session.view.buckets())
     return mode if waits else mode.in_batch(session.plan)

@@ -85,8 +85,8 @@ def _buckets(session: WriteSession, target: _Target, expression: pc.Expression |
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
-    """The schema by which level 0 is read in tables with deletion vectors too: what is computed from a row that has a
-    newer version there would replace that version."""
+    """The schema with which level 0 is read in tables with deletion vectors too. Else a change would be computed from
+    an old row, and replace the newer version of it on level 0."""
     return replace(schema, options={**schema.options, DV_MERGE_ON_READ.key: "true"})
 
 

@@ -157,7 +157,7 @@ def _changes(session: WriteSession, source: MergeSource, planned: PlannedMerge) 
 
 
 def _looked_at(seen: Seen, planned: PlannedMerge) -> pc.Expression | None:
-    """What the rows of the table pass that are looked at; None for all."""
+    """The condition of the rows of the table that are looked at; None for all."""
     if planned.by_source:
         return None
     conditions = [e for e in (seen.expression, planned.clauses.target) if e is not None]

@@ -55,8 +55,8 @@ class InsertClause:
 
 @dataclass(frozen=True, slots=True)
 class MergeClauses:
-    """`on` is what a pair must pass besides equal columns. `target` is passed by every row of the table that can be in
-    a pair; it may only be given where nothing depends on the others."""
+    """`on` is what a pair must pass besides equal columns. Every row of the table that can be in a pair passes
+    `target`; it may only be set where nothing depends on the other rows of the table, as they may not be read."""
 
     matched: Sequence[UpdateClause | DeleteClause] = ()
     not_matched: Sequence[InsertClause] = ()

@@ -101,7 +101,7 @@ class Seen:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """What every row of the table passes that one of the rows matches."""
+        """A condition that every row of the table passes that a source row matches; None where nothing is known."""
         conditions = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self.ranges.items()]
         return conjunction(conditions) if conditions else None
 

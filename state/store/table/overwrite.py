@@ -84,8 +84,8 @@ class _Source(Protocol):
     """The rows that take the place of others."""
 
     def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
-        """As a source of a run, whose partitions `replaced` gets to know. `check` raises for one that is not replaced,
-        before it or in it."""
+        """As a source of a run, whose partitions are added to `replaced`. `check` raises for a partition that is not
+        replaced, before the run or in it."""
         ...
 
     def checked(self, check: PartitionCheck) -> Any:

@@ -63,7 +63,8 @@ class ReplacedTable:
 
 
 class _States(Mapping[BucketId, BucketState]):
-    """Replaced buckets are empty; others are not compacted, and keep counting. Asked for when all rows were read."""
+    """Replaced buckets are empty; others are not compacted, and their sequence numbers go on. It is asked once all rows
+    were read: only then it is known which partitions get rows."""
 
     def __init__(self, replaced: Replaced, next_numbers: Mapping[BucketId, int]) -> None:
         self._replaced, self._next_numbers = replaced, next_numbers
