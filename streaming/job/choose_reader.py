@@ -103,13 +103,13 @@ class _Tried:
 
 def _settle(source: SourceConfig, *why: str) -> None:
     """Logs who reads, and why Spark does; without a reason tasks do. Raises OptionError where tasks must and cannot."""
-    what = "Kafka" if source.format == KAFKA else "the files"
+    source_name = "Kafka" if source.format == KAFKA else "the files"
     if not why:
-        _LOG.info("tasks read %s themselves (source.reader = %s)", what, source.reader.value)
+        _LOG.info("tasks read %s themselves (source.reader = %s)", source_name, source.reader.value)
     elif source.reader is ReaderChoice.NATIVE:
         raise not_native(why[0])
     else:
-        _LOG.info("Spark reads %s (source.reader = auto): %s", what, "; ".join(why))
+        _LOG.info("Spark reads %s (source.reader = auto): %s", source_name, "; ".join(why))
 
 
 def _obstacles_here(spark: Any, options: Mapping[str, str]) -> tuple[str, ...]:

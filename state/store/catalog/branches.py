@@ -91,7 +91,7 @@ class Branches:
         others = [(f"branch {n}", self.path(n)) for n in self.names() if self.path(n) != root]
         states: list[tuple[str, Snapshot]] = []
         for where, other in (("'main'", self._path), *others):
-            states += [(f"{what} of {where}", state) for what, state in self._shared(other, root)]
+            states += [(f"{subject} of {where}", state) for subject, state in self._shared(other, root)]
             states += [(f"tag {t.name} of {where}", t.snapshot) for t in Tags(self._io, other).list()]
         return states
 
@@ -106,7 +106,7 @@ class Branches:
 
     def snapshots_of(self, name: str) -> list[tuple[str, Snapshot]]:
         """As `states_of`, without the tags."""
-        return [(f"{what} of branch {name}", state) for what, state in self._shared(self.path(name), self._path)]
+        return [(f"{subject} of branch {name}", state) for subject, state in self._shared(self.path(name), self._path)]
 
     def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:
         """The snapshots of the history at `other` that together have all files that it shares with that at `root`."""

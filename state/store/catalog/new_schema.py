@@ -93,10 +93,10 @@ def check_table_path(path: str) -> None:
     parts = path.partition("://")[2] if "://" in path else path
     names = parts.rstrip("/").split("/")
     database = names[-2].removesuffix(".db") if len(names) > 1 and names[-2].endswith(".db") else "default"
-    for what, name in (("table", names[-1]), ("database", database)):
+    for kind, name in (("table", names[-1]), ("database", database)):
         if name.strip() in ("", ".", ".."):
             raise OptionError(
-                f"{path!r}: {name!r} is not a valid {what} name; a path names the table's own directory, "
+                f"{path!r}: {name!r} is not a valid {kind} name; a path names the table's own directory, "
                 "<warehouse>/<database>.db/<table>",
                 key="path",
                 path=path,

@@ -94,8 +94,8 @@ class Broken:
         for (rule, subject), r in self._records.items():
             states = list(r.named)
             if r.first is not None:
-                one = r.first == r.last
-                states.insert(0, f"snapshot {r.first}" if one else f"snapshots {r.first} to {r.last}")
+                is_single = r.first == r.last
+                states.insert(0, f"snapshot {r.first}" if is_single else f"snapshots {r.first} to {r.last}")
             text = r.text.replace("{state}", ", ".join(states))
             first, last = (1, 0) if r.first is None or r.last is None else (r.first, r.last)
             yield Problem(rule, subject, text, Needed(first, last, tuple(r.named)))

@@ -131,8 +131,8 @@ def remove_orphan_files(
         for start in range(0, len(orphans), _AT_ONCE):
             # A commit published since the names were collected may name old files: it has checked that they exist.
             used.follow()
-            those = [f for f in orphans[start : start + _AT_ONCE] if used.is_orphan(f)]
-            removed += _remove(ground.io, those, used, ids)
+            still_orphans = [f for f in orphans[start : start + _AT_ONCE] if used.is_orphan(f)]
+            removed += _remove(ground.io, still_orphans, used, ids)
     for ground, upload in uploads:
         end_upload(ground.io, upload)
         removed.append(upload)
