@@ -30,8 +30,9 @@ def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
     engine = schema.settings.merge.engine
     if schema.settings.changelog.producer is ChangelogProducer.NONE and engine is not MergeEngine.DEDUPLICATE:
         raise UnsupportedTableError(
-            f"'merge-engine' = '{engine.value}' without a changelog: what was written are no whole rows, or not those "
-            "that the table shows; set 'changelog-producer' = 'lookup' or 'full-compaction' on the table",
+            f"'merge-engine' = '{engine.value}' without a changelog: a stream gives rows as they were written, which "
+            "are not whole, or not those that the table shows; set 'changelog-producer' = 'lookup' or "
+            "'full-compaction' on the table",
             option="changelog-producer",
         )
 

@@ -97,7 +97,7 @@ def _unknown_keys(table: TableHandle, bucket: BucketFiles, known: Int32s) -> Ite
                 "hash-index",
                 file.file_name,
                 f"the HASH index of bucket {bucket.bucket} lacks {counted(unknown, 'key')} of it: the next change of "
-                "such a key would go to another bucket, and the key be there twice",
+                "such a key would go to another bucket, and the key would exist twice",
             )
 
 

@@ -166,7 +166,7 @@ class History:
             if entry.identity not in self._live:
                 yield Problem("deleted-nothing", name, f"it deletes {entry.file.file_name}, which is not live")
             if entry.file.file_name in added:
-                message = f"it names {entry.file.file_name} as added before it is deleted: expiry by Paimon removes it"
+                message = f"it adds {entry.file.file_name} before it deletes it, so expiry by Paimon removes the file"
                 yield Problem("entry-order", name, message)
 
     def _counts(

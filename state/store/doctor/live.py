@@ -182,7 +182,7 @@ class LiveFiles:
             return
         for total in sorted(files.totals):
             if 0 < total <= number:
-                yield "bucket", f"it is none of {counted(total, 'bucket')}"
+                yield "bucket", f"its files say that there are only {counted(total, 'bucket')}"
         for file_name in sorted(files.several):
             yield "live-twice", f"{file_name} is live on two levels"
         changed, files.changed = files.changed, set()

@@ -84,8 +84,8 @@ def check_update(table: TableHandle, verb: str = "update") -> None:
     engine = table.table_schema.settings.merge.engine
     if engine not in (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE):
         raise UnsupportedTableError(
-            f"cannot {verb} {table.path}: '{MERGE_ENGINE.key}' = '{engine.value}' combines a row with what was there; "
-            "an update cannot set its columns",
+            f"cannot {verb} {table.path}: '{MERGE_ENGINE.key}' = '{engine.value}' combines a row with the older rows "
+            "of its key, so an update cannot set columns",
             engine=engine.value,
         )
     fold = fold_for(table.table_schema)

@@ -77,8 +77,8 @@ def plan_rescale(
     if not mode_of(table.table_schema).counts_buckets or not table.primary_key:
         mode = bucket_mode(table.table_schema).value
         raise UnsupportedTableError(
-            f"{table.path} cannot be rescaled: its buckets are {mode}, and only fixed and postponed buckets of "
-            "tables with a primary key are; dynamic buckets grow by themselves",
+            f"{table.path} cannot be rescaled: its buckets are {mode}. Only tables with a primary key and fixed or "
+            "postponed buckets can be; the number of dynamic buckets grows by itself",
             mode=mode,
         )
     table.io.require_publish()
