@@ -79,7 +79,7 @@ def test_a_job_moves_to_another_topic(spark: Any, kafka_broker: KafkaBroker, tmp
 
     orders.run(drain)
     orders.run(start)
-    orders.run(start)
+    run_job(orders.job("source.options.subscribe=move-topic-v2", f"checkpoint=file:{tmp_path}/checkpoint-v2"), spark)
 
     assert orders.sums() == dict.fromkeys([*range(16), 100], 1)
 
