@@ -134,6 +134,11 @@ def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str,
             "'full-compaction.delta-commits' cannot be used with 'changelog-producer' = 'lookup': what a batch changes "
             "is logged with it; remove one of the two"
         )
+    if not primary_key and STREAMING_READ_OVERWRITE.get(options):
+        return STREAMING_READ_OVERWRITE.key, (
+            "Doesn't support streaming read the changes from overwrite when the primary keys are not defined. Please "
+            "use streaming-read-append-overwrite to enable the streaming read overwrite commit for append table."
+        )
     by_compaction = (ChangelogProducer.FULL_COMPACTION, ChangelogProducer.LOOKUP)
     if producer in by_compaction and STREAMING_READ_OVERWRITE.get(options):
         return STREAMING_READ_OVERWRITE.key, (

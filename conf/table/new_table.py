@@ -50,9 +50,12 @@ def check_new_table(
     check_write_options(options, primary_key, partition_keys)
     check_changelog_options(options, primary_key, columns)
     _check_bucket_key(options, columns, nested, primary_key, partition_keys)
-    for name in SEQUENCE_FIELD.get(options):
+    sequence = SEQUENCE_FIELD.get(options)
+    for name in sequence:
         if name not in columns:
             refuse(SEQUENCE_FIELD.key, f"Sequence field: '{name}' can not be found in table schema.")
+        if sequence.count(name) > 1:
+            refuse(SEQUENCE_FIELD.key, f"Sequence field '{name}' is defined repeatedly.")
     row_kind = ROWKIND_FIELD.find(options)
     if row_kind is not None and row_kind not in columns:
         refuse(ROWKIND_FIELD.key, f"Rowkind field: '{row_kind}' can not be found in table schema.")

@@ -6,6 +6,7 @@ Source: Paimon 2.0 AvroSchemaConverter, PostponeBucketFileStoreWrite (the fallba
 import json
 import re
 from collections.abc import Sequence
+from typing import NoReturn
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.avro.schema import NAMESPACE, Json, nullable
@@ -44,7 +45,8 @@ def is_representable(fields: Sequence[DataField]) -> bool:
 def data_schema(fields: Sequence[DataField]) -> bytes:
     """The schema of records of these columns, as JSON text.
 
-    Raises UnsupportedTableError, naming the column, for a type or a name that Avro does not have.
+    Raises UnsupportedTableError, naming the column, for a type or a name that Avro does not have, or that Java does not
+    read from it.
     """
     record = _record("record", fields, NAMESPACE)
     return json.dumps(record, separators=(",", ":")).encode()
@@ -106,14 +108,22 @@ def _of(data_type: DataType, path: str) -> Json:
         return {"type": "array", "items": _of(data_type.element, path)}
     if root in (TypeRoot.MAP, TypeRoot.MULTISET):
         return _map(data_type, path)
-    raise UnsupportedTableError(
-        f"column {path.removeprefix('record_')}: {data_type} has no place in Avro", column=path, type=str(data_type)
-    )
+    _refuse(path, f"{data_type.as_nullable()} has no place in Avro")
 
 
 def _map(data_type: DataType, path: str) -> Json:
     key, value = map_entry(data_type)
     if is_text_map(data_type):
         return {"type": "map", "values": _of(value, path)}
+    if data_type.root is TypeRoot.MULTISET:
+        # Java takes the entries for those of a MAP, and fails.
+        _refuse(path, f"Paimon Java does not read {data_type.as_nullable()} from Avro")
     entry: list[Json] = [_field("key", key, f"{path}_key"), _field("value", value, f"{path}_value")]
     return {"type": "array", "items": {"type": "record", "name": path, "fields": entry}, "logicalType": "map"}
+
+
+def _refuse(path: str, why: str) -> NoReturn:
+    raise UnsupportedTableError(
+        f"column {path.removeprefix('record_')}: {why}; choose another type, or parquet or orc as format",
+        column=path.removeprefix("record_"),
+    )

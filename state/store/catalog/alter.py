@@ -23,9 +23,10 @@ from bucketline.state.commit.schema_change import (
 )
 from bucketline.state.commit.schema_edit import After, ColumnPath, First, Position
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.errors import StorageError
+from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.rest_json import same_schema
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.new_schema import check_columns
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
@@ -41,7 +42,8 @@ Handle = TypeVar("Handle", bound=TableHandle)
 def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock = SYSTEM_CLOCK) -> Handle:
     """The table with its newest schema after the changes, which make one version together.
 
-    Raises SchemaMismatchError and OptionError as `change_schema`; StorageError when it may or may not have happened.
+    Raises SchemaMismatchError and OptionError as `change_schema`, and as `check_columns` where the changes bring a
+    problem; StorageError when it may or may not have happened.
     """
     has_snapshots = table.snapshot_store.latest_id() is not None
 
@@ -55,7 +57,7 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock 
 def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy, *, clock: Clock = SYSTEM_CLOCK) -> Handle:
     """The table with its newest schema, which includes the incoming columns if the policy allows it.
 
-    Raises SchemaMismatchError as `evolve_schema`.
+    Raises SchemaMismatchError as `evolve_schema`, and as `check_columns` where the changes bring a problem.
     """
     return _commit(table, lambda newest: evolve_schema(newest, incoming, policy, now_ms=clock.now_ms()))
 
@@ -118,6 +120,7 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
         wanted = decide(newest)
         if wanted is None:
             return replace(table, table_schema=table.with_read_options(newest))
+        _check_columns(newest, wanted)
         if owner is not None:
             if _changed_by(owner, table, newest, wanted):
                 return table.refreshed()
@@ -126,6 +129,24 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
         table.io.require_publish()
         if _publish(table, wanted):
             return replace(table, table_schema=table.with_read_options(wanted))
+
+
+def _check_columns(old: TableSchema, new: TableSchema) -> None:
+    """Raises what `check_columns` says of the new schema; problems that the old schema had are ignored."""
+    problem = _problem(new)
+    if problem is None:
+        return
+    before = _problem(old)
+    if before is None or any(before.fields.get(name) != problem.fields.get(name) for name in ("key", "column")):
+        raise problem
+
+
+def _problem(schema: TableSchema) -> OptionError | UnsupportedTableError | None:
+    try:
+        check_columns(schema)
+    except (OptionError, UnsupportedTableError) as e:
+        return e
+    return None
 
 
 def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, wanted: TableSchema) -> bool:

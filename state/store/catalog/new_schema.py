@@ -16,6 +16,7 @@ from bucketline.conf.table.new_table import check_new_table, lift_keys
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
 from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.storable import check_storable
 from bucketline.state.lsm.merge.fold import fold_for
 from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.schemas import Schemas
@@ -61,11 +62,21 @@ def plan_schema(
         time_ms=time_ms,
         storage=storage,
     )
-    ColumnSettings(rest).check([f.name for f in fields])
     check_row_time(new)
-    if keys:
-        fold_for(new)
+    check_columns(new)
     return new
+
+
+def check_columns(schema: TableSchema) -> None:
+    """Returns when the columns suit the options that name them, the merge engine and the formats of files.
+
+    Raises OptionError naming option and column, UnsupportedTableError for columns that a format has no place for, and
+    as `fold_for`.
+    """
+    ColumnSettings(schema.options).check([f.name for f in schema.fields])
+    check_storable(schema)
+    if schema.primary_keys:
+        fold_for(schema)
 
 
 def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:

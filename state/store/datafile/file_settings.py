@@ -16,6 +16,7 @@ from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.paths import postpone_prefix
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import stats_modes
+from bucketline.state.format.storable import refuse_columns
 from bucketline.state.store.datafile.formats import FORMATS, FileSettings, RowSink
 from bucketline.state.types.arrow import key_value_fields
 from bucketline.state.types.logical import DataField
@@ -54,7 +55,7 @@ def file_settings(
         form, (codec, codec_level) = FileFormat.AVRO, settings.postponed_codec
     else:
         form = settings.format_of(level)
-        FORMATS[form].check(schema, fields)
+        refuse_columns(form, schema.fields, fields)
         codec, codec_level = settings.codec_of(level, form)
     target_bytes = settings.target_bytes(has_primary_key=bool(schema.primary_keys))
     group_bytes = min(settings.block_bytes or ROW_GROUP_BYTES, ROW_GROUP_BYTES, target_bytes // _GROUPS_PER_FILE)

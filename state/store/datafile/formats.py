@@ -1,6 +1,6 @@
-"""One object for each file format: how its files are read and written, and which columns they have no place for.
+"""One object for each file format: how its files are read and written.
 
-It is the one place that matches file formats.
+`state/format/storable.py` says which columns a format has no place for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,15 +12,13 @@ import pyarrow as pa
 from bucketline.conf.table.choices import FileFormat
 from bucketline.conf.table.stats_mode import StatsMode
 from bucketline.conf.table.table_settings import DataFileSettings
-from bucketline.state.format.avro.data_schema import data_schema
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.avro_rows import AvroRows
 from bucketline.state.store.datafile.avro_sink import AvroSink
 from bucketline.state.store.datafile.dictionary_choice import DictionaryChoice
 from bucketline.state.store.datafile.orc_rows import OrcRows
-from bucketline.state.store.datafile.orc_sink import OrcSink, refuse_for_orc
+from bucketline.state.store.datafile.orc_sink import OrcSink
 from bucketline.state.store.datafile.parquet_rows import ParquetRows
-from bucketline.state.store.datafile.parquet_sink import ParquetSink, refuse_mixed_timestamps
+from bucketline.state.store.datafile.parquet_sink import ParquetSink
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.logical import DataField, DataType
 
@@ -93,10 +91,6 @@ class Format(Protocol):
         """The writer of a file with that name; the `first` rows, if known, help to choose encodings."""
         ...
 
-    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
-        """Returns when files of the table, with these columns, can be written. Raises UnsupportedTableError."""
-        ...
-
 
 class _Parquet:
     def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
@@ -114,10 +108,6 @@ class _Parquet:
             dictionaries=settings.dictionaries,
         )
 
-    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
-        del fields
-        refuse_mixed_timestamps(schema.fields)
-
 
 class _Orc:
     def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
@@ -134,10 +124,6 @@ class _Orc:
             is_legacy_ltz=settings.is_legacy_ltz,
         )
 
-    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
-        del schema
-        refuse_for_orc(fields)
-
 
 class _Avro:
     def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
@@ -147,10 +133,6 @@ class _Avro:
     def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
         del first
         return AvroSink(stream, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
-
-    def check(self, schema: TableSchema, fields: Sequence[DataField]) -> None:
-        del schema
-        data_schema(fields)
 
 
 FORMATS: Mapping[FileFormat, Format] = {

@@ -8,17 +8,14 @@ the writer.
 Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
 """
 
-from collections.abc import Iterable
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.datafile.checked_sink import CheckedSink, block_bytes_for
 from bucketline.state.store.datafile.orc_output import OrcOutput
 from bucketline.state.types.buffers import leaves
-from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
 _NANOS_PER_SECOND = 1_000_000_000
 _FIELD_ID = b"PARQUET:field_id"
@@ -64,25 +61,6 @@ class OrcSink:
         with self._output.errors():
             self._writer.close()
             self._sink.finish()
-
-
-def refuse_for_orc(fields: Iterable[DataField]) -> None:
-    """Refuses columns that are not written in ORC.
-
-    Raises UnsupportedTableError, naming the column.
-    """
-    for field in fields:
-        reason = _objection(field.type)
-        if reason is not None:
-            raise UnsupportedTableError(f"column {field.name}: {reason}", column=field.name)
-
-
-def _objection(data_type: DataType) -> str | None:
-    if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR):
-        return f"{data_type} is not written in ORC"
-    inner = [f.type for f in data_type.fields]
-    inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
-    return next((r for t in inner if (r := _objection(t)) is not None), None)
 
 
 def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

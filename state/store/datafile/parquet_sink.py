@@ -3,17 +3,15 @@
 Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; run against Paimon Java.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.storable import holds_nanoseconds
 from bucketline.state.store.datafile.dictionary_choice import DictionaryChoice
-from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, arrow_type
-from bucketline.state.types.logical import DataField
+from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE
 
 _INTEGER_DIGITS = 18
 """Digits of a decimal that 64 bits hold; wider ones are bytes."""
@@ -77,27 +75,10 @@ def parquet_writer(
         # Statistics of floats omit NaN, but for Java NaN is above all numbers: it would skip rows that it should find.
         write_statistics=[f.name for f in schema if not pa.types.is_floating(f.type)],
         store_decimal_as_integer=True,
-        use_deprecated_int96_timestamps=any(_holds_nanoseconds(f.type) for f in schema),
+        use_deprecated_int96_timestamps=any(holds_nanoseconds(f.type) for f in schema),
         write_page_checksum=True,
         store_schema=False,
     )
-
-
-def refuse_mixed_timestamps(fields: Iterable[DataField]) -> None:
-    """Refuses columns that pyarrow cannot write so that Java reads them: it makes all timestamps INT96, or none.
-
-    Java reads TIMESTAMP(7..9) from INT96 alone; it reads coarser ones from it too, but fails to filter by them.
-    Raises UnsupportedTableError.
-    """
-    types = [(f.name, arrow_type(f.type)) for f in fields]
-    fine = [name for name, data_type in types if _holds_nanoseconds(data_type)]
-    coarse = [name for name, data_type in types if pa.types.is_timestamp(data_type) and data_type.unit != "ns"]
-    if fine and coarse:
-        raise UnsupportedTableError(
-            f"column {fine[0]!r} has finer timestamps than microseconds and {coarse[0]!r} has not; this release writes "
-            "tables with one sort of them; declare all with a precision up to 6, or all with 7 to 9",
-            column=fine[0],
-        )
 
 
 def _has_required(found: pa.DataType) -> bool:
@@ -159,10 +140,3 @@ def _has_dictionary(field: pa.Field) -> bool:
     if field.name == SEQUENCE or field.name.startswith(KEY_PREFIX):
         return False
     return not (pa.types.is_decimal(field.type) and field.type.precision > _INTEGER_DIGITS)
-
-
-def _holds_nanoseconds(data_type: pa.DataType) -> bool:
-    """Whether there is a timestamp finer than microseconds in a type, at any depth."""
-    if pa.types.is_timestamp(data_type):
-        return bool(data_type.unit == "ns")
-    return any(_holds_nanoseconds(data_type.field(i).type) for i in range(data_type.num_fields))

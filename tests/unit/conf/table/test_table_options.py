@@ -169,6 +169,7 @@ def test_changelogs_that_cannot_be_are_refused_in_paimons_words(options: dict[st
 
 def test_changelogs_need_a_key_and_no_second_schedule() -> None:
     assert refused({"bucket": "-1", "changelog-producer": "input"}, ()).fields["key"] == "changelog-producer"
+    assert refused({"streaming-read-overwrite": "true"}, ()).fields["key"] == "streaming-read-overwrite"
     both = {"bucket": "1", "changelog-producer": "lookup", "full-compaction.delta-commits": "2"}
     assert refused(both).fields["key"] == "full-compaction.delta-commits"
     both = {"bucket": "1", "changelog-producer": "full-compaction", "force-lookup": "true"}
@@ -260,6 +261,7 @@ COLUMNS = ("id", "dt", "v", "tags")
         ({"bucket-key": "v"}, ("id",), (), COLUMNS, "Primary keys [id] should contain all bucket keys [v]."),
         ({"bucket-key": "tags"}, (), (), COLUMNS, "nested type can not in bucket-key"),
         ({"sequence.field": "nope"}, ("id",), (), COLUMNS, "Sequence field: 'nope' can not be found"),
+        ({"sequence.field": "v,id,v"}, ("id",), (), COLUMNS, "Sequence field 'v' is defined repeatedly."),
         ({"rowkind.field": "nope"}, ("id",), (), COLUMNS, "Rowkind field: 'nope' can not be found"),
     ],
 )

@@ -1,12 +1,21 @@
 """Schema changes against storage: one version each, whoever else changes the table, whatever fails."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.choices import EvolutionPolicy
-from bucketline.state.commit.schema_change import AddColumn, RenameColumn, SetOption
-from bucketline.state.errors import SchemaMismatchError, StorageError
+from bucketline.state.commit.schema_change import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UnsetOption,
+)
+from bucketline.state.errors import SchemaMismatchError, StorageError, UnsupportedTableError
 from bucketline.state.store.catalog.alter import (
     alter_table,
     column_changes,
@@ -15,8 +24,10 @@ from bucketline.state.store.catalog.alter import (
     evolve_table,
     position_of,
 )
+from bucketline.state.store.catalog.new_schema import plan_schema, publish_first_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
+from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import parse_type_text
 from tests.support.commit_table import CommitTable, StillClock
 from tests.support.faulty_io import Fault, FaultyIO
@@ -107,3 +118,69 @@ def test_types_positions_and_paths_are_read_from_text() -> None:
             position_of(text)
     with pytest.raises(OptionError):
         column_path([])
+
+
+AGGREGATION = {"bucket": "1", "merge-engine": "aggregation"}
+PARTIAL_UPDATE = {"bucket": "1", "merge-engine": "partial-update"}
+GROUP = {**PARTIAL_UPDATE, "fields.a.sequence-group": "b,c"}
+NESTED = {**AGGREGATION, "fields.r.aggregate-function": "nested_update", "fields.r.nested-key": "x"}
+(MULTISET,) = [f.type for f in parse_columns("c MULTISET<INT>")]
+
+
+def _table(options: dict[str, str]) -> TableHandle:
+    io, path = MemoryIO(), CommitTable().path
+    columns = "k INT NOT NULL, a BIGINT, b BIGINT, c STRING, r ARRAY<ROW<x INT, y STRING>>, t TIMESTAMP(3)"
+    assert publish_first_schema(io, path, plan_schema(columns, ["k"], (), options, time_ms=1))
+    return TableHandle(io, path, newest_schema(io, path))
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "named"),
+    [
+        ({**AGGREGATION, "fields.a.aggregate-function": "sum"}, DropColumn(("a",)), "Field a can not be found"),
+        (GROUP, DropColumn(("a",)), "Field a can not be found"),
+        (GROUP, DropColumn(("b",)), "Field b can not be found"),
+        ({"bucket": "1", "fields.c.stats-mode": "full"}, DropColumn(("c",)), "Field c can not be found"),
+        (PARTIAL_UPDATE, SetOption("fields.z.sequence-group", "b"), "Field z can not be found"),
+        (PARTIAL_UPDATE, SetOption("fields.a.sequence-group", "z"), "Field z can not be found"),
+        (AGGREGATION, SetOption("fields.a.aggregate-function", "nonesuch"), "nonesuch"),
+        (AGGREGATION, SetOption("fields.c.aggregate-function", "sum"), "column c"),
+        (NESTED, DropColumn(("r", "element", "x")), "nested-key"),
+        ({"bucket": "1", "file.format": "avro"}, AddColumn(("n",), parse_type_text("TIMESTAMP(9)")), "column n"),
+        ({"bucket": "1"}, AddColumn(("n",), parse_type_text("TIMESTAMP(9)")), "column 'n'"),
+        ({"bucket": "1", "file.format": "avro"}, AddColumn(("n",), MULTISET), "column n"),
+    ],
+    ids=str,
+)
+def test_a_schema_that_paimon_would_not_open_or_nobody_could_write_is_refused(
+    options: dict[str, str], change: SchemaChange, named: str
+) -> None:
+    table = _table(options)
+    with pytest.raises((OptionError, UnsupportedTableError), match=named):
+        alter_table(table, [change])
+    assert newest_schema(table.io, table.path).id == 0
+
+
+def test_a_column_and_the_option_that_names_it_go_together() -> None:
+    table = _table({**AGGREGATION, "fields.a.aggregate-function": "sum"})
+    found = alter_table(table, [UnsetOption("fields.a.aggregate-function"), DropColumn(("a",))])
+    assert "a" not in _names(found) and "fields.a.aggregate-function" not in found.options
+
+
+def test_a_column_of_the_input_that_the_merge_engine_cannot_take_is_refused_before_the_table_changes() -> None:
+    table = _table({**AGGREGATION})
+    incoming = pa.schema({"k": pa.int32(), "n": pa.timestamp("ns")})
+    with pytest.raises(UnsupportedTableError, match="column 'n'"):
+        evolve_table(table, incoming, EvolutionPolicy.EVOLVE)
+    assert newest_schema(table.io, table.path).id == 0
+
+
+def test_a_schema_that_was_refused_today_can_still_be_mended() -> None:
+    """Earlier releases, and others, let a column go that an option names."""
+    table = _table({**AGGREGATION, "fields.a.aggregate-function": "sum"})
+    first = newest_schema(table.io, table.path)
+    fields = tuple(f for f in first.fields if f.name != "a")
+    Schemas(table.io, table.path).create(replace(first, id=1, fields=fields))
+    found = alter_table(table.refreshed(), [AddColumn(("n",), INT)])
+    assert _names(found)[-1] == "n"
+    assert alter_table(found, [UnsetOption("fields.a.aggregate-function")]).table_schema.id == 3

@@ -19,7 +19,7 @@ from bucketline.state.format.avro.container import open_container
 from bucketline.state.format.avro.data_schema import data_schema, is_representable
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource
 from bucketline.state.format.manifest import decode_manifest
-from bucketline.state.format.schema_json import TableSchema, decode_schema
+from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.datafile.data_files import read_data_file
 from bucketline.state.store.datafile.file_settings import Postponed
 from bucketline.state.store.datafile.rolling_writer import RollingWriter
@@ -281,12 +281,17 @@ def test_timestamps_that_orc_readers_cannot_read_are_refused(
 
 
 def test_a_column_that_one_level_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    table = create_table(
-        str(tmp_path / "t"), "k INT, t TIMESTAMP(9)", ("k",), options={"bucket": "1", "file.format.per.level": "5:avro"}
-    )
+    path, columns, level = tmp_path / "t", "k INT, t TIMESTAMP(9)", {"file.format.per.level": "5:avro"}
+    with pytest.raises(UnsupportedTableError, match=r"column t: .* Avro"):
+        create_table(str(path), columns, ("k",), options={"bucket": "1", **level})
+    assert not path.exists()
+    table = create_table(str(path), columns, ("k",), options={"bucket": "1"})
+    # As a table that another writer made.
+    schema = replace(handle_of(table).table_schema, options={"bucket": "1", **level})
+    (path / "schema" / "schema-0").write_bytes(encode_schema(schema))
     data = pa.table({"k": pa.array([1], pa.int32()), "t": pa.array([1], pa.timestamp("ns"))})
     with pytest.raises(UnsupportedTableError, match=r"column t: .* Avro"):
-        table.write(data)
+        open_table(str(path)).write(data)
     assert handle_of(table).snapshot_store.latest() is None
 
 

@@ -8,9 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.store.datafile.parquet_sink import parquet_writer, refuse_mixed_timestamps
-from bucketline.state.types.columns_text import parse_columns
+from bucketline.state.store.datafile.parquet_sink import parquet_writer
 
 NAN = float("nan")
 
@@ -56,19 +54,3 @@ def test_nanoseconds_are_int96(unit: str, physical: str) -> None:
     assert _chunk(moments).physical_type == physical
     nested = _footer(c=pa.array([[moments[0].as_py()]], pa.list_(pa.timestamp(unit)))).row_group(0).column(0)
     assert nested.physical_type == physical
-
-
-@pytest.mark.parametrize(
-    "columns",
-    ["f TIMESTAMP(9), c TIMESTAMP(3)", "c TIMESTAMP_LTZ(6), f ARRAY<TIMESTAMP(7)>", "f TIMESTAMP_LTZ(8), c TIMESTAMP"],
-)
-def test_mixed_timestamps_are_refused_by_name(columns: str) -> None:
-    with pytest.raises(UnsupportedTableError, match=r"column 'f' .* 'c' "):
-        refuse_mixed_timestamps(parse_columns(columns))
-
-
-@pytest.mark.parametrize(
-    "columns", ["a TIMESTAMP(9), b TIMESTAMP_LTZ(7)", "a TIMESTAMP(0), b TIMESTAMP_LTZ(6)", "a INT"]
-)
-def test_timestamps_of_one_sort_are_fine(columns: str) -> None:
-    refuse_mixed_timestamps(parse_columns(columns))

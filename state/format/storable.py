@@ -1,0 +1,91 @@
+"""Columns that the data files of a table have no place for.
+
+A schema with such a column is refused before it is published: nobody could write the table any more, and Paimon Java
+does not even open it if `file.format` is Avro.
+
+Source: Paimon 2.0 SchemaValidation, AvroFileFormat, AvroSchemaVisitor.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from bucketline.conf.table.choices import ChangelogProducer, FileFormat
+from bucketline.conf.table.table_settings import DataFileSettings
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.avro.data_schema import data_schema
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+
+def check_storable(schema: TableSchema) -> None:
+    """Returns when every format that the table's options name has a place for its columns.
+
+    Raises UnsupportedTableError as `refuse_columns`.
+    """
+    for form in _formats(schema):
+        refuse_columns(form, schema.fields)
+
+
+def refuse_columns(form: FileFormat, columns: Sequence[DataField], stored: Sequence[DataField] | None = None) -> None:
+    """Refuses columns that files of a format are not written with.
+
+    `columns` are the table's, `stored` those of a file, which may have more. Raises UnsupportedTableError naming the
+    column.
+    """
+    match form:
+        case FileFormat.PARQUET:
+            _refuse_mixed_timestamps(columns)
+        case FileFormat.ORC:
+            _refuse_for_orc(columns)
+        case FileFormat.AVRO:
+            data_schema(columns if stored is None else stored)
+
+
+def _formats(schema: TableSchema) -> list[FileFormat]:
+    settings = schema.settings
+    levels = range(settings.compaction.num_levels) if schema.primary_keys else range(1)
+    found = {settings.files.format_of(level) for level in levels}
+    if settings.changelog.producer is not ChangelogProducer.NONE:
+        logged = DataFileSettings(settings.changelog.file_options)
+        found |= {logged.format_of(level) for level in levels}
+    return sorted(found, key=lambda form: form.value)
+
+
+def _refuse_mixed_timestamps(columns: Iterable[DataField]) -> None:
+    """pyarrow makes all timestamps INT96, or none.
+
+    Java reads TIMESTAMP(7..9) from INT96 alone; it reads coarser ones from it too, but fails to filter by them.
+    """
+    types = [(f.name, arrow_type(f.type)) for f in columns]
+    fine = [name for name, data_type in types if holds_nanoseconds(data_type)]
+    coarse = [name for name, data_type in types if pa.types.is_timestamp(data_type) and data_type.unit != "ns"]
+    if fine and coarse:
+        raise UnsupportedTableError(
+            f"column {fine[0]!r} has finer timestamps than microseconds and {coarse[0]!r} has not; this release writes "
+            "tables with one sort of them; declare all with a precision up to 6, or all with 7 to 9",
+            column=fine[0],
+        )
+
+
+def holds_nanoseconds(data_type: pa.DataType) -> bool:
+    """Whether a type is a timestamp finer than microseconds, or has one inside."""
+    if pa.types.is_timestamp(data_type):
+        return bool(data_type.unit == "ns")
+    return any(holds_nanoseconds(data_type.field(i).type) for i in range(data_type.num_fields))
+
+
+def _refuse_for_orc(columns: Iterable[DataField]) -> None:
+    for field in columns:
+        reason = _objection(field.type)
+        if reason is not None:
+            raise UnsupportedTableError(f"column {field.name}: {reason}", column=field.name)
+
+
+def _objection(data_type: DataType) -> str | None:
+    if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR):
+        return f"{data_type} is not written in ORC"
+    inner = [f.type for f in data_type.fields]
+    inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
+    return next((r for t in inner if (r := _objection(t)) is not None), None)
