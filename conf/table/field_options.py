@@ -146,7 +146,7 @@ def rename_in_options(options: Mapping[str, str], old: str, new: str, *, naming:
             # `fields.a,b.sequence-group` = `c,d`: both sides name columns.
             names = ".".join(parts[1:-1]).split(",")
             key = ".".join([parts[0], ",".join(new if n.strip() == old else n for n in names), parts[-1]])
-            if parts[-1] in (SEQUENCE_GROUP, NESTED_KEY):
+            if parts[-1] == SEQUENCE_GROUP:
                 value = ",".join(new if n.strip() == old else n for n in value.split(","))
         renamed[key] = value
     return renamed

@@ -9,7 +9,7 @@ from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import ROW_DEDUPLICATE_IGNORE_FIELDS
 from bucketline.conf.table.expiry_options import RECORD_LEVEL_TIME_FIELD
-from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table.merge_options import REMOVE_RECORD_ON_SEQUENCE_GROUP, ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.conf.table.table_options import BUCKET_KEY, HONOURED
 
 FIXED_BY_TABLE = frozenset(
@@ -79,6 +79,7 @@ NAMING_COLUMNS = frozenset(
         BUCKET_KEY.key,
         SEQUENCE_FIELD.key,
         ROWKIND_FIELD.key,
+        REMOVE_RECORD_ON_SEQUENCE_GROUP.key,
         ROW_DEDUPLICATE_IGNORE_FIELDS.key,
         RECORD_LEVEL_TIME_FIELD.key,
     }

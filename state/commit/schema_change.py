@@ -5,11 +5,13 @@ nothing in common. A type may only change to one that holds every old value. Ids
 Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Paimon's users know are kept word for word.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option
 from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table.changelog_options import (
     DELETION_VECTORS,
@@ -18,7 +20,14 @@ from bucketline.conf.table.changelog_options import (
 from bucketline.conf.table.field_options import rename_in_options
 from bucketline.conf.table.fixed_options import FIXED_BY_FILES, NAMING_COLUMNS
 from bucketline.conf.table.new_table import check_new_table
-from bucketline.conf.table.table_options import BUCKET, NULL_TO_NOT_NULL_DISABLED, PARTITION, PRIMARY_KEY
+from bucketline.conf.table.table_options import (
+    BUCKET,
+    NULL_TO_NOT_NULL_DISABLED,
+    PARTITION,
+    PARTITION_DEFAULT_NAME,
+    PARTITION_LEGACY_NAME,
+    PRIMARY_KEY,
+)
 from bucketline.conf.table.table_settings import BucketSettings, ChangelogSettings
 from bucketline.state.commit.schema_edit import (
     ColumnPath,
@@ -36,6 +45,8 @@ from bucketline.state.commit.widen import narrows
 from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import CURRENT_VERSION, TableSchema
 from bucketline.state.types.logical import DataField, DataType, all_fields
+
+_NAMING_FOLDERS: tuple[Option[Any], ...] = (PARTITION_LEGACY_NAME, PARTITION_DEFAULT_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +292,8 @@ def _check_option(schema: TableSchema, key: str, value: str | None, *, has_snaps
         return
     if key in (PRIMARY_KEY.key, PARTITION.key) or (has_snapshots and key in FIXED_BY_FILES):
         raise OptionError(f"Change '{key}' is not supported yet.", key=key, value=value)
+    if has_snapshots and schema.partition_keys:
+        _check_folders(schema.options, key, value)
     if has_snapshots and key == DELETION_VECTORS.key:
         _check_vectors(schema.settings.changelog, value)
     if key != BUCKET.key or not has_snapshots:
@@ -294,6 +307,18 @@ def _check_option(schema: TableSchema, key: str, value: str | None, *, has_snaps
         raise OptionError("Cannot change bucket when it is -1.", key=key, value=value)
     if wanted == -1:
         raise OptionError("Cannot change bucket to -1.", key=key, value=value)
+
+
+def _check_folders(options: Mapping[str, str], key: str, value: str | None) -> None:
+    given = {} if value is None else {key: value}
+    for option in _NAMING_FOLDERS:
+        if key == option.key and option.get(given) != option.get(options):
+            raise OptionError(
+                f"Change '{key}' is not supported yet. The folders of partitions have their names by it, and would not "
+                "be found any more; create a new table with it, and write the rows there.",
+                key=key,
+                value=value,
+            )
 
 
 def _check_vectors(settings: ChangelogSettings, value: str | None) -> None:

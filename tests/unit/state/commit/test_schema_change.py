@@ -1,5 +1,7 @@
 """Schema changes: what each makes of a schema, and what Paimon does not allow."""
 
+from dataclasses import replace
+
 import pytest
 
 from bucketline.conf.errors import OptionError
@@ -120,6 +122,8 @@ def test_a_rename_keeps_the_id_and_follows_into_keys_and_options() -> None:
         "sequence.field": "v,r",
         "fields.v.ignore-retract": "true",
         "fields.v,r.sequence-group": "m,v",
+        "fields.m.nested-key": "v",
+        "partial-update.remove-record-on-sequence-group": "v,r",
         "fields.default-aggregate-function": "sum",
     }
     schema = TableSchema(
@@ -134,6 +138,8 @@ def test_a_rename_keeps_the_id_and_follows_into_keys_and_options() -> None:
         "sequence.field": "w,r",
         "fields.w.ignore-retract": "true",
         "fields.w,r.sequence-group": "m,w",
+        "fields.m.nested-key": "v",  # a field inside of m
+        "partial-update.remove-record-on-sequence-group": "w,r",
         "fields.default-aggregate-function": "sum",
     }
 
@@ -203,6 +209,20 @@ def test_a_change_that_cannot_be_is_refused_naming_the_column(change: SchemaChan
 def test_what_would_be_no_table_is_refused(change: SchemaChange) -> None:
     with pytest.raises(OptionError):
         changed(change)
+
+
+@pytest.mark.parametrize(
+    ("key", "same", "other"),
+    [("partition.legacy-name", "TRUE", "false"), ("partition.default-name", "__DEFAULT_PARTITION__", "none")],
+)
+def test_names_of_partition_folders_stay_once_there_are_files(key: str, same: str, other: str) -> None:
+    """With other names all readers would look for the files of partitions in other folders."""
+    with pytest.raises(OptionError, match=rf"Change '{key}' is not supported yet"):
+        changed(SetOption(key, other))
+    assert changed(SetOption(key, same)).options[key] == same
+    assert changed(SetOption(key, other), has_snapshots=False).options[key] == other
+    plain = replace(SCHEMA, partition_keys=(), primary_keys=("id",))
+    assert changed(SetOption(key, other), schema=plain).options[key] == other
 
 
 def test_the_bucket_key_of_an_append_table_keeps_its_type() -> None:
