@@ -264,6 +264,15 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return matches[0] if matches else None
 
 
+def check_texts(options: Mapping[str, str], where: str) -> None:
+    """Returns when all values are text, as they are stored. Raises OptionError naming the first that is not."""
+    for key, value in options.items():
+        if not isinstance(value, str):
+            text = str(value).lower() if isinstance(value, bool) else value
+            remedy = "leave the option out" if value is None else f"write '{text}' in quotes"
+            raise OptionError(f"'{key}' = {value!r} in {where} is no text; {remedy}", key=key, value=value)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or nothing."""
     near = nearest(word, known)

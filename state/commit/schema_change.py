@@ -11,7 +11,7 @@ from typing import Any
 
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option
+from bucketline.conf.option import Option, check_texts
 from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table.changelog_options import (
     DELETION_VECTORS,
@@ -165,6 +165,7 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
     match change:
         case SetOption(key, value):
             refuse_storage_keys({key: value}, "the table's options")
+            check_texts({key: value}, "the table's options")
             check_given_durations({key: value})
             _check_option(schema, key, value, has_snapshots=has_snapshots)
             return replace(schema, options={**schema.options, key: value})

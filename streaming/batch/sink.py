@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.option import check_texts
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.sink_options import refuse_unknown_options
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
@@ -57,6 +58,7 @@ class TableSink:
 
     def __post_init__(self) -> None:
         refuse_storage_keys(self.options, "the sink's options")
+        check_texts(self.options, "the sink's options")
         refuse_unknown_options(self.options)
         # Settings print without their secrets.
         object.__setattr__(self, "options", MaskedOptions(self.options))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import check_texts
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.new_table import check_new_table, lift_keys
@@ -40,6 +41,7 @@ def plan_schema(
     """The schema that `create_table` would write. Arguments and errors are those of `create_table`."""
     storage = check_storage_options(storage_options)
     refuse_storage_keys(options or {}, "the table's options")
+    check_texts(options or {}, "the table's options")
     rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
     check_given_durations(rest, origin="the new table's options")
     columns = parse_columns(schema) if isinstance(schema, str) else logical_fields(schema)
@@ -73,10 +75,18 @@ def check_columns(schema: TableSchema) -> None:
     Raises OptionError naming option and column, UnsupportedTableError for columns that a format has no place for, and
     as `fold_for`.
     """
+    _check_names(schema)
     ColumnSettings(schema.options).check([f.name for f in schema.fields])
     check_storable(schema)
     if schema.primary_keys:
         fold_for(schema)
+
+
+def _check_names(schema: TableSchema) -> None:
+    if not schema.fields:
+        raise OptionError("a table needs a column", key="schema")
+    if any(not field.name.strip() for field in all_fields(schema.fields)):
+        raise OptionError("a column or field needs a name, not blank text", key="schema")
 
 
 def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:

@@ -110,10 +110,17 @@ def tag_table(
     """Makes a tag, which lives for `tag.default-time-retained` unless said. Raises OptionError as `tag_snapshot`."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
-    retained_ms = settings.retained_ms if retained is None else milliseconds(retained, "retained")
+    retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
     tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
     if settings.success_files:
         mark_tag(table.io, table.metadata_path, name, clock)
+
+
+def _kept_ms(retained: timedelta) -> int:
+    found = milliseconds(retained, "retained")
+    if found < 1:
+        raise OptionError(f"a tag is kept for a time above 0, not {retained}", key="retained", value=str(retained))
+    return found
 
 
 def move_tag(
@@ -123,7 +130,7 @@ def move_tag(
     there."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
-    retained_ms = settings.retained_ms if retained is None else milliseconds(retained, "retained")
+    retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
     _move_tag(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
 
 

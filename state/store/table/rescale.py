@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
-from bucketline.conf.table.table_options import BUCKET
+from bucketline.conf.table.table_options import BUCKET, MAX_BUCKET_COUNT
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.schema_change import SetOption
@@ -67,12 +67,13 @@ def plan_rescale(
 ) -> tuple[WriteSession, Stages[Parts]]:
     """What is to be done, on the newest snapshot; the partitions that are replaced have a bucket count of their own.
 
-    Raises OptionError for a number below 1 or a column that is no partition column, UnsupportedTableError for tables
-    whose buckets are not a function of the key.
+    Raises OptionError for a number that files cannot name, or a column that is no partition column,
+    UnsupportedTableError for tables whose buckets are not a function of the key.
     """
-    if bucket_num < 1:
+    if type(bucket_num) is not int or not 1 <= bucket_num <= MAX_BUCKET_COUNT:
         raise OptionError(
-            f"a table cannot be rescaled to {bucket_num} buckets; give a number above 0", key="bucket-num"
+            f"a table cannot be rescaled to {bucket_num!r} buckets; give a whole number from 1 to {MAX_BUCKET_COUNT}",
+            key="bucket-num",
         )
     if not mode_of(table.table_schema).counts_buckets or not table.primary_key:
         mode = bucket_mode(table.table_schema).value

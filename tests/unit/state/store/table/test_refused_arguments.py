@@ -1,0 +1,68 @@
+"""Arguments that mean nothing are refused by name, before anything is written."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.sink import TableSink
+
+
+@pytest.mark.parametrize("value", [4, None, True, 1.5])
+def test_values_of_options_are_text(value: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    text = r"'bucket' = .* in the table's options is no text"
+    with pytest.raises(OptionError, match=text):
+        create_table(path, "k INT", ("k",), options={"bucket": value})
+    assert not (tmp_path / "t").exists()
+    table = create_table(path, "k INT", ("k",), options={"bucket": "1"})
+    with pytest.raises(OptionError, match=text):
+        table.set_options({"bucket": value})
+    with pytest.raises(OptionError, match="is no text"):
+        open_table(path, options={"scan.snapshot-id": value})
+    with pytest.raises(OptionError, match="is no text"):
+        TableSink(path, options={"write-parallelism": value})
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_column_has_a_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="a column or field needs a name"):
+        create_table(
+            str(tmp_path / "a"), pa.schema({"k": pa.int32(), name: pa.int32()}), ("k",), options={"bucket": "1"}
+        )
+    with pytest.raises(OptionError, match="a column or field needs a name"):
+        create_table(str(tmp_path / "b"), pa.schema({"r": pa.struct({name: pa.int32()})}))
+    table = create_table(str(tmp_path / "c"), "k INT, v INT", ("k",), options={"bucket": "1"})
+    with pytest.raises(OptionError, match="a column or field needs a name"):
+        table.rename_column("v", name)
+    with pytest.raises(OptionError, match="a column or field needs a name"):
+        table.add_column(name, "INT")
+    assert not (tmp_path / "a").exists() and not (tmp_path / "b").exists()
+
+
+def test_a_table_has_a_column(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="a table needs a column"):
+        create_table(str(tmp_path / "t"), pa.schema({}))
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("bucket_num", [10**10, 2**31, 0, -1, "3", True, 2.0])
+def test_a_number_of_buckets_is_a_number_that_files_can_name(bucket_num: Any, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT", ("k",), options={"bucket": "1"})
+    table.write(pa.table({"k": pa.array([1], pa.int32())}))
+    with pytest.raises(OptionError, match=r"cannot be rescaled to .* buckets; give a whole number from 1"):
+        table.rescale(bucket_num)
+    assert table.snapshots().num_rows == 1
+
+
+@pytest.mark.parametrize("retained", [timedelta(days=-1), timedelta(0)])
+def test_a_tag_is_kept_for_some_time(retained: timedelta, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT", ("k",), options={"bucket": "1"})
+    table.write(pa.table({"k": pa.array([1], pa.int32())}))
+    with pytest.raises(OptionError, match="a tag is kept for a time above 0"):
+        table.create_tag("x", retained=retained)
+    assert table.tags().num_rows == 0
