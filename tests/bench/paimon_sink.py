@@ -1,7 +1,7 @@
 """Paimon's own sink for Spark on Parquet input: fixed buckets, compacted or not, and keys across partitions.
 
 Both sinks read the same stream in turns of one session, the same options on both tables: what each does with a batch is
-all that differs. With fixed buckets a job over the same files is compared as well, whose tasks read them themselves.
+all that differs. A job over the same files is compared as well, whose tasks read them themselves.
 `$BUCKETLINE_PAIMON_SPARK` names the jar of Paimon's connector for this version of Spark, for instance
 paimon-spark-4.0_2.13-1.4.2.jar; without it there is nothing to compare with, and the measurement says so.
 `$BUCKETLINE_BENCH_CASES` names some of the cases, with commas.
@@ -81,6 +81,7 @@ CASES = (
         800_000,
         ("status",),
         {"bucket": "-1"},
+        as_job=True,
     ),
     Case(
         "small",
@@ -92,6 +93,7 @@ CASES = (
         ("status",),
         {"bucket": "-1"},
         1_000_000,
+        as_job=True,
     ),
 )
 
