@@ -38,6 +38,7 @@ from bucketline.state.bucket.key_entries import (
 from bucketline.state.determinism import SYSTEM_PAUSE
 from bucketline.state.errors import IndexStateError
 from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
+from bucketline.state.store.key_index.lookups import is_dense, values_by_key, values_by_scan
 from bucketline.state.store.key_index.rocks import (
     DAMAGED,
     FOREIGN,
@@ -126,14 +127,12 @@ class KeyIndex:
         return KeyIndex(directory, scope, database, settings)
 
     def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> Places:
-        """The places of n normalized keys; keys last written before `alive_since` (seconds) have none.
-
-        Ascending keys are found fastest.
-        """
+        """The places of n normalized keys, ascending; keys last written before `alive_since` (seconds) have none."""
         parts = []
         with self._errors():
+            read = values_by_scan if is_dense(self._database, len(keys)) else values_by_key
             for start in range(0, len(keys), CHUNK_ROWS):
-                values = self._database.get(stored_keys(keys.slice(start, CHUNK_ROWS)))
+                values = read(self._database, stored_keys(keys.slice(start, CHUNK_ROWS)))
                 parts.append(read_places(values, alive_since=alive_since))
         if not parts:
             return Places(np.empty(0, np.int32), np.empty(0, np.int32))

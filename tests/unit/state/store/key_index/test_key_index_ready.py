@@ -60,7 +60,7 @@ def ready(plan: IndexPlan, table: MovingKeys) -> IndexReport:
 
 def check(index: KeyIndex, table: MovingKeys) -> None:
     """Each key of the table is in the index, in its partition, and no other."""
-    rows = table.rows()
+    rows = dict(sorted(table.rows().items()))
     found = index.lookup(pa.array(list(rows), pa.int64()))
     names = index.partitions(found.partitions.tolist())
     string = handle_of(table.table).table_schema.field("pt").type

@@ -1,0 +1,67 @@
+"""Lookups of many keys: a scan finds what key after key finds."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rocksdict import Rdict
+
+from bucketline.state.bucket.key_entries import stored_keys
+from bucketline.state.store.key_index.lookups import STEP_ENTRIES, is_dense, values_by_key, values_by_scan
+from bucketline.state.store.key_index.rocks import RocksSettings, ingest, rocks_options, write_sst
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Rdict:
+    """Every third number from 0 to 2,997, of which every ninth was removed again, and later entries after them."""
+    options = rocks_options(RocksSettings(8 << 20))
+    options.create_if_missing(True)
+    found = Rdict(str(tmp_path / "db"), options)
+    for number, (keys, removes) in enumerate([(range(0, 3000, 3), False), (range(0, 3000, 9), True)]):
+        path = str(tmp_path / f"{number}.sst")
+        entries = stored(*keys)
+        write_sst(path, options, [(entries, None if removes else [key[-2:] for key in entries])])
+        ingest(found, [path])
+    yield found
+    found.close()
+
+
+def stored(*keys: int) -> list[bytes]:
+    return stored_keys(pa.array(keys, pa.int64()))
+
+
+@pytest.mark.parametrize("step", [1, 7, 333, STEP_ENTRIES])
+@pytest.mark.parametrize("count", [0, 1, 5, 400, 3000])
+def test_a_scan_finds_what_each_key_finds(database: Rdict, count: int, step: int) -> None:
+    chosen = random.Random(count).sample(range(-100, 3200), count)
+    keys = stored(*sorted(chosen))
+    assert values_by_scan(database, keys, step) == values_by_key(database, keys)
+
+
+def test_a_scan_finds_nothing_beyond_the_last_entry_and_equal_keys_each(database: Rdict) -> None:
+    assert values_by_scan(database, stored(5000, 6000)) == [None, None]
+    assert values_by_scan(database, stored(3, 3, 4, 6, 6), 1) == [b"\0\x03", b"\0\x03", None, b"\0\x06", b"\0\x06"]
+
+
+def test_a_scan_is_used_where_the_index_has_few_entries_for_each_key(database: Rdict) -> None:
+    assert is_dense(database, 1000) and not is_dense(database, 100)
+
+
+def test_a_scan_that_meets_a_damaged_block_says_so(tmp_path: Path) -> None:
+    settings = RocksSettings(8 << 20)
+    options = rocks_options(settings)
+    options.create_if_missing(True)
+    found = Rdict(str(tmp_path / "db"), options)
+    keys = stored(*range(50_000))
+    write_sst(str(tmp_path / "1.sst"), options, [(keys, keys)])
+    ingest(found, [str(tmp_path / "1.sst")])
+    found.close()
+    file = next((tmp_path / "db").glob("*.sst"))
+    octets = bytearray(file.read_bytes())
+    octets[300_000] ^= 0xFF
+    file.write_bytes(octets)
+    found = Rdict(str(tmp_path / "db"), rocks_options(settings))
+    with pytest.raises(Exception, match="checksum"):
+        values_by_scan(found, keys)
+    found.close()
