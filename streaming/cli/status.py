@@ -219,7 +219,7 @@ def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
     waiting = find_waiting(((b.partition.encode(), b.bucket), b.files) for b in buckets)
     if not waiting.rows:
         return "no postponed rows"
-    where = f" in {waiting.partitions:,} partitions" if waiting.partitions > 1 else ""
+    where = f" in {counted(waiting.partitions, 'partition')}" if waiting.partitions > 1 else ""
     age = age_text(waiting.age_seconds(SYSTEM_CLOCK.local_ms()))
     held = f"{counted(waiting.rows, 'row')}{where}, {_size_text(waiting.size_bytes)}"
     return f"postponed: {held}, for up to {age}; no reader sees them yet"

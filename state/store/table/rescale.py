@@ -72,7 +72,8 @@ def plan_rescale(
     """
     if type(bucket_num) is not int or not 1 <= bucket_num <= MAX_BUCKET_COUNT:
         raise OptionError(
-            f"a table cannot be rescaled to {bucket_num!r} buckets; give a whole number from 1 to {MAX_BUCKET_COUNT}",
+            f"a table cannot be rescaled: {bucket_num!r} is no number of buckets; give a whole number from 1 to "
+            f"{MAX_BUCKET_COUNT}",
             key="bucket-num",
         )
     if not mode_of(table.table_schema).counts_buckets or not table.primary_key:

@@ -54,7 +54,7 @@ def test_a_table_has_a_column(tmp_path: Path) -> None:
 def test_a_number_of_buckets_is_a_number_that_files_can_name(bucket_num: Any, tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "t"), "k INT", ("k",), options={"bucket": "1"})
     table.write(pa.table({"k": pa.array([1], pa.int32())}))
-    with pytest.raises(OptionError, match=r"cannot be rescaled to .* buckets; give a whole number from 1"):
+    with pytest.raises(OptionError, match="is no number of buckets; give a whole number from 1 to 2147483647"):
         table.rescale(bucket_num)
     assert table.snapshots().num_rows == 1
 
