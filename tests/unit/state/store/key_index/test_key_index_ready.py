@@ -391,7 +391,7 @@ def test_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path) -> None:
             return 0
 
         def local_ms(self) -> int:
-            return max(e.file.creation_time_ms or 0 for e in table.entries()) + 3_600_000
+            return min(e.file.creation_time_ms or 0 for e in table.entries()) + 3_600_000
 
     table = MovingKeys(tmp_path / "t")
     write(plan_of(table, tmp_path / "local"), table, *((i, "a", i, INSERT) for i in range(5)))
