@@ -6,7 +6,7 @@ from io import BytesIO
 
 import fastavro
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.format.avro.container import BlockReader, encode_varint
@@ -15,7 +15,7 @@ from bucketline.state.format.avro.encode import AvroEncoder
 from bucketline.state.format.avro.schema import inline_schema
 from bucketline.state.types.arrow import arrow_schema, arrow_type
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=70)
 INTEGERS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64, TypeRoot.DATE: 32}
@@ -132,7 +132,7 @@ def tables(draw: st.DrawFn) -> tuple[list[DataField], list[tuple[object, ...]]]:
     return fields, draw(st.lists(st.tuples(*(values(f.type) for f in fields)), max_size=9))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@draws(300)
 @given(tables(), st.integers(0, 4), st.integers(0, 9), st.sampled_from(["null", "deflate", "snappy", "zstandard"]))
 def test_fastavro_reads_exactly_the_rows(table, start: int, cut: int, codec: str) -> None:
     fields, rows = table

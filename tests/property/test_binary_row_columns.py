@@ -5,14 +5,14 @@ import struct
 from decimal import Decimal
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row, encode_rows, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
 from bucketline.state.types.murmur import murmur_binary
 from tests.support.internal_values import column_of, timestamp_unit
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 PRECISIONS = {"ms": (1, 1_000_000), "us": (1_000, 1_000), "ns": (1_000_000, 1)}
 
@@ -87,7 +87,7 @@ def _same(left: object, right: object) -> bool:
     return left == right and type(left) is type(right)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@draws(300)
 @given(tables(), st.integers(0, 11), st.integers(0, 11))
 def test_columns_encode_and_hash_as_their_rows_do(table, start: int, length: int) -> None:
     types, all_rows = table
@@ -104,7 +104,7 @@ def test_columns_encode_and_hash_as_their_rows_do(table, start: int, length: int
     assert murmur_binary(bare).tolist() == hashes
 
 
-@settings(max_examples=examples(200), deadline=None)
+@draws(200)
 @given(tables(), st.integers(0, 12))
 def test_chunks_and_dictionaries_change_nothing(table, cut: int) -> None:
     types, rows = table
@@ -115,7 +115,7 @@ def test_chunks_and_dictionaries_change_nothing(table, cut: int) -> None:
     assert encode_rows([c.dictionary_encode() for c in columns], types, with_arity=True).equals(expected)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@draws(200)
 @given(tables())
 def test_a_decoded_row_is_what_was_encoded(table) -> None:
     types, rows = table

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.bucket.allocation import Allocation, AllocationRule, Ownership
@@ -18,7 +18,7 @@ from bucketline.state.bucket.cross_partition import (
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataField, parse_type
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 INSERT, DELETE = 0, 3
 EMPTY = Allocation({}, Ownership(), AllocationRule(2))
@@ -78,7 +78,7 @@ class RowAtATime:
 
 
 @given(batches=st.lists(rows, min_size=1, max_size=3), found=places, rule=st.sampled_from(OldPlaceRule))
-@settings(max_examples=examples(400), deadline=None)
+@draws(400)
 def test_placing_columns_equals_placing_rows(batches, found, rule) -> None:
     counts: dict[int, dict[int, int]] = {}
     for partition, bucket in found:

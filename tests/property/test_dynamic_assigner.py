@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import OptionError
@@ -22,7 +22,7 @@ from bucketline.state.bucket.dynamic import (
     assigner_of,
     known_hashes,
 )
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 small = st.integers(-12, 12) | st.sampled_from([-(2**31), 2**31 - 1])
 batches = st.lists(st.lists(small, max_size=25), min_size=1, max_size=5)
@@ -67,7 +67,7 @@ class RowAtATime:
     limit=st.none() | st.integers(3, 6),
     data=st.data(),
 )
-@settings(max_examples=examples(300), deadline=None)
+@draws(300)
 def test_assigning_columns_equals_assigning_rows(batches, index, assigners, target, limit, data) -> None:
     unique: dict[int, list[int]] = {}
     for bucket, hashes in index.items():
@@ -90,7 +90,7 @@ def test_assigning_columns_equals_assigning_rows(batches, index, assigners, targ
     parallelism=st.lists(st.sampled_from([1, 2, 4, 7]), min_size=5, max_size=5),
     target=st.integers(1, 4),
 )
-@settings(max_examples=examples(200), deadline=None)
+@draws(200)
 def test_a_hash_never_gets_a_second_bucket_whatever_the_parallelism(batches, parallelism, target) -> None:
     """Each batch is a restart: the assigners know what the index of the partition says and nothing else."""
     rule = AllocationRule(target)

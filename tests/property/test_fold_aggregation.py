@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
@@ -13,7 +13,7 @@ from bucketline.state.types.logical import DataType, parse_type, parse_type_text
 from tests.support.folding import Case, fold_rows, keyed_rows, schema_of
 from tests.support.merge_functions import RefusedError, plain
 from tests.support.merge_reference import aggregate
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 _NUMBERS: dict[str, st.SearchStrategy[Any]] = {
     "TINYINT": st.integers(-9, 9) | st.sampled_from([-128, 127]),
@@ -87,7 +87,7 @@ def _cases(draw: st.DrawFn) -> Case:
     return Case(types, options, keyed_rows(draw, values, kinds))
 
 
-@settings(max_examples=examples(600), deadline=None)
+@draws(600)
 @given(_cases())
 def test_rows_of_a_key_become_what_one_row_after_the_other_makes(case: Case) -> None:
     try:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
@@ -14,7 +14,7 @@ from bucketline.state.types.logical import DataType, parse_type
 from tests.support.folding import Case, fold_rows, keyed_rows
 from tests.support.merge_functions import RefusedError, plain
 from tests.support.merge_reference import aggregate, partial_update
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 _ROW = {"type": "ROW", "fields": [{"id": 7, "name": "x", "type": "INT"}, {"id": 8, "name": "y", "type": "STRING"}]}
 _TIMED = {"type": "ROW", "fields": [{"id": 7, "name": "x", "type": "INT"}, {"id": 8, "name": "t", "type": "STRING"}]}
@@ -126,7 +126,7 @@ def _comparable(case: Case, row: dict[str, Any]) -> Any:
     return found
 
 
-@settings(max_examples=examples(800), deadline=None)
+@draws(800)
 @given(_cases())
 def test_rows_of_a_key_become_what_one_row_after_the_other_makes(case: Case) -> None:
     merge = aggregate if case.options["merge-engine"] == "aggregation" else partial_update

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
@@ -11,7 +11,7 @@ from bucketline.state.types.logical import parse_type_text
 from tests.support.folding import Case, fold_rows, keyed_rows
 from tests.support.merge_functions import RefusedError, plain
 from tests.support.merge_reference import partial_update
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 _SMALL = st.none() | st.integers(0, 3)
 _FUNCTIONS = ["sum", "last_value", "last_non_null_value", "product"]
@@ -53,7 +53,7 @@ def _cases(draw: st.DrawFn) -> Case:
     return Case(types, options, keyed_rows(draw, values, st.sampled_from(kinds)))
 
 
-@settings(max_examples=examples(1000), deadline=None)
+@draws(1000)
 @given(_cases())
 def test_rows_of_a_key_become_what_one_row_after_the_other_makes(case: Case) -> None:
     try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import datasketches
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
@@ -15,7 +15,7 @@ from bucketline.state.types.logical import parse_type
 from tests.support.folding import Case, fold_rows, keyed_rows
 from tests.support.merge_functions import RefusedError
 from tests.support.merge_reference import aggregate, partial_update
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 _FUNCTIONS = ("rbm32", "rbm64", "theta_sketch", "hll_sketch")
 
@@ -84,7 +84,7 @@ def _comparable(function: str, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "v": held}
 
 
-@settings(max_examples=examples(400), deadline=None)
+@draws(400)
 @given(_cases())
 def test_sets_of_a_key_become_what_one_row_after_the_other_makes(case: Case) -> None:
     function = case.options["fields.v.aggregate-function"]

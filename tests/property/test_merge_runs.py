@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
@@ -15,7 +15,7 @@ from bucketline.state.lsm.merge.fold import Deduplicate, FirstRow, Fold, Selecti
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.sort_keys import merge_order
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 Row = dict[str, Any]
 
@@ -151,14 +151,14 @@ def _reference(case: dict[str, Any], *, first: bool, ignore_delete: bool) -> lis
     return found
 
 
-@settings(max_examples=examples(300), deadline=None)
+@draws(300)
 @given(_cases(), st.booleans())
 def test_deduplicate_keeps_the_newest_row_of_each_key(case: dict[str, Any], ignore_delete: bool) -> None:
     expected = _reference(case, first=False, ignore_delete=ignore_delete)
     assert _places(_merged(case, Deduplicate(ignore_delete))) == _places(expected)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@draws(200)
 @given(_cases(), st.booleans())
 def test_first_row_keeps_the_oldest_row_of_each_key(case: dict[str, Any], ignore_delete: bool) -> None:
     fold = FirstRow(ignore_delete)
@@ -171,7 +171,7 @@ def test_first_row_keeps_the_oldest_row_of_each_key(case: dict[str, Any], ignore
     assert _places(_merged(case, fold)) == _places(expected)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@draws(300)
 @given(_cases(), st.booleans(), st.booleans())
 def test_runs_that_come_oldest_first_need_no_sequence_numbers(
     case: dict[str, Any], first: bool, ignore_delete: bool
@@ -200,7 +200,7 @@ def test_runs_that_come_oldest_first_need_no_sequence_numbers(
     )
 
 
-@settings(max_examples=examples(300), deadline=None)
+@draws(300)
 @given(_cases(unique=False))
 def test_a_general_fold_sees_whole_keys_oldest_first(case: dict[str, Any]) -> None:
     """Runs may repeat keys here, over borders of record batches as well: what a fold that selects nothing leaves."""
@@ -210,7 +210,7 @@ def test_a_general_fold_sees_whole_keys_oldest_first(case: dict[str, Any]) -> No
     assert [r["key_start"] for r in found] == [i == 0 or ranks[i - 1] != k for i, k in enumerate(ranks)]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@draws(200)
 @given(
     st.lists(st.lists(st.binary(max_size=3) | st.text("\0ab", max_size=12).map(str.encode), min_size=1), min_size=1),
     st.sampled_from([0, 1 << 20]),

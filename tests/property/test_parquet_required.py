@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
@@ -11,7 +11,7 @@ from bucketline.state.store.datafile.parquet_sink import ParquetSink
 from bucketline.state.types.arrow import arrow_schema, arrow_type
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from tests.property.test_avro_encode import data_types, values
-from tests.support.sweeps import examples
+from tests.support.sweeps import draws
 
 
 @st.composite
@@ -20,7 +20,7 @@ def columns(draw: st.DrawFn) -> tuple[DataField, list[object]]:
     return DataField(0, "c", kind.as_nullable()), draw(st.lists(values(kind.as_nullable()), max_size=8))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@draws(200)
 @given(columns(), st.integers(0, 3), st.lists(st.integers(0, 7), max_size=12))
 def test_rows_come_back_however_they_were_picked(column, start: int, picked: list[int]) -> None:
     field, rows = column
