@@ -3,8 +3,9 @@
 import os
 import resource
 import signal
-import sys
+import traceback
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -38,11 +39,14 @@ def rows(turn: int) -> pa.Table:
 
 def work(said: Connection, folder: Path, mode: str, form: str, limit: str, count: int) -> None:
     """Says in lines of text what each step came to: its name, then `ok`, or the error's class and code; the last line
-    is `whole`. `limit` is file-size (bytes) or open-files (more than are open)."""
+    is `whole`, or the error that ended it. `limit` is file-size (bytes) or open-files (more than are open)."""
     os.environ |= {"TMPDIR": str(folder), "HOME": str(folder)}
-    with open(said.fileno(), "w", closefd=False) as lines:
-        sys.stdout = sys.stderr = lines
-        _work(folder, mode, form, limit, count)
+    with open(said.fileno(), "w", closefd=False) as lines, redirect_stdout(lines), redirect_stderr(lines):
+        try:
+            _work(folder, mode, form, limit, count)
+        except BaseException:
+            traceback.print_exc()
+            raise
 
 
 def _work(folder: Path, mode: str, form: str, limit: str, count: int) -> None:

@@ -22,7 +22,7 @@ def outcomes(folder: Path, mode: str, form: str, limit: str, count: int) -> dict
     """What each step came to. The process has ended as it should, and the table is whole."""
     context = forking()
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(theirs, folder, mode, form, limit, count))
+    process = context.Process(target=work, args=(theirs, folder, mode, form, limit, count), daemon=True)
     process.start()
     theirs.close()
     with open(ours.fileno(), closefd=False) as lines:
