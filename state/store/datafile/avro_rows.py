@@ -61,5 +61,5 @@ class AvroRows:
 
 def _joined(batches: list[pa.RecordBatch], batch_rows: int) -> list[pa.RecordBatch]:
     whole = pa.Table.from_batches(batches).combine_chunks()
-    found: list[pa.RecordBatch] = whole.to_batches(max_chunksize=batch_rows)
-    return found
+    parts: list[pa.RecordBatch] = whole.to_batches(max_chunksize=batch_rows)
+    return parts

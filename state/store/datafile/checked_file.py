@@ -116,9 +116,9 @@ def checked_source(source: pa.NativeFile) -> CheckedSource | None:
     wanted = min(TAIL_BYTES, size)
     while True:
         tail: bytes = source.read_at(wanted, size - wanted)
-        found = read_checksums(tail, size)
-        if found is None:
+        answer = read_checksums(tail, size)
+        if answer is None:
             return None
-        if isinstance(found, BlockChecksums):
-            return CheckedSource(source, size, found, tail)
-        wanted = min(found, size)
+        if isinstance(answer, BlockChecksums):
+            return CheckedSource(source, size, answer, tail)
+        wanted = min(answer, size)

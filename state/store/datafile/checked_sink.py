@@ -14,10 +14,10 @@ _MOST_BLOCKS = 12_000
 
 def block_bytes_for(target_bytes: int) -> int:
     """The size of a block for files of about that size: their checksums have to fit into one chunk of the footer."""
-    found = SMALLEST_BLOCK_BYTES
-    while found * _MOST_BLOCKS < 2 * target_bytes:
-        found *= 2
-    return found
+    block_bytes = SMALLEST_BLOCK_BYTES
+    while block_bytes * _MOST_BLOCKS < 2 * target_bytes:
+        block_bytes *= 2
+    return block_bytes
 
 
 class CheckedSink(io.RawIOBase):
@@ -38,15 +38,15 @@ class CheckedSink(io.RawIOBase):
         return True
 
     def write(self, data: "bytes | memoryview") -> int:  # type: ignore[override]  # what Arrow gives
-        found = bytes(data)
-        self._held.append(found)
-        self._held_bytes += len(found)
+        written = bytes(data)
+        self._held.append(written)
+        self._held_bytes += len(written)
         while self._held_bytes - len(self._held[0]) >= LONGEST_ENDING:
             passed = self._held.popleft()
             self._held_bytes -= len(passed)
             self._sink.write(passed)
             self._add(passed)
-        return len(found)
+        return len(written)
 
     def tell(self) -> int:
         return self._written + self._held_bytes

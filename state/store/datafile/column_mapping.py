@@ -47,7 +47,7 @@ class Mappings:
     """The mappings that were found for files of one table, so that files written alike need none of their own."""
 
     def __init__(self) -> None:
-        self._found: dict[object, tuple[FileMapping, object]] = {}
+        self._kept: dict[object, tuple[FileMapping, object]] = {}
 
     def __reduce__(self) -> tuple[type["Mappings"], tuple[()]]:
         # They are kept by the identity of schemas, which are others where they arrive.
@@ -58,13 +58,13 @@ class Mappings:
     ) -> FileMapping:
         """The mapping of a file in a partition, written under `stored` and read under `schema`."""
         key = (id(schema), id(stored), meta.write_cols, tuple(columns), partition if schema.partition_keys else b"")
-        found = self._found.get(key)
-        if found is None:
-            if len(self._found) >= _MOST_MAPPINGS:
-                self._found = {}
+        entry = self._kept.get(key)
+        if entry is None:
+            if len(self._kept) >= _MOST_MAPPINGS:
+                self._kept = {}
             # The schemas are kept as well, so that no other one gets their identity.
-            found = self._found[key] = _mapping(schema, stored, meta, columns, partition), (schema, stored)
-        return found[0]
+            entry = self._kept[key] = _mapping(schema, stored, meta, columns, partition), (schema, stored)
+        return entry[0]
 
 
 def wanted_fields(schema: TableSchema, names: Sequence[str]) -> list[DataField]:

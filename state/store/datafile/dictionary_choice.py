@@ -18,7 +18,7 @@ _LIMIT_BYTES = 1 << 20
 _DECIDING_ROWS = 8192
 
 _FEW_ROWS = 1024
-"""Columns that are shorter than this get one, and those that are mostly null: it costs nothing."""
+"""Columns that are shorter than this get a dictionary, and so do those that are mostly null: it costs nothing."""
 
 
 class DictionaryChoice:
@@ -33,10 +33,10 @@ class DictionaryChoice:
         """Those of the columns that get a dictionary in a file with these first rows."""
         if self._chosen is not None:
             return self._chosen
-        found = [name for name in names if is_worth_dictionary(first[name])]
+        chosen = [name for name in names if is_worth_dictionary(first[name])]
         if first.num_rows >= _DECIDING_ROWS:
-            self._chosen = found
-        return found
+            self._chosen = chosen
+        return chosen
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:

@@ -144,4 +144,4 @@ FORMATS: Mapping[FileFormat, Format] = {
 
 def format_named(extension: str) -> Format | None:
     """The format of files whose names end so; None for another one."""
-    return next((found for form, found in FORMATS.items() if form.value == extension), None)
+    return next((known for form, known in FORMATS.items() if form.value == extension), None)

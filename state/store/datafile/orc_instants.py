@@ -22,7 +22,7 @@ _TOLERANCE_MS = 60_000
 
 
 def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tuple[int, int]]:
-    """Smallest and largest value (epoch ms, with some tolerance) of an ORC file's columns of instants that has them."""
+    """Smallest and largest value (epoch ms, with some tolerance) of an ORC file's columns of instants with bounds."""
     if extension_of(meta.file_name) != "orc":
         return {}
     fields = stats_fields(stored, meta)
@@ -31,13 +31,13 @@ def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tupl
         return {}
     types = [f.type.as_nullable() for f in fields]
     lows, highs = decode_row(meta.value_stats.min_values, types), decode_row(meta.value_stats.max_values, types)
-    found = {}
+    bounds = {}
     for field, low, high in zip(fields, lows, highs, strict=True):
         if field.type.root is not TypeRoot.TIMESTAMP_LTZ:
             continue
         if isinstance(low, Timestamp) and isinstance(high, Timestamp):
-            found[field.name] = (low.millis - _TOLERANCE_MS, high.millis + _TOLERANCE_MS)
-    return found
+            bounds[field.name] = (low.millis - _TOLERANCE_MS, high.millis + _TOLERANCE_MS)
+    return bounds
 
 
 def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None:

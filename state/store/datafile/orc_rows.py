@@ -51,14 +51,14 @@ class OrcRows:
 
     @property
     def row_count(self) -> int:
-        found: int = self._file.nrows
-        return found
+        count: int = self._file.nrows
+        return count
 
     @property
     def names(self) -> list[str]:
         """The names of the top-level columns."""
-        found: list[str] = self._file.schema.names
-        return found
+        names: list[str] = self._file.schema.names
+        return names
 
     @property
     def ids(self) -> dict[str, int]:
@@ -104,8 +104,8 @@ class OrcRows:
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
         """As other formats, but text of a fixed length comes padded, and timestamps with local zone may be shifted.
 
-        Paimon's older form of these holds the time that the clock of the writer's zone shows when it shows what UTC
-        should.
+        Paimon's older form of these stores another instant: one whose wall-clock time in the writer's zone is the
+        time in UTC of the instant that was meant.
         """
         if self._zone not in _UTC:
             if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:
@@ -114,8 +114,8 @@ class OrcRows:
             if stored.root is TypeRoot.TIMESTAMP:
                 self._check_old(column)
                 column = _with_sign_of_instant(column, self._zone)
-        found = declared(column, stored)
-        return pc.utf8_rtrim(found, " ") if stored.root is TypeRoot.CHAR else found
+        values = declared(column, stored)
+        return pc.utf8_rtrim(values, " ") if stored.root is TypeRoot.CHAR else values
 
     def _check_old(self, column: pa.Array) -> None:
         """ORC's reader is wrong for times when the writer's zone used local mean time; no zone did after 1901."""
@@ -145,8 +145,8 @@ class OrcRows:
 
     def _read_at(self, offset: int, length: int) -> bytes:
         self._source.seek(offset)
-        found: bytes = self._source.read(length)
-        return found
+        data: bytes = self._source.read(length)
+        return data
 
     def _stripe(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
         try:
@@ -165,7 +165,7 @@ def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
     """Wall-clock times of a writer in another zone, with the second right where the clock and UTC differ in sign.
 
     ORC cuts seconds towards zero, so before 1970 a reader takes one off where there is a fraction beyond a millisecond.
-    The writer meant 1970 in UTC; ORC's C++ reader looks at the clock's.
+    The writer compares with 1970 in UTC, ORC's C++ reader with 1970 on the clock of the writer's zone.
     """
     values = column.cast(pa.int64()).fill_null(_DAY_NS).to_numpy(zero_copy_only=False)
     near = np.flatnonzero(np.abs(values) < _DAY_NS)
@@ -174,16 +174,16 @@ def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
     if not len(near):
         return column
     shown = values[near] - nanos
-    taken = np.where(shown < 0, _SECOND_NS, 0)
-    clock = pa.array(shown + taken, pa.int64()).cast(pa.timestamp("ns"))
+    taken_off = np.where(shown < 0, _SECOND_NS, 0)
+    clock = pa.array(shown + taken_off, pa.int64()).cast(pa.timestamp("ns"))
     instants = pc.assume_timezone(clock, zone, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
     meant = np.where(instants.to_numpy() < 0, _SECOND_NS, 0)
     # The second before 1970 cannot come from one that was taken off: zero has no sign.
     is_sure = shown != -_SECOND_NS
-    found = values.copy()
-    found[near] += np.where(is_sure, taken - meant, 0)
+    mended = values.copy()
+    mended[near] += np.where(is_sure, taken_off - meant, 0)
     nulls = column.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(found, pa.int64(), mask=nulls).cast(column.type)
+    return pa.array(mended, pa.int64(), mask=nulls).cast(column.type)
 
 
 def _has_times(arrow: pa.DataType) -> bool:

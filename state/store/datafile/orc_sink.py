@@ -85,10 +85,10 @@ def _refuse_early_fractions(column: pa.ChunkedArray, name: str) -> None:
             )
 
 
-def _holds_timestamps(found: pa.DataType) -> bool:
-    if pa.types.is_timestamp(found):
+def _holds_timestamps(arrow: pa.DataType) -> bool:
+    if pa.types.is_timestamp(arrow):
         return True
-    return any(_holds_timestamps(found.field(i).type) for i in range(found.num_fields))
+    return any(_holds_timestamps(arrow.field(i).type) for i in range(arrow.num_fields))
 
 
 def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
@@ -98,15 +98,15 @@ def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
     return stored if number is None else stored.with_metadata({_ORC_ID: number})
 
 
-def _stored_type(found: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
+def _stored_type(arrow: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
     """ORC has no times of day, and one unit of timestamps."""
-    if pa.types.is_time(found):
+    if pa.types.is_time(arrow):
         return pa.int32()
-    if pa.types.is_timestamp(found):
-        return pa.timestamp("ns", None if is_legacy_ltz else found.tz)
-    if pa.types.is_struct(found):
-        return pa.struct([_stored_field(f, is_legacy_ltz) for f in found])
-    if pa.types.is_map(found):
-        key = _stored_field(found.key_field, is_legacy_ltz).with_nullable(False)
-        return pa.map_(key, _stored_field(found.item_field, is_legacy_ltz))
-    return pa.list_(_stored_field(found.value_field, is_legacy_ltz)) if pa.types.is_list(found) else found
+    if pa.types.is_timestamp(arrow):
+        return pa.timestamp("ns", None if is_legacy_ltz else arrow.tz)
+    if pa.types.is_struct(arrow):
+        return pa.struct([_stored_field(f, is_legacy_ltz) for f in arrow])
+    if pa.types.is_map(arrow):
+        key = _stored_field(arrow.key_field, is_legacy_ltz).with_nullable(False)
+        return pa.map_(key, _stored_field(arrow.item_field, is_legacy_ltz))
+    return pa.list_(_stored_field(arrow.value_field, is_legacy_ltz)) if pa.types.is_list(arrow) else arrow

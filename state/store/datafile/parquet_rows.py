@@ -80,11 +80,11 @@ class _Leaves:
             # Parquet's schemas are equal where their leaves are, whatever the columns are called that these are in.
             if seen.equals(schema) and names.equals(columns):
                 return leaves_of
-        found = tuple(_leaf(schema.column(i)) for i in range(len(schema)))
+        file_leaves = tuple(_leaf(schema.column(i)) for i in range(len(schema)))
         if file.metadata.serialized_size <= _MOST_FOOTER_BYTES:
             # One assignment: other threads see this or what was there before.
-            self._known = ((columns, schema, found), *self._known[: _MOST_SCHEMAS - 1])
-        return found
+            self._known = ((columns, schema, file_leaves), *self._known[: _MOST_SCHEMAS - 1])
+        return file_leaves
 
 
 def _leaf(column: pq.ColumnSchema) -> _Leaf:
@@ -131,14 +131,14 @@ class ParquetRows:
 
     @property
     def row_count(self) -> int:
-        found: int = self._file.metadata.num_rows
-        return found
+        count: int = self._file.metadata.num_rows
+        return count
 
     @property
     def names(self) -> list[str]:
         """The names of the top-level columns."""
-        found: list[str] = self.schema.names
-        return found
+        names: list[str] = self.schema.names
+        return names
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -149,13 +149,13 @@ class ParquetRows:
     def types(self) -> dict[str, pa.DataType]:
         """The types that the file states of the columns with a field id, by name. INT96 counts nanoseconds."""
         ids = self.ids
-        found = {f.name: f.type for f in self.schema if f.name in ids}
-        for name in self._int96_columns(list(found)):
-            if pa.types.is_timestamp(found[name]):
-                found[name] = pa.timestamp("ns")
+        types = {f.name: f.type for f in self.schema if f.name in ids}
+        for name in self._int96_columns(list(types)):
+            if pa.types.is_timestamp(types[name]):
+                types[name] = pa.timestamp("ns")
             else:
-                del found[name]
-        return found
+                del types[name]
+        return types
 
     def batches(
         self,
@@ -191,11 +191,11 @@ class ParquetRows:
             exact = iter(()) if in_nanoseconds is None else in_nanoseconds.iter_batches(**wanted)
             seen_rows = seen_bytes = 0
             for batch in self._file.iter_batches(**wanted):
-                found = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
-                self._row += found.num_rows
-                seen_rows += found.num_rows
-                seen_bytes += found.nbytes
-                yield found
+                rows = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
+                self._row += rows.num_rows
+                seen_rows += rows.num_rows
+                seen_bytes += rows.nbytes
+                yield rows
             row_bytes = max(1, seen_bytes / max(1, seen_rows))
 
     def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
@@ -248,16 +248,16 @@ class ParquetRows:
     def row_groups(self, column: str) -> list[RowGroup]:
         """The row groups in the footer, with bounds of a top-level column. Raises ValueError for a damaged footer."""
         meta = self._file.metadata
-        found = []
+        groups = []
         first_row = 0
         for number in range(meta.num_row_groups):
             group = meta.row_group(number)
             chunk = self._chunk(group, column)
             stats = None if chunk is None else chunk.statistics
             low, high = (stats.min, stats.max) if stats is not None and stats.has_min_max else (None, None)
-            found.append(RowGroup(number, first_row, group.num_rows, low, high))
+            groups.append(RowGroup(number, first_row, group.num_rows, low, high))
             first_row += group.num_rows
-        return found
+        return groups
 
     def _chunk(self, group: pq.RowGroupMetaData, column: str) -> pq.ColumnChunkMetaData | None:
         """The column of a row group, if it is there. Raises ValueError where the footer says two types of it: Arrow

@@ -81,32 +81,32 @@ def parquet_writer(
     )
 
 
-def _has_required(found: pa.DataType) -> bool:
+def _has_required(arrow: pa.DataType) -> bool:
     """Whether something inside a type is NOT NULL, apart from keys of maps."""
-    if pa.types.is_struct(found):
-        return any(not f.nullable or _has_required(f.type) for f in found)
-    if pa.types.is_map(found):
-        return not found.item_field.nullable or _has_required(found.item_type)
-    return pa.types.is_list(found) and (not found.value_field.nullable or _has_required(found.value_type))
+    if pa.types.is_struct(arrow):
+        return any(not f.nullable or _has_required(f.type) for f in arrow)
+    if pa.types.is_map(arrow):
+        return not arrow.item_field.nullable or _has_required(arrow.item_type)
+    return pa.types.is_list(arrow) and (not arrow.value_field.nullable or _has_required(arrow.value_type))
 
 
-def _filled(array: pa.Array, found: pa.DataType, name: str) -> pa.Array:
+def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
     """The array with a value in every NOT NULL place. pyarrow refuses a missing one even if its parent is null."""
-    if not _has_required(found):
+    if not _has_required(arrow):
         return array
-    if pa.types.is_struct(found):
+    if pa.types.is_struct(arrow):
         wanted = None if array.null_count == 0 else array.is_valid()
-        children = [_required(array.field(i), f, wanted, name) for i, f in enumerate(found)]
-        return pa.StructArray.from_arrays(children, fields=list(found), mask=array.is_null())
+        children = [_required(array.field(i), f, wanted, name) for i, f in enumerate(arrow)]
+        return pa.StructArray.from_arrays(children, fields=list(arrow), mask=array.is_null())
     if array.offset or array.null_count:
         # A copy has no items but those that its rows have.
         array = array.take(pa.array(np.arange(len(array))))
-    if pa.types.is_map(found):
-        items = _required(array.items, found.item_field, None, name)
-        contents = pa.StructArray.from_arrays([array.keys, items], fields=[found.key_field, found.item_field])
+    if pa.types.is_map(arrow):
+        items = _required(array.items, arrow.item_field, None, name)
+        contents = pa.StructArray.from_arrays([array.keys, items], fields=[arrow.key_field, arrow.item_field])
     else:
-        contents = _required(array.values, found.value_field, None, name)
-    return pa.Array.from_buffers(found, len(array), array.buffers()[:2], children=[contents])
+        contents = _required(array.values, arrow.value_field, None, name)
+    return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], children=[contents])
 
 
 def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:

@@ -236,10 +236,10 @@ class _OpenFile:
         """Adds a row group of at least one row."""
         with storage_errors(self._path):
             self._rows.write(group)
-        found = collect_stats(group, fields, self._modes)
+        stats = collect_stats(group, fields, self._modes)
         if keys:
-            self._note_keys(group, keys, found.of_keys(keys))
-        self.values = found if self.values is None else self.values.merge(found)
+            self._note_keys(group, keys, stats.of_keys(keys))
+        self.values = stats if self.values is None else self.values.merge(stats)
         self.row_count += group.num_rows
 
     def finish(self) -> int:
@@ -266,8 +266,8 @@ class _OpenFile:
         seen = self.sequence_range or (low, high)
         self.sequence_range = (min(low, seen[0]), max(high, seen[1]))
         self.delete_row_count += pc.sum(is_retract(group.column(VALUE_KIND))).as_py() or 0
-        found = stats or collect_stats(group, keys, [KEY_MODE] * len(keys))
-        self.key_stats = found if self.key_stats is None else self.key_stats.merge(found)
+        key_stats = stats or collect_stats(group, keys, [KEY_MODE] * len(keys))
+        self.key_stats = key_stats if self.key_stats is None else self.key_stats.merge(key_stats)
 
 
 def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.RecordBatch]) -> list[DataFileMeta]:

@@ -33,41 +33,41 @@ def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *
     if len(odd) != 1:
         return
     ((name, (declared, possible)),) = odd
-    found = next((p for p in possible if _is_one_bit_off(p, declared)), None)
-    if found is not None:
+    match = next((p for p in possible if _is_one_bit_off(p, declared)), None)
+    if match is not None:
         raise CorruptFileError(
-            f"column {name}: the schema says {declared.as_nullable()}, the file {found}: a bit of one is flipped",
+            f"column {name}: the schema says {declared.as_nullable()}, the file {match}: a bit of one is flipped",
             column=name,
             expected=str(declared),
-            found=str(found),
+            found=str(match),
         )
 
 
-def _different(declared: DataType, found: pa.DataType, has_units: bool) -> Iterator[_Pair]:
+def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Iterator[_Pair]:
     """The types inside of a column, itself included, whose numbers differ. Other differences are not looked at."""
-    if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(found):
-        if (declared.precision, declared.scale) != (found.precision, found.scale):
-            yield declared, [DataType(TypeRoot.DECIMAL, precision=found.precision, scale=found.scale)]
-    elif declared.root in _TIMESTAMPS and pa.types.is_timestamp(found):
-        if has_units and arrow_type(declared).unit != found.unit:
+    if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(arrow):
+        if (declared.precision, declared.scale) != (arrow.precision, arrow.scale):
+            yield declared, [DataType(TypeRoot.DECIMAL, precision=arrow.precision, scale=arrow.scale)]
+    elif declared.root in _TIMESTAMPS and pa.types.is_timestamp(arrow):
+        if has_units and arrow_type(declared).unit != arrow.unit:
             plain = declared.as_nullable()
-            yield declared, [replace(plain, precision=p) for p in _PRECISIONS.get(found.unit, ())]
-    elif declared.root is TypeRoot.ROW and pa.types.is_struct(found):
+            yield declared, [replace(plain, precision=p) for p in _PRECISIONS.get(arrow.unit, ())]
+    elif declared.root is TypeRoot.ROW and pa.types.is_struct(arrow):
         for field in declared.fields:
-            position = found.get_field_index(field.name)
+            position = arrow.get_field_index(field.name)
             if position >= 0:
-                yield from _different(field.type, found.field(position).type, has_units)
-    elif declared.element is not None and (pa.types.is_list(found) or pa.types.is_map(found)):
-        inner = found.key_type if pa.types.is_map(found) else found.value_type
+                yield from _different(field.type, arrow.field(position).type, has_units)
+    elif declared.element is not None and (pa.types.is_list(arrow) or pa.types.is_map(arrow)):
+        inner = arrow.key_type if pa.types.is_map(arrow) else arrow.value_type
         yield from _different(declared.element, inner, has_units)
-    elif declared.key is not None and declared.value is not None and pa.types.is_map(found):
-        yield from _different(declared.key, found.key_type, has_units)
-        yield from _different(declared.value, found.item_type, has_units)
+    elif declared.key is not None and declared.value is not None and pa.types.is_map(arrow):
+        yield from _different(declared.key, arrow.key_type, has_units)
+        yield from _different(declared.value, arrow.item_type, has_units)
 
 
-def _is_one_bit_off(found: DataType, declared: DataType) -> bool:
+def _is_one_bit_off(file_type: DataType, declared: DataType) -> bool:
     """Whether one bit, flipped in the text of the one type, makes it the other."""
-    text, wanted = str(found), declared.as_nullable()
+    text, wanted = str(file_type), declared.as_nullable()
     for place, letter in enumerate(text):
         for bit in range(_ASCII_BITS):
             with suppress(CorruptFileError):
