@@ -87,20 +87,20 @@ class NativeClient:
         self._new = hdfs_native.WriteOptions(permission=_MODE, overwrite=False, create_parent=True)
 
     def get_file_info(self, path: str) -> HdfsStatus:
-        found: HdfsStatus = self._client.get_file_info(path)
-        return found
+        status: HdfsStatus = self._client.get_file_info(path)
+        return status
 
     def list_status(self, path: str) -> Iterator[HdfsStatus]:
-        found: Iterator[HdfsStatus] = self._client.list_status(path)
-        return found
+        statuses: Iterator[HdfsStatus] = self._client.list_status(path)
+        return statuses
 
     def read(self, path: str) -> HdfsReader:
-        found: HdfsReader = self._client.read(path)
-        return found
+        reader: HdfsReader = self._client.read(path)
+        return reader
 
     def create(self, path: str) -> HdfsWriter:
-        found: HdfsWriter = self._client.create(path, self._new)
-        return found
+        writer: HdfsWriter = self._client.create(path, self._new)
+        return writer
 
     def mkdirs(self, path: str) -> None:
         self._client.mkdirs(path, create_parent=True)

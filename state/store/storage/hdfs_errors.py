@@ -66,10 +66,10 @@ def _kind_and_text(text: str) -> tuple[str, str]:
     login = _LOGIN.match(text)
     if login is not None:
         return login["kind"], login["text"]
-    found = _ANSWER.match(text)
-    if found is None:
+    answer = _ANSWER.match(text)
+    if answer is None:
         return "", text.partition("\n")[0]
-    kind, said = found["kind"], re.split(r'\\n|\n|"\)$', found["text"])[0]
+    kind, said = answer["kind"], re.split(r'\\n|\n|"\)$', answer["text"])[0]
     if kind == "RPCError":
         name, _, said = said.partition('", "')
         kind = name.rpartition(".")[2]

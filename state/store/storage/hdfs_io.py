@@ -30,7 +30,8 @@ from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReade
 class HdfsIO:
     """A cluster; paths are absolute. Errors as in FileIO.
 
-    The client sends a request again by itself where a name node goes away: what it answers then is about the first one.
+    When a name node goes away, the client sends the request again by itself. The answer to that may be an error because
+    the first request was carried out: a file to be renamed is gone, one to be made is there.
     """
 
     address: HdfsAddress
@@ -43,8 +44,8 @@ class HdfsIO:
     def read(self, path: str) -> bytes:
         client = self._client(path)
         with hdfs_errors(path):
-            found = client.read(path)
-            return bytes(found.read_range(0, len(found)))
+            reader = client.read(path)
+            return bytes(reader.read_range(0, len(reader)))
 
     def read_optional(self, path: str) -> bytes | None:
         return unless_missing(self.read, path)
@@ -56,7 +57,7 @@ class HdfsIO:
         client = self._client(path)
         try:
             with hdfs_errors(path):
-                found = client.create(path)
+                writer = client.create(path)
         except StorageError:
             # The client may have repeated a request of its own whose answer was lost.
             if self.read_optional(path) == data:
@@ -64,8 +65,8 @@ class HdfsIO:
             raise
         try:
             with hdfs_errors(path):
-                found.write(data)
-                found.close()
+                writer.write(data)
+                writer.close()
         except StorageError:
             with suppress(StorageError):
                 self.delete(path)
@@ -83,10 +84,10 @@ class HdfsIO:
             return True
         except StorageError as e:
             # A repeated request finds the temporary file gone, and the file there.
-            found = self.read_optional(path)
-            if found == data:
+            stored = self.read_optional(path)
+            if stored == data:
                 return True
-            if found is None or not self.exists(temporary):
+            if stored is None or not self.exists(temporary):
                 fields = {**e.fields, "retryable": e.fields["retryable"] or e.fields["missing"], "missing": False}
                 raise StorageError(e.message, **fields) from e
         with suppress(StorageError):
@@ -107,7 +108,7 @@ class HdfsIO:
             raise
 
     def list_names(self, directory: str) -> list[str]:
-        return sorted(found.path.rpartition("/")[2] for found in self._list(directory))
+        return sorted(status.path.rpartition("/")[2] for status in self._list(directory))
 
     def list_files(self, directory: str) -> list[FileInfo]:
         return sorted(self._walk(directory), key=lambda f: f.path)
@@ -146,12 +147,12 @@ class HdfsIO:
     def open_input(self, path: str) -> pa.NativeFile:
         client = self._client(path)
         with hdfs_errors(path):
-            found = client.read(path)
-            size = len(found)
+            reader = client.read(path)
+            size = len(reader)
 
         def fetch(start: int, end: int) -> memoryview:
             with hdfs_errors(path):
-                return memoryview(found.read_range(start, end - start))
+                return memoryview(reader.read_range(start, end - start))
 
         return pa.PythonFile(RangedReader(size, fetch(max(0, size - TAIL_BYTES), size), fetch), mode="r")
 
@@ -188,18 +189,18 @@ class HdfsIO:
     def _list(self, directory: str) -> list[HdfsStatus]:
         """What is in a folder; nothing where there is none."""
         with hdfs_errors(directory), suppress(FileNotFoundError):
-            found = list(self._client(directory).list_status(directory))
+            statuses = list(self._client(directory).list_status(directory))
             # Of a file, a listing shows the file.
-            return [] if [f.path for f in found] == [directory] else found
+            return [] if [f.path for f in statuses] == [directory] else statuses
         return []
 
     def _walk(self, directory: str) -> Iterator[FileInfo]:
         """Files below a folder, without those that others remove meanwhile."""
-        for found in self._list(directory):
-            if found.isdir:
-                yield from self._walk(found.path)
+        for status in self._list(directory):
+            if status.isdir:
+                yield from self._walk(status.path)
             else:
-                yield FileInfo(found.path, int(found.length), int(found.modification_time))
+                yield FileInfo(status.path, int(status.length), int(status.modification_time))
 
 
 class _NewFile(io.RawIOBase):
@@ -216,11 +217,11 @@ class _NewFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Takes all of the bytes."""
-        given = memoryview(data).cast("B")
+        view = memoryview(data).cast("B")
         with hdfs_errors(self._path):
-            self._writer.write(given)
-        self._written += len(given)
-        return len(given)
+            self._writer.write(view)
+        self._written += len(view)
+        return len(view)
 
     def close(self) -> None:
         if self.closed:

@@ -60,5 +60,5 @@ def bring_back_path(io: FileIO, path: str) -> bool:
 
 
 def _own_name(name: str) -> str:
-    found = _ASIDE.fullmatch(name)
-    return name if found is None else found["name"]
+    match = _ASIDE.fullmatch(name)
+    return name if match is None else match["name"]

@@ -273,8 +273,8 @@ def _walk(directory: str) -> Iterator[FileInfo]:
             yield from _walk(entry.path)
             continue
         with suppress(FileNotFoundError):
-            found = entry.stat()
-            yield FileInfo(entry.path, found.st_size, found.st_mtime_ns // 1_000_000)
+            status = entry.stat()
+            yield FileInfo(entry.path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 @contextmanager

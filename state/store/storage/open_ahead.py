@@ -36,11 +36,11 @@ class OpenAhead(WrappedIO):
 
     def open_input(self, path: str) -> pa.NativeFile:
         with self._lock:
-            found = self._coming.pop(path, None)
+            opened = self._coming.pop(path, None)
             was_left = self._left.pop(path, self) is None
-            if found is not None or was_left:
+            if opened is not None or was_left:
                 self._go_on()
-        return self._inner.open_input(path) if found is None else found.result()
+        return self._inner.open_input(path) if opened is None else opened.result()
 
     def close(self) -> None:
         """Closes what was opened and not asked for."""
@@ -61,8 +61,8 @@ class OpenAhead(WrappedIO):
 def open_ahead(inner: Inner, paths: Iterable[str]) -> Iterator[OpenAhead]:
     """Inside, `paths` are opened ahead, in this order; what is asked for in another order is opened then."""
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="bucketline-ahead") as pool:
-        found = OpenAhead(inner, paths, pool)
+        ahead = OpenAhead(inner, paths, pool)
         try:
-            yield found
+            yield ahead
         finally:
-            found.close()
+            ahead.close()

@@ -1,4 +1,4 @@
-"""Does several things at the same time, because storage is slow and most decoding runs outside Python."""
+"""Runs several calls at the same time, because storage is slow and most decoding runs outside Python."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
         return [work() for work in works]
     with ThreadPoolExecutor(min(len(works), AT_ONCE), thread_name_prefix="bucketline-at-once") as pool:
         coming = [pool.submit(work) for work in works]
-    return [found.result() for found in coming]
+    return [future.result() for future in coming]
 
 
 def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> Generator[T, None, None]:
@@ -69,12 +69,12 @@ def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int, over: 
     over = Event() if over is None else over
 
     def items(source: Callable[[], Iterator[T]]) -> list[T]:
-        found: list[T] = []
+        gathered: list[T] = []
         for item in source():
             if over.is_set():
                 break
-            found.append(item)
-        return found
+            gathered.append(item)
+        return gathered
 
     with ThreadPoolExecutor(readers, thread_name_prefix="bucketline-read") as pool:
         futures = [pool.submit(items, source) for source in sources]
@@ -96,7 +96,7 @@ class _Reading(Generic[T]):
         self._left = iter(sources)
         self._next = Lock()
         self._over = Event()
-        self._found: Queue[_Item[T] | BaseException | None] = Queue(readers)
+        self._queue: Queue[_Item[T] | BaseException | None] = Queue(readers)
         self._threads = [Thread(target=self._read, name=f"bucketline-read-{n}", daemon=True) for n in range(readers)]
         for thread in self._threads:
             thread.start()
@@ -105,13 +105,13 @@ class _Reading(Generic[T]):
         """The items until every reader is done. Raises what a source raises."""
         busy = len(self._threads)
         while busy:
-            found = self._found.get()
-            if isinstance(found, _Item):
-                yield found.value
-            elif found is None:
+            entry = self._queue.get()
+            if isinstance(entry, _Item):
+                yield entry.value
+            elif entry is None:
                 busy -= 1
             else:
-                raise found
+                raise entry
 
     def end(self) -> None:
         """Stops all readers and waits for them."""
@@ -119,7 +119,7 @@ class _Reading(Generic[T]):
         while any(t.is_alive() for t in self._threads):
             # A reader may be waiting for room in the queue.
             try:
-                self._found.get(timeout=_ASK_AGAIN_SECONDS)
+                self._queue.get(timeout=_ASK_AGAIN_SECONDS)
             except Empty:
                 continue
         for thread in self._threads:
@@ -141,11 +141,11 @@ class _Reading(Generic[T]):
         with self._next:
             return None if self._over.is_set() else next(self._left, None)
 
-    def _put(self, found: _Item[T] | BaseException | None) -> bool:
+    def _put(self, entry: _Item[T] | BaseException | None) -> bool:
         """Puts an item into the queue; False after the reading has ended."""
         while not self._over.is_set():
             try:
-                self._found.put(found, timeout=_ASK_AGAIN_SECONDS)
+                self._queue.put(entry, timeout=_ASK_AGAIN_SECONDS)
             except Full:
                 continue
             return True

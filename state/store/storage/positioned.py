@@ -30,9 +30,9 @@ class PositionedReader(io.RawIOBase):
 
     def read(self, size: int = -1) -> "bytes | memoryview":
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        found = self._between(self._at, end) if self._at < end else b""
+        data = self._between(self._at, end) if self._at < end else b""
         self._at = max(self._at, end)
-        return found
+        return data
 
     def _between(self, start: int, end: int) -> "bytes | memoryview":
         """The bytes from `start` up to `end`, at least one."""

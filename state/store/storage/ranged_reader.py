@@ -53,8 +53,8 @@ class RangedReader(PositionedReader):
         if start >= from_tail:
             return self._tail[start - from_tail : end - from_tail]
         stop = min(end, from_tail)
-        found = self._body(start, stop)
-        return found if stop == end else b"".join((found, self._tail[: end - from_tail]))
+        body = self._body(start, stop)
+        return body if stop == end else b"".join((body, self._tail[: end - from_tail]))
 
     def _body(self, start: int, end: int) -> "bytes | memoryview":
         """Bytes before the tail."""

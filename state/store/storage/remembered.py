@@ -28,10 +28,10 @@ class Remembered:
 
     def get(self, key: Hashable) -> bytes | None:
         with self._lock:
-            found = self._files.get(key)
-            if found is not None:
+            data = self._files.get(key)
+            if data is not None:
                 self._files.move_to_end(key)
-            return found
+            return data
 
     def put(self, key: Hashable, data: bytes) -> None:
         """Remembers a file, unless it is so large that it would push out many others."""

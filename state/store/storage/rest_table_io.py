@@ -65,28 +65,28 @@ class RestTableIO(WrappedIO):
     def _lent(self) -> _Lent:
         key, now_ms = (self.table.client.uri, str(self.table.uuid or self.table.name)), self.clock.now_ms()
         with _lent_lock:
-            found = _lent.get(key)
-            if found is None or now_ms >= found.until_ms:
-                found = _lent[key] = self._borrowed(now_ms)
-        return found
+            lent = _lent.get(key)
+            if lent is None or now_ms >= lent.until_ms:
+                lent = _lent[key] = self._borrowed(now_ms)
+        return lent
 
     def _borrowed(self, now_ms: int) -> _Lent:
         try:
             answer = self.table.client.get(*table_path(self.table.name), "token")
         except NotThereError as e:
             raise TableNotFoundError(f"the catalog has no table {self.table.name}: {e.message}") from e
-        given = {str(k): str(v) for k, v in (answer.get("token") or {}).items()}
+        token = {str(k): str(v) for k, v in (answer.get("token") or {}).items()}
         end_ms = int(answer.get("expiresAtMillis") or 0)
         life_ms = max(0, end_ms - now_ms)
-        options = {**self.link.settings.storage, **known_storage_options(given)}
+        options = {**self.link.settings.storage, **known_storage_options(token)}
         storage = plain_io(self.link.path, check_storage_options(options))[0]
         return _Lent(options, storage, max(end_ms - _EARLY_MS, now_ms + life_ms // 2))
 
 
 def owner_of(io: object, path: str) -> TableOwner | None:
     """Who decides about the newest state of the table, or of the branch, at `path`; None: its files do."""
-    found = owned_io(io)
-    return None if found is None else found.owner_at(path)
+    owned = owned_io(io)
+    return None if owned is None else owned.owner_at(path)
 
 
 def owned_io(io: object) -> RestTableIO | None:

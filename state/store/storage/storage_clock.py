@@ -19,21 +19,21 @@ def storage_now_ms(io: FileIO, path: str, *, ids: IdSource = SYSTEM_IDS) -> int:
     probe = f"{path}/{SCHEMA_DIR}/{temporary_name('clock', ids.new_uuid())}"
     io.write_new(probe, b"clock")
     try:
-        found = io.modified_ms(probe)
+        now_ms = io.modified_ms(probe)
     finally:
         with suppress(StorageError):
             io.delete(probe)
-    if found < 0:
+    if now_ms < 0:
         raise UnsupportedTableError(
             f"{path}: this storage does not record when a file was written, so the age of files is unknown and none "
             "is removed",
             path=path,
         )
-    return found
+    return now_ms
 
 
 def modified_or_unknown(io: FileIO, path: str) -> int | None:
     """When a file was written, by the storage's clock; None if it does not record it. Raises as
     `FileIO.modified_ms`."""
-    found = io.modified_ms(path)
-    return found if found >= 0 else None
+    modified_ms = io.modified_ms(path)
+    return modified_ms if modified_ms >= 0 else None

@@ -61,20 +61,20 @@ def _of_profile(session: Any) -> dict[str, Any]:
         raise OptionError(
             f"there are no keys for the store: the profile {session.profile_name!r} has none", key=_PROFILE
         )
-    found = keys.get_frozen_credentials()
+    credentials = keys.get_frozen_credentials()
     return {
-        "access_key_id": found.access_key,
-        "secret_access_key": found.secret_key,
-        "token": found.token,
+        "access_key_id": credentials.access_key,
+        "secret_access_key": credentials.secret_key,
+        "token": credentials.token,
         "expires_at": datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC) + _PROFILE_LIFE,
     }
 
 
 def _of_role(session: Any, role: str, name: str) -> dict[str, Any]:
-    found = session.client("sts").assume_role(RoleArn=role, RoleSessionName=name)["Credentials"]
+    credentials = session.client("sts").assume_role(RoleArn=role, RoleSessionName=name)["Credentials"]
     return {
-        "access_key_id": found["AccessKeyId"],
-        "secret_access_key": found["SecretAccessKey"],
-        "token": found["SessionToken"],
-        "expires_at": found["Expiration"].astimezone(UTC),
+        "access_key_id": credentials["AccessKeyId"],
+        "secret_access_key": credentials["SecretAccessKey"],
+        "token": credentials["SessionToken"],
+        "expires_at": credentials["Expiration"].astimezone(UTC),
     }

@@ -55,8 +55,8 @@ _REFUSALS = _classes("PermissionDeniedError", "UnauthenticatedError", "NotSuppor
 
 def status_of(error: Exception) -> int | None:
     """The status of the store's answer; None when there was no answer."""
-    found = _STATUS.search(str(error))
-    return None if found is None else int(found[1])
+    match = _STATUS.search(str(error))
+    return None if match is None else int(match[1])
 
 
 def says_keys_have_ended(error: Exception) -> bool:

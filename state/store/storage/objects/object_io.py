@@ -88,11 +88,11 @@ class ObjectIO:
 
     def read_unchanging(self, path: str) -> bytes:
         remembered = self._clients.remembered
-        found = remembered.get(path)
-        if found is None:
-            found = self.read(path)
-            remembered.put(path, found)
-        return found
+        data = remembered.get(path)
+        if data is None:
+            data = self.read(path)
+            remembered.put(path, data)
+        return data
 
     def write_new(self, path: str, data: bytes) -> None:
         self._create(path, data)
@@ -116,19 +116,21 @@ class ObjectIO:
 
     def list_names(self, directory: str) -> list[str]:
         clients, prefix = self._clients, self._key(directory)
-        found = clients.ask(Request.LIST, directory, lambda client: obstore.list_with_delimiter(client, prefix or None))
-        paths = [*found["common_prefixes"], *(o["path"] for o in found["objects"])]
+        listing = clients.ask(
+            Request.LIST, directory, lambda client: obstore.list_with_delimiter(client, prefix or None)
+        )
+        paths = [*listing["common_prefixes"], *(o["path"] for o in listing["objects"])]
         clients.counter.add(Request.LIST, _pages(len(paths)) - 1)
         return sorted({p.rpartition("/")[2] for p in paths if p != prefix})
 
     def list_files(self, directory: str) -> list[FileInfo]:
         bucket, prefix = self.address.bucket, self._key(directory)
-        found = [
+        files = [
             FileInfo(f"{bucket}/{path}", size, _millis(written))
             for path, size, written in self._listed(directory)
             if path != prefix
         ]
-        return sorted(found, key=lambda f: f.path)
+        return sorted(files, key=lambda f: f.path)
 
     def exists(self, path: str) -> bool:
         return unless_missing(self._head, path) is not None
@@ -183,10 +185,10 @@ class ObjectIO:
                 return
             except TAKEN_ERRORS as e:
                 # The client may have repeated a put of its own whose answer was lost.
-                found = self.read_optional(path)
-                if found == data:
+                stored = self.read_optional(path)
+                if stored == data:
                     return
-                if found is not None:
+                if stored is not None:
                     raise _exists(path) from e
                 if not left:
                     raise _not_there(path, e) from e
@@ -219,10 +221,10 @@ class ObjectIO:
 
         Raises StorageError when there is none: two puts met, and it is open which of them will be.
         """
-        found = self.read_optional(path)
-        if found is None:
+        stored = self.read_optional(path)
+        if stored is None:
             raise _not_there(path, answer) from answer
-        return found == data
+        return stored == data
 
     def _refuses_second(self) -> bool:
         """Whether the store keeps an object when another is to be created in its place. Raises StorageError."""
@@ -252,8 +254,8 @@ class ObjectIO:
 
     def _head(self, path: str) -> tuple[int, datetime]:
         key = self._key(path)
-        found = self._clients.ask(Request.HEAD, path, lambda client: obstore.head(client, key))
-        return int(found["size"]), found["last_modified"]
+        meta = self._clients.ask(Request.HEAD, path, lambda client: obstore.head(client, key))
+        return int(meta["size"]), meta["last_modified"]
 
     def _listed(self, directory: str) -> list[tuple[str, int, datetime]]:
         """(key, size, when it was written) of all objects below a folder."""
@@ -263,15 +265,15 @@ class ObjectIO:
             pages = obstore.list(client, prefix, chunk_size=_PAGE_FILES)
             return [(str(o["path"]), int(o["size"]), o["last_modified"]) for page in pages for o in page]
 
-        found = clients.ask(Request.LIST, directory, listed)
-        clients.counter.add(Request.LIST, _pages(len(found)) - 1)
-        return found
+        objects = clients.ask(Request.LIST, directory, listed)
+        clients.counter.add(Request.LIST, _pages(len(objects)) - 1)
+        return objects
 
 
 def requests_sent(io: object) -> RequestCounts:
     """The requests that this process has sent to the bucket behind `io`; none where it is no bucket."""
-    found = bare(io)
-    return found.requests if isinstance(found, ObjectIO) else RequestCounts()
+    storage = bare(io)
+    return storage.requests if isinstance(storage, ObjectIO) else RequestCounts()
 
 
 def object_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ObjectIO, str]:

@@ -44,8 +44,8 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
         return size, _range(clients, path, key, max(0, size - TAIL_BYTES), size) if size else memoryview(b"")
     options = {"range": {"suffix": TAIL_BYTES}}
     try:
-        found = clients.answer(Request.GET, lambda pair: obstore.get(pair.patient, key, options=options))
-        return int(found.meta["size"]), memoryview(found.bytes())
+        answer = clients.answer(Request.GET, lambda pair: obstore.get(pair.patient, key, options=options))
+        return int(answer.meta["size"]), memoryview(answer.bytes())
     except STORE_ERRORS as e:
         if status_of(e) == RANGE_NOT_THERE:
             # An empty object has no last bytes.
@@ -57,11 +57,11 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
     """As `_open`, where the store sends the whole object whatever range it is asked for: some do, if it is empty."""
-    found = clients.ask(Request.GET, path, lambda client: obstore.get(client, key))
+    answer = clients.ask(Request.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):
-        size = int(found.meta["size"])
+        size = int(answer.meta["size"])
         if size > TAIL_BYTES:
             raise StorageError(
                 f"{path}: the store does not send parts of files", path=path, retryable=False, missing=False
             )
-        return size, memoryview(found.bytes())
+        return size, memoryview(answer.bytes())

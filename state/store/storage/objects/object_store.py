@@ -214,8 +214,8 @@ Make = Callable[[dict[str, Any], dict[str, Any]], Any]
 
 
 def _attempts(address: StoreAddress, options: Mapping[str, str]) -> int:
-    given = s3_settings(options).attempts if address.kind is StoreKind.S3 else None
-    return _ATTEMPTS if given is None else given
+    attempts = s3_settings(options).attempts if address.kind is StoreKind.S3 else None
+    return _ATTEMPTS if attempts is None else attempts
 
 
 def _s3(address: StoreAddress, options: Mapping[str, str]) -> Make:
@@ -242,7 +242,7 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
         "virtual_hosted_style_request": virtual or None,
         **more,
     }
-    given = {key: value for key, value in config.items() if value is not None}
+    config_values = {key: value for key, value in config.items() if value is not None}
     named = endpoint or endpoint_of_environment()
     client = {"allow_http": named.startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
     if settings.connect_timeout_ms is not None:
@@ -251,7 +251,11 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
 
     def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
         return obstore_stores.S3Store(
-            bucket, config=given, client_options={**client, **http}, retry_config=retry, credential_provider=source
+            bucket,
+            config=config_values,
+            client_options={**client, **http},
+            retry_config=retry,
+            credential_provider=source,
         )
 
     return make
@@ -295,12 +299,12 @@ def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:
         "service_account": settings.keyfile,
         "skip_signature": True if settings.anonymous else None,
     }
-    given = {key: value for key, value in config.items() if value is not None}
+    config_values = {key: value for key, value in config.items() if value is not None}
     client = {"allow_http": (settings.endpoint or "").startswith("http://"), "connect_timeout": _CONNECT_TIMEOUT}
 
     def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
         return obstore_stores.GCSStore(
-            address.bucket, config=given, client_options={**client, **http}, retry_config=retry
+            address.bucket, config=config_values, client_options={**client, **http}, retry_config=retry
         )
 
     return make
@@ -314,14 +318,14 @@ def _azure(address: StoreAddress, options: Mapping[str, str]) -> Make:
         config["account_name"] = account
         config["account_key"] = azure_secret(options, AZURE_ACCOUNT_KEY, account)
         config["sas_key"] = azure_secret(options, AZURE_SAS_TOKEN, account)
-    given = {key: value for key, value in config.items() if value is not None}
+    config_values = {key: value for key, value in config.items() if value is not None}
     named = os.environ.get("AZURE_STORAGE_ENDPOINT", os.environ.get("AZURE_ENDPOINT", ""))
     is_emulator = os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true"
     client = {"allow_http": named.startswith("http://") or is_emulator, "connect_timeout": _CONNECT_TIMEOUT}
 
     def make(http: dict[str, Any], retry: dict[str, Any]) -> Any:
         return obstore_stores.AzureStore(
-            address.bucket, config=given, client_options={**client, **http}, retry_config=retry
+            address.bucket, config=config_values, client_options={**client, **http}, retry_config=retry
         )
 
     return make

@@ -42,14 +42,14 @@ class ObjectWriter(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Takes all of the bytes."""
-        given = memoryview(data).cast("B")
-        self._gathered += given
+        view = memoryview(data).cast("B")
+        self._gathered += view
         while len(self._gathered) >= PART_BYTES:
             part = bytes(self._gathered[:PART_BYTES])
             del self._gathered[:PART_BYTES]
             self._send(part)
             self._sent += len(part)
-        return len(given)
+        return len(view)
 
     def close(self) -> None:
         if self.closed:

@@ -42,7 +42,7 @@ def unended_uploads(io: object, directory: str) -> list[FileInfo]:
     try:
         with _errors(directory):
             pages = _client(store).get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=f"{prefix}/")
-            found = [upload for page in pages for upload in page.get("Uploads", ())]
+            uploads = [upload for page in pages for upload in page.get("Uploads", ())]
     except ImportError:
         _LOG.warning(_WITHOUT_BOTO3, directory)
         return []
@@ -50,7 +50,8 @@ def unended_uploads(io: object, directory: str) -> list[FileInfo]:
         _LOG.warning("uploads in parts that killed processes have left cannot be listed: %s", e.message)
         return []
     return [
-        FileInfo(f"{bucket}/{u['Key']}{_SIGN}{u['UploadId']}", 0, int(u["Initiated"].timestamp() * 1000)) for u in found
+        FileInfo(f"{bucket}/{u['Key']}{_SIGN}{u['UploadId']}", 0, int(u["Initiated"].timestamp() * 1000))
+        for u in uploads
     ]
 
 
