@@ -45,8 +45,8 @@ class CommitBase:
     def totals(self, partitions: Collection[bytes]) -> dict[bytes, int]:
         """The bucket count of each partition that has live files with a positive one."""
         if self._live is not None:
-            found = {p: self._live.total_buckets(p) for p in partitions}
-            return {p: total for p, total in found.items() if total is not None and total > 0}
+            totals = {p: self._live.total_buckets(p) for p in partitions}
+            return {p: total for p, total in totals.items() if total is not None and total > 0}
         return self._manifests.totals_in(self.manifests(), partitions)
 
     def index(self) -> list[IndexManifestEntry]:
@@ -61,15 +61,15 @@ def changes_since(
 
     Also None when `latest` is before `since`, as after a rollback. The deltas are read when asked for.
     """
-    found = list(snapshots.newest_first(latest, since))
-    if latest < since or len(found) < latest - since:
+    newer = list(snapshots.newest_first(latest, since))
+    if latest < since or len(newer) < latest - since:
         return None
-    return ((s, manifests.delta_entries(s)) for s in found)
+    return ((s, manifests.delta_entries(s)) for s in newer)
 
 
 def _entries_of(live: LiveFiles, buckets: Iterable[BucketId]) -> list[ManifestEntry]:
-    found: list[ManifestEntry] = []
+    entries: list[ManifestEntry] = []
     for partition, bucket in buckets:
         total = live.total_buckets(partition) or 0
-        found += (ManifestEntry(FileKind.ADD, partition, bucket, total, f) for f in live.files((partition, bucket)))
-    return found
+        entries += (ManifestEntry(FileKind.ADD, partition, bucket, total, f) for f in live.files((partition, bucket)))
+    return entries

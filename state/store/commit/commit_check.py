@@ -130,18 +130,18 @@ class CommitChecks:
         self._looks_up = bool(schema.primary_keys) and schema.settings.lookup_cause is not None
 
     def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
-        """The newest snapshot that is known to hold no commit of ours: `before`, on which it was tried before.
+        """The id up to which no snapshot is a commit of ours: that of `before`, the base of the try before this one.
 
-        If that was taken back since, by its writer or by a rollback, other snapshots have the ids after the common one,
-        which is not known; so it is the one on which the work was planned.
+        If `before` was taken back since, by its writer or by a rollback, other snapshots may have come in its place and
+        before it. Then it is `based_on`, the snapshot on which the work was planned.
         """
         latest_id = 0 if latest is None else latest.id
         if before is None:
             return 0
         if before.id > latest_id:
             return based_on
-        found = latest if before.id == latest_id else self._snapshots.get(before.id)
-        return before.id if found is None or found.is_same_as(before) else based_on
+        current = latest if before.id == latest_id else self._snapshots.get(before.id)
+        return before.id if current is None or current.is_same_as(before) else based_on
 
     def find_twin(
         self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None
@@ -263,8 +263,10 @@ class CommitChecks:
             names = [None if s is None else s.index_manifest for s in (before, after)]
             if names[0] == names[1]:
                 continue
-            planned, found = (self._manifests.read_index(name) for name in names)
-            conflict = check_index_unchanged(planned, found, half.index) or check_unmarked(planned, found, half.entries)
+            planned, current = (self._manifests.read_index(name) for name in names)
+            conflict = check_index_unchanged(planned, current, half.index) or check_unmarked(
+                planned, current, half.entries
+            )
             if conflict is not None:
                 return conflict
         return None
@@ -289,7 +291,7 @@ class CommitChecks:
         happened in between."""
         places = changed_buckets(half.entries, half.index)
         before = [e for place in sorted(places) for e in planned.vectors.get(place, ())]
-        now = [e for place, found in deletion_entries(base.index()).items() if place in places for e in found]
+        now = [e for place, files in deletion_entries(base.index()).items() if place in places for e in files]
         conflict = check_index_unchanged(before, now, half.index) or check_unmarked(before, now, half.entries)
         if conflict is not None or not self._looks_up:
             return conflict

@@ -145,8 +145,8 @@ class Committer:
         # is quick.
         was_seen = planned_ms is not None and view is not None and view.live.snapshot is not None
         self._is_fresh = was_seen and is_fresh(now_ms - self._planned_ms) and not isinstance(self._io, LocalIO)
-        found = list(messages)
-        changes = collect_changes(found)
+        listed = list(messages)
+        changes = collect_changes(listed)
         assert (overwrite is not None) == (kind is CommitKind.OVERWRITE), "OVERWRITE goes with its partitions"
         assert kind is not CommitKind.COMPACT or not changes.has_append, "a COMPACT commit cannot append"
         if overwrite is not None:
@@ -161,7 +161,7 @@ class Committer:
             made = (outcome,)
         if not changes.has_compact:
             return Committed(made)
-        return self._commit_compaction(found, changes, identity, made, based_on, view, planned)
+        return self._commit_compaction(listed, changes, identity, made, based_on, view, planned)
 
     def _appends(self, changes: Changes, identity: CommitIdentity, ignore_empty: bool | None) -> bool:
         if changes.has_append or self._schema.settings.commit.force_snapshot:
@@ -332,10 +332,10 @@ class Committer:
     def _newest_schema_id(self, latest: Snapshot | None) -> int:
         if self._is_fresh:
             return max(self._schema.id, 0 if latest is None else latest.schema_id)
-        found = self._schemas.latest_id()
-        if found is None:
+        newest_id = self._schemas.latest_id()
+        if newest_id is None:
             raise CorruptFileError(f"{self._path} has no schema any more: the table was dropped", path=self._path)
-        return found
+        return newest_id
 
     def _write(
         self,
@@ -369,9 +369,9 @@ class Committer:
 
     def _discard_outputs(self, messages: Sequence[CommitMessage], since: int) -> None:
         """Removes the files of lost compactions, after it is certain that no snapshot names them."""
-        taken = names_since(self._snapshots, self._manifests, since)
-        if taken is not None:
-            discard_outputs(self._io, self._path, self._schema, messages, taken)
+        taken_names = names_since(self._snapshots, self._manifests, since)
+        if taken_names is not None:
+            discard_outputs(self._io, self._path, self._schema, messages, taken_names)
 
 
 def _check_inside(target: PartitionTest, changes: Changes) -> None:

@@ -46,8 +46,8 @@ def publish_snapshot(
             if gone is not None and error is None:
                 return Publication(Fate.LOST, gone=gone)
             if gone is not None:
-                found = snapshots.get(snapshot.id)
-                if found is None or found.uuid != snapshot.uuid:
+                holder = snapshots.get(snapshot.id)
+                if holder is None or holder.uuid != snapshot.uuid:
                     # An attempt without an answer may still arrive.
                     return Publication(Fate.UNKNOWN, error)
                 is_there = True
@@ -86,12 +86,12 @@ def publish_snapshot(
 def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) -> Publication:
     """The outcome when the storage says that trying again does not help."""
     try:
-        found = snapshots.get(snapshot.id)
+        holder = snapshots.get(snapshot.id)
     except StorageError:
         return Publication(Fate.UNKNOWN, refusal)
-    if found is None:
+    if holder is None:
         return Publication(Fate.LOST, refusal)
-    return Publication(Fate.WON if found.uuid == snapshot.uuid else Fate.LOST)
+    return Publication(Fate.WON if holder.uuid == snapshot.uuid else Fate.LOST)
 
 
 def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Retries) -> Fate:
@@ -146,12 +146,12 @@ def _place(
     what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
     predecessor was taken back, by its writer or by a rollback: it would undo that. An expired one was the oldest.
     """
-    there = None if before is None else snapshots.get(before.id)
-    if there is not None and there == before:
+    base = None if before is None else snapshots.get(before.id)
+    if base is not None and base == before:
         return Fate.WON
     ids = snapshots.ids()
     if max(ids, default=0) <= snapshot.id:
-        if there is None and not any(before is not None and i < before.id for i in ids):
+        if base is None and not any(before is not None and i < before.id for i in ids):
             return Fate.WON
         snapshots.delete(snapshot.id)
         return Fate.LOST
