@@ -37,13 +37,13 @@ class BucketDeletions:
     """Deleted row positions by data file name, always up to date."""
 
     def __init__(self, vectors: Mapping[str, BitMap] | None = None) -> None:
-        self._vectors = {name: BitMap(found) for name, found in (vectors or {}).items()}
+        self._vectors = {name: BitMap(vector) for name, vector in (vectors or {}).items()}
         self.is_modified = False
 
     def of_name(self, file_name: str) -> Indices | None:
         """The deleted rows of a data file, ascending; None without any."""
-        found = self._vectors.get(file_name)
-        return None if found is None else np.frombuffer(found.to_array(), np.uint32).astype(np.int64)
+        vector = self._vectors.get(file_name)
+        return None if vector is None else np.frombuffer(vector.to_array(), np.uint32).astype(np.int64)
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Indices | None:
         """As `of_name`: all files are of one bucket."""
@@ -51,11 +51,11 @@ class BucketDeletions:
 
     def delete(self, file_name: str, positions: Indices) -> None:
         """Marks rows as deleted."""
-        found = self._vectors.setdefault(file_name, BitMap())
-        before = len(found)
+        vector = self._vectors.setdefault(file_name, BitMap())
+        before = len(vector)
         # From an array of this type a bitmap is built at once; from any other one number by number.
-        found |= BitMap(array("I", positions.astype(np.uint32).tobytes()))
-        self.is_modified |= len(found) > before
+        vector |= BitMap(array("I", positions.astype(np.uint32).tobytes()))
+        self.is_modified |= len(vector) > before
 
     def forget(self, file_name: str) -> None:
         """Drops the vector of a file that has been rewritten without its deleted rows."""
@@ -103,24 +103,24 @@ class BucketDeletions:
 
 def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
     """The vectors in index files of a bucket. Raises CorruptFileError naming the file."""
-    found: dict[str, BitMap] = {}
+    vectors: dict[str, BitMap] = {}
     for entry in entries:
-        where, path = access.io, f"{access.table_path}/{INDEX_DIR}/{entry.file_name}"
+        io, path = access.io, f"{access.table_path}/{INDEX_DIR}/{entry.file_name}"
         if entry.external_path is not None:
-            where, path = file_io_for(entry.external_path, access.schema.storage)
+            io, path = file_io_for(entry.external_path, access.schema.storage)
         with naming_file(path):
-            found |= decode_deletion_vectors(where.read(path), entry.deletion_vector_ranges or ())
-    return BucketDeletions(found)
+            vectors |= decode_deletion_vectors(io.read(path), entry.deletion_vector_ranges or ())
+    return BucketDeletions(vectors)
 
 
 def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, VectorFiles]:
     """The deletion-vector files of an index manifest by bucket."""
-    found: dict[BucketId, VectorFiles] = {}
+    by_bucket: dict[BucketId, VectorFiles] = {}
     for entry in index:
         if entry.index_type == DELETION_VECTORS:
             place = (entry.partition, entry.bucket)
-            found[place] = (*found.get(place, ()), entry)
-    return found
+            by_bucket[place] = (*by_bucket.get(place, ()), entry)
+    return by_bucket
 
 
 def masked_files(entries: VectorFiles) -> frozenset[str]:
@@ -130,9 +130,9 @@ def masked_files(entries: VectorFiles) -> frozenset[str]:
 
 def vectors_by_file(entries: VectorFiles) -> dict[str, VectorFiles]:
     """For each data file the index file with its vector, which names no other."""
-    found: dict[str, VectorFiles] = {}
+    by_file: dict[str, VectorFiles] = {}
     for entry in entries:
-        for at in entry.deletion_vector_ranges or ():
-            narrowed = replace(entry, deletion_vector_ranges=(at,))
-            found[at.data_file_name] = (*found.get(at.data_file_name, ()), narrowed)
-    return found
+        for vector_range in entry.deletion_vector_ranges or ():
+            narrowed = replace(entry, deletion_vector_ranges=(vector_range,))
+            by_file[vector_range.data_file_name] = (*by_file.get(vector_range.data_file_name, ()), narrowed)
+    return by_file

@@ -45,13 +45,13 @@ class ChangeSplit:
 def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = False) -> list[ChangeUnit]:
     """The files with a snapshot's changes: bucket after bucket, those of a bucket in the order of their rows."""
     entries = change_entries(table, snapshot, change_files(table.table_schema), postponed=postponed)
-    found = []
+    units = []
     for bucket in group_by_bucket(entries):
         if bucket.bucket < 0:
             files = sorted(bucket.files, key=written)
         else:
             files = sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))
-        found += [
+        units += [
             ChangeUnit(
                 snapshot.id,
                 snapshot.time_ms,
@@ -59,7 +59,7 @@ def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = Fa
             )
             for file in files
         ]
-    return found
+    return units
 
 
 def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: Projection) -> list[ChangeUnit]:

@@ -28,8 +28,8 @@ def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Itera
             position = batch.schema.get_field_index(name)
             if position < 0 or not batch.column(position).null_count:
                 continue
-            found = pc.coalesce(batch.column(position), _computed(name, file, start, batch.num_rows))
-            batch = batch.set_column(position, batch.schema.field(position), found)
+            filled = pc.coalesce(batch.column(position), _computed(name, file, start, batch.num_rows))
+            batch = batch.set_column(position, batch.schema.field(position), filled)
         start += batch.num_rows
         yield batch
 
@@ -42,7 +42,7 @@ def columns_of_files(
     vector or blob files.
     """
     apart = {f.id: part for part in group.parts for f in written_fields(schema_of(part.schema_id), part)}
-    found: dict[DataFileMeta, list[str]] = {}
+    columns_by_file: dict[DataFileMeta, list[str]] = {}
     held = [(file, {f.id for f in written_fields(schema_of(file.schema_id), file)}) for file in group.files]
     for name in columns:
         constant = name in schema.partition_keys or name in TRACKED_NAMES
@@ -54,8 +54,8 @@ def columns_of_files(
                 "of the columns that you ask for",
                 column=name,
             )
-        found.setdefault(group.files[0] if owner is None else owner, []).append(name)
-    return found
+        columns_by_file.setdefault(group.files[0] if owner is None else owner, []).append(name)
+    return columns_by_file
 
 
 def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -40,8 +40,8 @@ class Sight:
 def own_sight(table: TableHandle, version: Version | None) -> Sight:
     """What a read sees of the branch that was opened. Raises OptionError for a version that does not exist."""
     settings = table.table_schema.settings.reading
-    found = Versions(table.io, table.metadata_path).find(version, settings)
-    return _sight(table, found, is_past=version is not None or bool(settings.named_versions))
+    snapshot = Versions(table.io, table.metadata_path).find(version, settings)
+    return _sight(table, snapshot, is_past=version is not None or bool(settings.named_versions))
 
 
 def sights(table: TableHandle, version: Version | None) -> list[Sight]:
@@ -66,11 +66,11 @@ def sights(table: TableHandle, version: Version | None) -> list[Sight]:
                 "%s: '%s' names the branch %s, which does not exist; it is left out", table.path, option.key, name
             )
             return [own]
-        found = _sight_of_other(own, other, version)
-        if found is None:
+        other_sight = _sight_of_other(own, other, version)
+        if other_sight is None:
             return [own]
-        found = replace(found, schema=_with_names_of(own.schema, found.schema, name))
-        return [found, own] if is_asked_first else [own, found]
+        other_sight = replace(other_sight, schema=_with_names_of(own.schema, other_sight.schema, name))
+        return [other_sight, own] if is_asked_first else [own, other_sight]
     return [own]
 
 
@@ -87,8 +87,8 @@ def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
     schema = Schemas(table.io, branch_path(table.path, ReadSettings(asked))).latest()
     if schema is None:
         return None
-    found = replace(table, table_schema=schema, read_options=asked)
-    return replace(found, table_schema=found.with_read_options(schema))
+    handle = replace(table, table_schema=schema, read_options=asked)
+    return replace(handle, table_schema=handle.with_read_options(schema))
 
 
 def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> Sight | None:
@@ -115,10 +115,10 @@ def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> 
 
 
 def _as_of(versions: Versions, own: Snapshot) -> Snapshot | None:
-    found = versions.at_time(own.time_ms)
-    if found is None and versions.find(None, ReadSettings({})) is not None:
+    snapshot = versions.at_time(own.time_ms)
+    if snapshot is None and versions.find(None, ReadSettings({})) is not None:
         return versions.by_id(_FIRST_SNAPSHOT_ID, SCAN_SNAPSHOT_ID.key)
-    return found
+    return snapshot
 
 
 def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSchema:

@@ -112,15 +112,15 @@ class FileAccess:
             mappings=None if is_tracked else self.mappings,
         )
         if is_tracked:
-            found = fill_tracked(read(), file)
-            found = found if deleted is None else drop_deleted(found, deleted, path)
+            batches = fill_tracked(read(), file)
+            batches = batches if deleted is None else drop_deleted(batches, deleted, path)
         elif deleted is None:
-            found = read(choose=choose)
+            batches = read(choose=choose)
         else:
             groups = None if choose is None else chosen_groups(io, path, file, choose)
             most = _MOST_GROUPS if self.share is None else None
-            found = _less_deleted(read, deleted, path, groups, most)
-        return found if self.age is None else _unexpired(found, self.age, wanted)
+            batches = _less_deleted(read, deleted, path, groups, most)
+        return batches if self.age is None else _unexpired(batches, self.age, wanted)
 
     def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
         """Which row groups of a file are read."""
@@ -277,16 +277,16 @@ def read_stored_rows(
         read_bucket = _reader_of_rows(access.schema)
         for bucket in buckets:
             for batch in read_bucket(access, bucket, projection.needed, batch_rows):
-                for found in _filtered(batch, projection.expression):
-                    kinds = pa.repeat(_INSERT, found.num_rows)
-                    yield found.select(list(projection.columns)).append_column(VALUE_KIND, kinds)
+                for kept in _filtered(batch, projection.expression):
+                    kinds = pa.repeat(_INSERT, kept.num_rows)
+                    yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kinds)
         return
     columns = (*projection.needed, VALUE_KIND)
     for bucket in buckets:
         for file in _in_file_order(bucket):
             for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
-                for found in _filtered(batch, projection.expression):
-                    yield found.select(list(projection.columns)).append_column(VALUE_KIND, found[VALUE_KIND])
+                for kept in _filtered(batch, projection.expression):
+                    yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kept[VALUE_KIND])
 
 
 def merge_section(
@@ -307,8 +307,8 @@ def merge_section(
     (`merge_columns`). The fold decides which columns come out, or `out` where it selects rows. With `ages_known`
     (`are_ages_known`) sequence numbers are not read, and none come out.
 
-    Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included; but a run takes some 3 MB
-    however little that is, and one of an ORC file a stripe.
+    Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included. A run takes some 3 MB at
+    least, and one of ORC files a stripe, however small `memory_bytes` is.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
     if ages_known:
@@ -373,11 +373,11 @@ def _evolved_rows(
         wanted = columns_of_files(rows, access.schema, columns, access.schema_of)
         plain = replace(access, deletions=None, choice=None)
         streams = [plain.rows(bucket, file, names, batch_rows=batch_rows) for file, names in wanted.items()]
-        found = streams[0] if len(streams) == 1 else side_by_side(streams, out)
+        batches = streams[0] if len(streams) == 1 else side_by_side(streams, out)
         deleted = None
         if access.deletions is not None:
             deleted = access.deletions.of_file(bucket.partition, bucket.bucket, rows.anchor.file_name)
-        yield from found if deleted is None else drop_deleted(found, deleted, rows.anchor.file_name)
+        yield from batches if deleted is None else drop_deleted(batches, deleted, rows.anchor.file_name)
 
 
 def _merged_rows(
@@ -392,8 +392,8 @@ def _merged_rows(
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
             merged = replace(access, choice=choice)
             known = are_ages_known(runs, fold)
-            some = min(batch_rows, _MERGED_BATCH_ROWS)
-            merge = partial(merge_section, merged, bucket, runs, with_system, batch_rows=some, ages_known=known)
+            run_rows = min(batch_rows, _MERGED_BATCH_ROWS)
+            merge = partial(merge_section, merged, bucket, runs, with_system, batch_rows=run_rows, ages_known=known)
             if isinstance(fold, Selection):
                 yield from merge(fold=Visible(fold), out=columns)
             else:
@@ -440,5 +440,5 @@ def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> list[p
     """The rows of the batch that pass, together; no batch is empty."""
     if expression is None:
         return [batch] if batch.num_rows else []
-    found: list[pa.RecordBatch] = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
-    return found
+    batches: list[pa.RecordBatch] = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
+    return batches

@@ -46,8 +46,8 @@ def read_with_postponed(
     partitions: dict[bytes, list[BucketFiles]] = {}
     for bucket in buckets:
         partitions.setdefault(bucket.partition, []).append(bucket)
-    for found in partitions.values():
-        rows = _partition_rows(access, found, merge_columns(access.schema, projection.needed))
+    for partition_buckets in partitions.values():
+        rows = _partition_rows(access, partition_buckets, merge_columns(access.schema, projection.needed))
         yield from project(access.schema, rows, projection)
 
 
@@ -90,7 +90,7 @@ def _runs_of(
 ) -> list[Iterator[pa.RecordBatch]]:
     """The bucket's files in as few sorted runs as possible."""
     order = key_order([f.type for f in access.schema.select(access.schema.trimmed_primary_key)])
-    found: list[Iterator[pa.RecordBatch]] = []
+    all_runs: list[Iterator[pa.RecordBatch]] = []
 
     def rows(file: DataFileMeta) -> Iterator[pa.RecordBatch]:
         stored = access.rows(bucket, file, columns)
@@ -98,8 +98,8 @@ def _runs_of(
 
     for runs in zip_longest(*sections(bucket.files, order)):
         files = [f for run in runs if run is not None for f in run.files]
-        found.append(chain.from_iterable(map(rows, files)))
-    return found
+        all_runs.append(chain.from_iterable(map(rows, files)))
+    return all_runs
 
 
 def _in_order_written(bucket: BucketFiles, access: FileAccess, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -165,8 +165,8 @@ class _Spill:
         keys = bucket_keys(schema)
         types = [f.type for f in schema.select(keys)]
         columns = [table[k].combine_chunks() for k in keys]
-        found = assign_fixed_buckets(columns, types, self.bucket_count, schema.settings.bucket.function)
-        return np.asarray(found)
+        numbers = assign_fixed_buckets(columns, types, self.bucket_count, schema.settings.bucket.function)
+        return np.asarray(numbers)
 
 
 def _folded(rows: pa.Table, schema: TableSchema) -> pa.Table:

@@ -61,15 +61,15 @@ def possible(
     schema: pa.Schema, expression: pc.Expression, guarantees: Sequence[pc.Expression]
 ) -> npt.NDArray[np.bool_]:
     """False where the guarantee proves that no row passes the filter. Shapes: n guarantees in, n bool out."""
-    found = np.zeros(len(guarantees), dtype=np.bool_)
+    may_pass = np.zeros(len(guarantees), dtype=np.bool_)
     form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
     # The candidate's number is used as its path; nothing is opened.
     candidates = [
         form.make_fragment(str(i), filesystem=nowhere, partition_expression=g) for i, g in enumerate(guarantees)
     ]
     for kept in ds.FileSystemDataset(candidates, schema, form, nowhere).get_fragments(filter=expression):
-        found[int(kept.path)] = True
-    return found
+        may_pass[int(kept.path)] = True
+    return may_pass
 
 
 def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.Scalar]:
@@ -77,16 +77,16 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
 
     A column whose value cannot be brought to its type exactly, or that is a float, is left out.
     """
-    found = {}
+    pinned = {}
     for name, value in ds.get_partition_keys(expression).items():
         position = schema.get_field_index(name)
         if position < 0 or value is None or pa.types.is_floating(schema.field(position).type):
             continue
         try:
-            found[name] = pa.scalar(value).cast(schema.field(position).type)
+            pinned[name] = pa.scalar(value).cast(schema.field(position).type)
         except (pa.ArrowException, OverflowError):
             continue
-    return found
+    return pinned
 
 
 def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
@@ -118,10 +118,10 @@ def constant_guarantee(field: DataField, value: object) -> pc.Expression:
 
 def conjunction(parts: Sequence[pc.Expression | None]) -> pc.Expression:
     """All of the given parts together; without parts, the condition that is always true."""
-    found = [p for p in parts if p is not None]
-    if not found:
+    known = [p for p in parts if p is not None]
+    if not known:
         return ALWAYS
-    whole = found[0]
-    for part in found[1:]:
+    whole = known[0]
+    for part in known[1:]:
         whole = whole & part
     return whole

@@ -63,13 +63,13 @@ def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_o
     """The files that a batch read sees: no postponed rows, and only the last level if requested. Level 0 of tables with
     first-row or deletion vectors is not visible until a compaction has looked up its keys.
     """
-    found = [b for b in buckets if b.bucket >= 0]
+    real = [b for b in buckets if b.bucket >= 0]
     if not schema.primary_keys:
-        return found
+        return real
     lowest = 1 if hides_level0(schema) else 0
     if read_optimized:
         lowest = schema.settings.compaction.top_level
-    return _narrowed(found, lambda bucket, file: file.level >= lowest)
+    return _narrowed(real, lambda bucket, file: file.level >= lowest)
 
 
 def hides_level0(schema: TableSchema) -> bool:
@@ -239,14 +239,14 @@ def _has_one_version_of_each_key(files: Sequence[DataFileMeta], has_vectors: boo
 
 
 def _narrowed(buckets: Sequence[BucketFiles], keep: Callable[[BucketFiles, DataFileMeta], bool]) -> list[BucketFiles]:
-    found = []
+    narrowed = []
     for b in buckets:
         files = tuple(f for f in b.files if keep(b, f))
         if files:
-            found.append(
+            narrowed.append(
                 b if len(files) == len(b.files) else BucketFiles(b.partition, b.bucket, b.total_buckets, files)
             )
-    return found
+    return narrowed
 
 
 def _ordered(files: Iterable[DataFileMeta]) -> tuple[DataFileMeta, ...]:

@@ -138,7 +138,10 @@ def plan_scan(table: TableHandle, request: Request, *, snapshot: Snapshot | None
             by_partition: dict[bytes, list[BucketFiles]] = {}
             for bucket in (*planned.buckets, *planned.waiting):
                 by_partition.setdefault(bucket.partition, []).append(bucket)
-            units += [Split(number, tuple(found), True, _of(vectors, found)) for found in by_partition.values()]
+            units += [
+                Split(number, tuple(partition_buckets), True, _of(vectors, partition_buckets))
+                for partition_buckets in by_partition.values()
+            ]
             continue
         for bucket in pruned(planned, access, plan.projection):
             for files in _units(sight.schema, bucket):
@@ -162,22 +165,22 @@ def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
     """The units in as few splits as their sizes allow, in order; neighbours of one bucket become one bucket again."""
     weights = [sizes.weight(u.files) for u in units]
     limit = sizes.limit(weights)
-    found: list[list[Split]] = []
+    groups: list[list[Split]] = []
     filled = 0
     for unit, weight in zip(units, weights, strict=True):
         count = sizes.shares(unit.files[0], limit) if unit.is_divisible else 1
         if count > 1:
-            found += [[replace(unit, share=FileShare(number, count))] for number in range(count)]
+            groups += [[replace(unit, share=FileShare(number, count))] for number in range(count)]
             continue
-        before = found[-1][-1] if found else None
+        before = groups[-1][-1] if groups else None
         fits = before is not None and before.branch == unit.branch and not (before.stands_alone or unit.is_postponed)
         if fits and filled + weight <= limit:
-            found[-1].append(unit)
+            groups[-1].append(unit)
             filled += weight
         else:
-            found.append([unit])
+            groups.append([unit])
             filled = weight
-    return [_joined(parts) for parts in found]
+    return [_joined(parts) for parts in groups]
 
 
 def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
@@ -200,13 +203,13 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
             return [(*r.files, *r.parts) for r in row_ranges(bucket.files)]
         return [(f,) for f in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name))]
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
-    found: list[tuple[DataFileMeta, ...]] = []
+    units: list[tuple[DataFileMeta, ...]] = []
     for runs in sections(bucket.files, order):
         files = [f for run in runs for f in run.files]
         # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
-        is_merged = schema.settings.changelog.deletion_vectors and all(f.level > 0 for f in files)
-        found += [(f,) for f in files] if is_merged or len(runs) == 1 else [tuple(files)]
-    return found
+        is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for f in files)
+        units += [(f,) for f in files] if is_looked_up or len(runs) == 1 else [tuple(files)]
+    return units
 
 
 def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
@@ -216,23 +219,23 @@ def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
 
 
 def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
-    found: dict[BucketId, list[IndexManifestEntry]] = {}
+    vectors: dict[BucketId, list[IndexManifestEntry]] = {}
     for entry in index:
         if entry.index_type == DELETION_VECTORS:
-            found.setdefault((entry.partition, entry.bucket), []).append(entry)
-    return found
+            vectors.setdefault((entry.partition, entry.bucket), []).append(entry)
+    return vectors
 
 
 def _of(vectors: _Vectors, buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
     """The entries of these buckets, with the vectors of their files alone."""
-    found = []
+    entries = []
     for bucket in buckets:
         files = {f.file_name for f in bucket.files}
         for entry in vectors.get((bucket.partition, bucket.bucket), ()):
             ranges = tuple(r for r in entry.deletion_vector_ranges or () if r.data_file_name in files)
             if ranges:
-                found.append(replace(entry, deletion_vector_ranges=ranges))
-    return tuple(found)
+                entries.append(replace(entry, deletion_vector_ranges=ranges))
+    return tuple(entries)
 
 
 def _joined(parts: Sequence[Split]) -> Split:

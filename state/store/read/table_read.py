@@ -89,10 +89,10 @@ def read_whole(table: TableHandle, request: Request) -> pa.Table:
     plan = plan_rows(table, request)
     with ExitStack() as opened:
         sources = [source for planned in plan.planned for source in _sources(planned, plan.projection, opened)]
-        found = all_items(sources, min(core_count(), _MOST_READERS))
+        batches = all_items(sources, min(core_count(), _MOST_READERS))
     if len(plan.planned) > 1 and len(plan.out):
-        found = [pa.RecordBatch.from_arrays(b.columns, schema=plan.out) for b in found]
-    return pa.Table.from_batches(found, schema=plan.out)
+        batches = [pa.RecordBatch.from_arrays(b.columns, schema=plan.out) for b in batches]
+    return pa.Table.from_batches(batches, schema=plan.out)
 
 
 def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expression | None:
@@ -186,7 +186,7 @@ class RowsPlan:
 
 def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[Planned]:
     """What is read of each branch: of the second one only partitions of which the first shows nothing."""
-    found: list[Planned] = []
+    plans: list[Planned] = []
     shown: set[bytes] = set()
     for sight in asked:
         planned = _plan(sight, read_optimized=read_optimized)
@@ -197,8 +197,8 @@ def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[Planned
                 waiting=[b for b in planned.waiting if b.partition not in shown],
             )
         shown |= planned.partitions
-        found.append(planned)
-    return found
+        plans.append(planned)
+    return plans
 
 
 def live_files(table: TableHandle) -> pa.Table:
@@ -210,16 +210,19 @@ def live_files(table: TableHandle) -> pa.Table:
     planned = plan_sights(sights(table, None), read_optimized=False)
     own = next(p for p in planned if p.sight.table is table)
     listed = {b.partition for b in own.files}
-    found = []
-    for one in planned:
-        hidden = set() if one is planned[0] else planned[0].partitions
-        buckets = [b for b in one.files if b.partition in listed and b.partition not in hidden]
-        found.append(
+    tables = []
+    for branch in planned:
+        hidden = set() if branch is planned[0] else planned[0].partitions
+        buckets = [b for b in branch.files if b.partition in listed and b.partition not in hidden]
+        tables.append(
             files_table(
-                table.path, one.sight.schema, buckets, one.sight.table.schema_store.read_under(one.sight.schema)
+                table.path,
+                branch.sight.schema,
+                buckets,
+                branch.sight.table.schema_store.read_under(branch.sight.schema),
             )
         )
-    return pa.concat_tables(found)
+    return pa.concat_tables(tables)
 
 
 def _plan(sight: Sight, *, read_optimized: bool) -> Planned:

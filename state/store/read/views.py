@@ -156,11 +156,11 @@ def key_text(schema: TableSchema, key: bytes) -> str | None:
 def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> dict[str, str]:
     """Null counts and bounds of the current columns, by name, as Java prints a sorted map."""
     fields = stats_fields(stored, file)
-    found = _values_by_id(fields, file.value_stats)
+    stats = _values_by_id(fields, file.value_stats)
     known = {f.id for f in written_fields(stored, file)}
     nulls, lows, highs = {}, {}, {}
     for field in schema.fields:
-        low, high, null_count = found.get(field.id, (None, None, None))
+        low, high, null_count = stats.get(field.id, (None, None, None))
         if field.id not in known:
             null_count = file.row_count
         nulls[field.name] = "null" if null_count is None else str(null_count)
@@ -180,7 +180,7 @@ def _values_by_id(fields: Sequence[DataField], stats: SimpleStats) -> dict[int, 
     types = [f.type.as_nullable() for f in fields]
     lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
     values = zip(lows, highs, stats.null_counts, strict=True)
-    return {f.id: found for f, found in zip(fields, values, strict=True)}
+    return {f.id: bounds for f, bounds in zip(fields, values, strict=True)}
 
 
 def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple[object, DataType]:
@@ -188,10 +188,10 @@ def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple
     if value is None or not (stored.is_atomic and wanted.is_atomic) or stored.as_nullable() == wanted.as_nullable():
         return value, stored
     try:
-        found = recast(pa.array([to_scalar(value, stored)], arrow_type(stored)), stored, wanted)
+        converted = recast(pa.array([to_scalar(value, stored)], arrow_type(stored)), stored, wanted)
     except (pa.ArrowException, CorruptFileError):
         return value, stored
-    row = encode_rows([found], [wanted.as_nullable()], with_arity=True)[0].as_py()
+    row = encode_rows([converted], [wanted.as_nullable()], with_arity=True)[0].as_py()
     return decode_row(row, [wanted.as_nullable()])[0], wanted
 
 
