@@ -166,8 +166,8 @@ def _sortable(array: pa.Array) -> pa.Array:
 
 
 def _filled(array: pa.Array) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = (pc.fill_null(array, 0.0) if array.null_count else array).to_numpy(zero_copy_only=False)
-    return found
+    values: npt.NDArray[Any] = (pc.fill_null(array, 0.0) if array.null_count else array).to_numpy(zero_copy_only=False)
+    return values
 
 
 def _int_values(array: pa.Array) -> npt.NDArray[np.int64]:
@@ -181,8 +181,8 @@ def _int_values(array: pa.Array) -> npt.NDArray[np.int64]:
         array = array.cast(pa.int8())
     elif pa.types.is_temporal(t):
         array = array.cast(pa.int32() if t.bit_width == 32 else pa.int64())
-    found: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return found.astype(np.int64, copy=False)
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values.astype(np.int64, copy=False)
 
 
 def _is_variable(data_type: DataType) -> bool:
@@ -194,15 +194,15 @@ def _big_endian(array: pa.Array, data_type: DataType) -> pa.Array:
     """Fixed-width part of a key as large_binary: big-endian, sign bit flipped so that negatives come first."""
     if data_type.root is TypeRoot.DECIMAL and _is_variable(data_type):
         low, high = decimal_words(array)
-        found = np.stack([high.view(np.uint64), low], axis=1).astype(">u8").view(np.uint8)
+        key_bytes = np.stack([high.view(np.uint64), low], axis=1).astype(">u8").view(np.uint8)
         width = 16
     else:
         width = _WIDTH_BYTES.get(data_type.root, 8)
-        found = _int_values(array).astype(f">i{width}").view(np.uint8)
-    found = found.reshape(len(array), width)
-    found[:, 0] ^= 0x80
+        key_bytes = _int_values(array).astype(f">i{width}").view(np.uint8)
+    key_bytes = key_bytes.reshape(len(array), width)
+    key_bytes[:, 0] ^= 0x80
     offsets = np.arange(len(array) + 1, dtype=np.int64) * width
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(found)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(key_bytes)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(array), buffers)
 
 

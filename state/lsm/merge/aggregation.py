@@ -21,7 +21,8 @@ from bucketline.state.types.row_kind import RowKind
 class Aggregation(ComputedFold):
     """`columns` by name; a column that is not there keeps its last value, as keys do.
 
-    The result is an insert, also of nothing but retracts; only with `remove_on_delete` does a final -D remain one.
+    The result is an insert, even where all rows of a key are retracts. Only with `remove_on_delete` is it a -D where
+    the last row is one.
     """
 
     columns: Mapping[str, ColumnAggregate]

@@ -39,8 +39,8 @@ class ChangeRule:
 
 def is_add(rows: pa.Table) -> Mask:
     """True for rows of kind +I and +U."""
-    found: Mask = (rows[VALUE_KIND].to_numpy() & 1) == 0
-    return found
+    adds: Mask = (rows[VALUE_KIND].to_numpy() & 1) == 0
+    return adds
 
 
 def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
@@ -88,10 +88,10 @@ def split_marked(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
 
 
 def _added(rows: pa.Table, at: Indices) -> Mask:
-    found = at >= 0
-    if found.any():
-        found[found] = is_add(rows)[at[found]]
-    return found
+    adds = at >= 0
+    if adds.any():
+        adds[adds] = is_add(rows)[at[adds]]
+    return adds
 
 
 def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:

@@ -179,5 +179,5 @@ def _changes(codes: Indices) -> Starts:
 
 def _eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
     """True for +I and +U rows, and for keys with one row."""
-    found: Starts = (kinds & 1) == 0
-    return found | (starts & ends)
+    adds: Starts = (kinds & 1) == 0
+    return adds | (starts & ends)

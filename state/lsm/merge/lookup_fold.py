@@ -135,11 +135,11 @@ class LookupFold(Unmoved):
         asked = np.flatnonzero(lacking)
         if not len(asked):
             return table, numbers
-        found = self.older.find(table.select(list(self.keys)).take(pa.array(first[asked])))
-        if found.rows is None or found.rows.num_rows == 0:
+        older = self.older.find(table.select(list(self.keys)).take(pa.array(first[asked])))
+        if older.rows is None or older.rows.num_rows == 0:
             return table, numbers
-        joined = pa.concat_tables([found.rows.select(table.column_names), table])
-        numbers = np.concatenate([asked[found.keys], numbers])
+        joined = pa.concat_tables([older.rows.select(table.column_names), table])
+        numbers = np.concatenate([asked[older.keys], numbers])
         order = _by_age(joined, numbers, self.sequence_fields, descending=self.descending)
         return joined.take(pa.array(order)), numbers[order]
 
@@ -194,8 +194,8 @@ def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
         return low
     above = np.where(low, _NO_LEVEL, levels)
     lowest = np.minimum.reduceat(above, np.flatnonzero(starts))
-    found: Mask = low | (above == lowest[np.cumsum(starts) - 1])
-    return found
+    candidates: Mask = low | (above == lowest[np.cumsum(starts) - 1])
+    return candidates
 
 
 def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *, descending: bool) -> Indices:
@@ -210,8 +210,8 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
     for values in ages:
         disordered |= undecided & (values[before] > values[here])
         undecided &= values[before] == values[here]
-    found: Indices = np.lexsort((*reversed(ages), numbers)) if disordered.any() else order
-    return found
+    by_age: Indices = np.lexsort((*reversed(ages), numbers)) if disordered.any() else order
+    return by_age
 
 
 def _always(fold: Fold) -> Fold:

@@ -35,15 +35,15 @@ def aggregation_fold(schema: TableSchema) -> Aggregation:
         if field.name in schema.primary_keys or field.name in schema.partition_keys:
             continue
         name, key = _aggregation_function(columns, field, sequence)
-        found = column_aggregate(field, name, columns.parameters(field.name), key)
-        if remove and found.ignores_retracts:
+        aggregate = column_aggregate(field, name, columns.parameters(field.name), key)
+        if remove and aggregate.ignores_retracts:
             raise OptionError(
                 f"'{PREFIX}{field.name}.ignore-retract' and '{merge_options.AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' "
                 "have conflicting behavior so should not be enabled at the same time; remove one of the two",
                 key=f"{PREFIX}{field.name}.ignore-retract",
                 column=field.name,
             )
-        aggregates[field.name] = found
+        aggregates[field.name] = aggregate
     return Aggregation(aggregates, remove_on_delete=remove)
 
 
@@ -59,17 +59,17 @@ def partial_update_fold(schema: TableSchema) -> PartialUpdate:
     sequences = {column for group in written for column in group.sequence}
     aggregates: dict[str, ColumnAggregate] = {}
     for field in schema.fields:
-        found = None if field.name in (*sequences, *schema.primary_keys) else columns.function_of(field.name)
-        if found is None:
+        function = None if field.name in (*sequences, *schema.primary_keys) else columns.function_of(field.name)
+        if function is None:
             continue
         if field.name in protected:
-            aggregates[field.name] = column_aggregate(field, found[0], columns.parameters(field.name), found[1])
-        elif found[0] != _UNGROUPED_FUNCTION:
+            aggregates[field.name] = column_aggregate(field, function[0], columns.parameters(field.name), function[1])
+        elif function[0] != _UNGROUPED_FUNCTION:
             raise OptionError(
-                f"'{found[1]}' = '{found[0]}': Must use sequence group for aggregation functions but not found for "
-                f"field {field.name}; name the column in a 'fields.<sequence column>.sequence-group', or use "
+                f"'{function[1]}' = '{function[0]}': Must use sequence group for aggregation functions but not found "
+                f"for field {field.name}; name the column in a 'fields.<sequence column>.sequence-group', or use "
                 f"'{_UNGROUPED_FUNCTION}'",
-                key=found[1],
+                key=function[1],
                 column=field.name,
             )
     groups = tuple(SequenceGroup(g.sequence, g.columns, not set(removing).isdisjoint(g.sequence)) for g in written)
@@ -87,11 +87,11 @@ def columns_to_merge(schema: TableSchema, needed: Sequence[str]) -> tuple[str, .
     if schema.settings.merge.engine is not MergeEngine.PARTIAL_UPDATE:
         return tuple(dict.fromkeys(needed))
     removing = set(schema.settings.merge.removing_sequences)
-    found = dict.fromkeys(needed)
+    names = dict.fromkeys(needed)
     for group in schema.settings.columns.sequence_groups:
-        if removing & set(group.sequence) or not set(found).isdisjoint((*group.sequence, *group.columns)):
-            found |= dict.fromkeys(group.sequence)
-    return tuple(found)
+        if removing & set(group.sequence) or not set(names).isdisjoint((*group.sequence, *group.columns)):
+            names |= dict.fromkeys(group.sequence)
+    return tuple(names)
 
 
 def _aggregation_function(columns: ColumnSettings, field: DataField, sequence: Sequence[str]) -> tuple[str, str]:

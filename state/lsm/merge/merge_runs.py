@@ -100,8 +100,8 @@ class _Piece:
 
     @property
     def first_sequence(self) -> int:
-        found: int = self.slices[0].rows.column(SEQUENCE)[0].as_py()
-        return found
+        number: int = self.slices[0].rows.column(SEQUENCE)[0].as_py()
+        return number
 
 
 @dataclass(slots=True)
@@ -186,12 +186,12 @@ def _by_age(order: Order | None, starts: Starts, pieces: list[_Piece], rows: pa.
     moved = np.zeros(int(key_of_row[-1]) + 1, bool)
     moved[key_of_row[tied[disordered]]] = True
     places = np.flatnonzero(moved[key_of_row])
-    found = np.arange(len(starts)) if order is None else order
-    affected = found[places]
+    new_order = np.arange(len(starts)) if order is None else order
+    affected = new_order[places]
     ranks = np.repeat([p.rank for p in pieces], [p.row_count for p in pieces])[affected]
     by_age = np.lexsort((ranks, *(values[affected] for values in reversed(ages)), key_of_row[places]))
-    found[places] = affected[by_age]
-    return found
+    new_order[places] = affected[by_age]
+    return new_order
 
 
 def _take(rows: pa.Table, indices: Order) -> pa.Table:

@@ -41,13 +41,13 @@ def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, Tab
         run = runs[file.level if file.level > 0 else file.file_name]
         for name, largest in _largest(schema, file, stored, computed.keys()):
             run[name] = max(run.get(name, 0), largest)
-    found = []
+    at_risk = []
     for name, is_sum in computed.items():
         values = [run[name] for run in runs.values() if name in run]
         bound = sum(values) if is_sum else prod(max(1, v) for v in values)
         if bound >= 2 ** (_BITS[_roots(schema)[name]] - 1):
-            found.append(name)
-    return tuple(found)
+            at_risk.append(name)
+    return tuple(at_risk)
 
 
 def _computed(schema: TableSchema) -> Mapping[str, bool]:

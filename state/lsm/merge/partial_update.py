@@ -75,24 +75,24 @@ class PartialUpdate(ComputedFold):
         """Rows at which a -D replaces everything; at least the last one of each key."""
         removing = [codes[g] for g in self.groups if g.removes]
         deletes = (kinds == RowKind.DELETE) & ~seeds
-        found: Mask = (kinds == RowKind.DELETE) & seeds & self.remove_on_delete
+        removals: Mask = (kinds == RowKind.DELETE) & seeds & self.remove_on_delete
         if not removing or self.ignore_delete or not deletes.any():
-            return found
+            return removals
         events = Events(starts, _ops((kinds & 1).astype(bool), seeds))
         pending = np.ones(len(kinds), bool)
         while True:
             effective = np.zeros(len(kinds), bool)
             for code in removing:
-                effective |= _not_older(code, starts, seeds | found)
-            effective &= deletes & pending & ~found
+                effective |= _not_older(code, starts, seeds | removals)
+            effective &= deletes & pending & ~removals
             if not effective.any():
-                return found
+                return removals
             if len(removing) == 1:
                 # After a group's own removal its newest sequence stays, so later rows are compared correctly.
-                found |= effective
-                return found
+                removals |= effective
+                return removals
             first = events.first(effective)
-            found[first[first >= 0]] = True
+            removals[first[first >= 0]] = True
             pending &= events.after(first) & (first >= 0)[events.key_of_row]
 
     def _merge(self, table: pa.Table, rows: "_Rows", codes: Mapping[SequenceGroup, Indices]) -> pa.Table:
@@ -207,5 +207,5 @@ def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
     lifted = np.cumsum(borders) * (len(codes) + 2) + codes
     before = np.empty_like(lifted)
     before[1:] = np.maximum.accumulate(lifted)[:-1]
-    found: Mask = (codes > 0) & (borders | (lifted >= before))
-    return found
+    not_older: Mask = (codes > 0) & (borders | (lifted >= before))
+    return not_older

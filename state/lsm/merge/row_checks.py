@@ -62,15 +62,15 @@ class RowChecks:
 
     def refuse(self, rows: pa.Table, kinds: pa.Array) -> None:
         """Returns when all rows can be merged. Raises SchemaMismatchError with the first reason otherwise."""
-        for found in self.find(rows, kinds):
-            raise SchemaMismatchError(found.reason, column=found.column)
+        for unmergeable in self.find(rows, kinds):
+            raise SchemaMismatchError(unmergeable.reason, column=unmergeable.column)
 
     def reasons(self, rows: pa.Table, kinds: pa.Array) -> pa.Array | None:
         """Why single rows cannot be merged: a text or null for each row; None when all of them can be."""
         reasons: pa.Array | None = None
-        for found in self.find(rows, kinds):
-            here = pc.if_else(pa.array(found.rows), found.reason, pa.scalar(None, pa.string()))
-            reasons = here if reasons is None else pc.coalesce(reasons, here)
+        for unmergeable in self.find(rows, kinds):
+            texts = pc.if_else(pa.array(unmergeable.rows), unmergeable.reason, pa.scalar(None, pa.string()))
+            reasons = texts if reasons is None else pc.coalesce(reasons, texts)
         return reasons
 
     def _reaches(self, name: str, rows: pa.Table, codes: np.ndarray) -> Mask:
