@@ -76,10 +76,10 @@ def key_changes(table: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> npt.ND
     changed[0] = True
     for key in keys:
         array = _sortable(plain_array(table.column(key)))
-        here, before = array.slice(1), array.slice(0, len(array) - 1)
-        differs = pc.fill_null(pc.not_equal(here, before), False)
+        after, before = array.slice(1), array.slice(0, len(array) - 1)
+        differs = pc.fill_null(pc.not_equal(after, before), False)
         if array.null_count:
-            differs = pc.or_(differs, pc.xor(here.is_valid(), before.is_valid()))
+            differs = pc.or_(differs, pc.xor(after.is_valid(), before.is_valid()))
         changed[1:] |= differs.to_numpy(zero_copy_only=False)
     return changed
 

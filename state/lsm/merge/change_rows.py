@@ -98,14 +98,14 @@ def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
     """True if all columns are equal as Java compares them: NaN in a plain column equals nothing."""
     same = np.ones(left.num_rows, bool)
     for name in names:
-        one, other = flat(left[name]), flat(right[name])
-        if pa.types.is_nested(one.type):
-            codes = value_codes(pa.concat_arrays([one, other]))
-            same &= codes[: len(one)] == codes[len(one) :]
+        left_values, right_values = flat(left[name]), flat(right[name])
+        if pa.types.is_nested(left_values.type):
+            codes = value_codes(pa.concat_arrays([left_values, right_values]))
+            same &= codes[: len(left_values)] == codes[len(left_values) :]
             continue
-        equal = pc.fill_null(pc.equal(one, other), False)
-        if one.null_count and other.null_count:
-            equal = pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
+        equal = pc.fill_null(pc.equal(left_values, right_values), False)
+        if left_values.null_count and right_values.null_count:
+            equal = pc.or_(equal, pc.and_(left_values.is_null(), right_values.is_null()))
         same &= equal.to_numpy(zero_copy_only=False)
     return same
 

@@ -205,11 +205,11 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
     ages.append(rows[SEQUENCE].to_numpy())
     order = np.argsort(numbers, kind="stable")
     tied = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
-    before, here = order[tied], order[tied + 1]
+    before, after = order[tied], order[tied + 1]
     undecided, disordered = np.ones(len(tied), bool), np.zeros(len(tied), bool)
     for values in ages:
-        disordered |= undecided & (values[before] > values[here])
-        undecided &= values[before] == values[here]
+        disordered |= undecided & (values[before] > values[after])
+        undecided &= values[before] == values[after]
     by_age: Indices = np.lexsort((*reversed(ages), numbers)) if disordered.any() else order
     return by_age
 

@@ -167,7 +167,7 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
 def _by_age(order: Order | None, starts: Starts, pieces: list[_Piece], rows: pa.Table, plan: _Plan) -> Order | None:
     """The order with the rows of each key oldest first; only keys with several rows in disorder are touched."""
     tied = np.flatnonzero(~starts)
-    before, here = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
+    before, after = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
     columns = [rows[f].combine_chunks() for f in plan.sequence_fields]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=plan.descending)
     if not plan.oldest_first:
@@ -175,7 +175,7 @@ def _by_age(order: Order | None, starts: Starts, pieces: list[_Piece], rows: pa.
     undecided = np.ones(len(tied), bool)
     disordered = np.zeros(len(tied), bool)
     for values in ages:
-        left, right = values[before], values[here]
+        left, right = values[before], values[after]
         disordered |= undecided & (left > right)
         undecided &= left == right
     if not plan.oldest_first:

@@ -88,12 +88,12 @@ class RollingWriter:
         """Adds rows; columns are found by name. Writes full row groups."""
         physical = self._with_keys(rows)
         while physical.num_rows:
-            taken = min(physical.num_rows, self._room(physical))
-            part = physical.slice(0, taken)
-            physical = physical.slice(taken)
+            row_count = min(physical.num_rows, self._room(physical))
+            part = physical.slice(0, row_count)
+            physical = physical.slice(row_count)
             self._pending.append(part)
             self._pending_bytes += part.nbytes
-            self._pending_rows += taken
+            self._pending_rows += row_count
             if self._room(part) == 0:
                 self._write_group()
 

@@ -224,9 +224,9 @@ class _Pruning:
         lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
         parts = []
         for old, low, high, nulls in zip(stored, lows, highs, stats.null_counts, strict=True):
-            now = current.get(old.id) if of is None or old.id in of else None
-            if now is not None and now.type.as_nullable() == old.type.as_nullable():
-                parts.append(guarantee(now, Bounds(low, high, nulls, file.row_count)))
+            current_field = current.get(old.id) if of is None or old.id in of else None
+            if current_field is not None and current_field.type.as_nullable() == old.type.as_nullable():
+                parts.append(guarantee(current_field, Bounds(low, high, nulls, file.row_count)))
         return conjunction(parts)
 
 
