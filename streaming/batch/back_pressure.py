@@ -28,11 +28,11 @@ _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 100, 2_000
 class Relief:
     """How many runs wait as the batch begins, and how many ms it has waited, or compacted, for there to be fewer.
 
-    `found` is how many buckets had too many at first.
+    `crowded_before` is how many buckets had too many as the batch began.
     """
 
     crowding: Crowding = field(default_factory=Crowding)
-    found: int = 0
+    crowded_before: int = 0
     spent_ms: int = 0
 
 
@@ -45,17 +45,17 @@ def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
     if not session.plan.schema.primary_keys:
         return target, Relief()
     now = _look(target)
-    found = len(now.crowded)
+    crowded_before = len(now.crowded)
     action = session.plan.sink.beside.back_pressure
     if not now.crowded or session.plan.compacts or action is BackPressure.CONTINUE:
-        return target, Relief(now, found)
+        return target, Relief(now, crowded_before)
     if action is BackPressure.COMPACT:
         now = _compact(target, engine, now)
     else:
         now = _wait(target, now)
     if now.crowded:
         _tell(target, now, f"'{BACK_PRESSURE.key}' = '{action.value}' did not help in time; the batch goes on")
-    return target, Relief(now, found, max(0, target.clock.now_ms() - started_ms))
+    return target, Relief(now, crowded_before, max(0, target.clock.now_ms() - started_ms))
 
 
 def _look(target: Target) -> Crowding:
@@ -72,9 +72,9 @@ def _compact(target: Target, engine: Engine, now: Crowding) -> Crowding:
     due = [b for b in session.due(trigger, among=now.crowded) if b in states]
     messages = compact_buckets(engine, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
     if any(not m.is_empty for m in messages):
-        done = session.commit(messages, user=compactor_user(target.user), kind=CommitKind.COMPACT)
-        if done.dropped is not None:
-            _LOG.info("the compaction was lost: %s", done.dropped.message)
+        committed = session.commit(messages, user=compactor_user(target.user), kind=CommitKind.COMPACT)
+        if committed.dropped is not None:
+            _LOG.info("the compaction was lost: %s", committed.dropped.message)
     session.refresh()
     return _look(target)
 
@@ -97,7 +97,7 @@ def _wait(target: Target, now: Crowding) -> Crowding:
     return now
 
 
-def _tell(target: Target, now: Crowding, what: str) -> None:
+def _tell(target: Target, now: Crowding, action: str) -> None:
     buckets, stop = counted(len(now.crowded), "bucket"), target.session.plan.schema.settings.compaction.stop_trigger
     _LOG.warning(
         "%s: %s with up to %d sorted runs, more than '%s' = %d: %s",
@@ -106,5 +106,5 @@ def _tell(target: Target, now: Crowding, what: str) -> None:
         now.most_runs,
         STOP_TRIGGER.key,
         stop,
-        what,
+        action,
     )

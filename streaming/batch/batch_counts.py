@@ -64,16 +64,16 @@ def last_batches(snapshots: Iterable[Snapshot], most: int) -> list[WrittenBatch]
 
 
 def _batches(snapshots: Iterable[Snapshot]) -> Iterator[WrittenBatch]:
-    found: list[Snapshot] = []
+    same_batch: list[Snapshot] = []
     for snapshot in snapshots:
         if DIGEST not in snapshot.properties:
             continue
-        if found and _name(found[0]) != _name(snapshot):
-            yield _batch(found)
-            found = []
-        found.append(snapshot)
-    if found:
-        yield _batch(found)
+        if same_batch and _name(same_batch[0]) != _name(snapshot):
+            yield _batch(same_batch)
+            same_batch = []
+        same_batch.append(snapshot)
+    if same_batch:
+        yield _batch(same_batch)
 
 
 def _name(snapshot: Snapshot) -> tuple[str, int]:

@@ -51,8 +51,8 @@ class CommitReport:
     def with_rounds(self, rounds: Rounds | None, later: Sequence["CommitReport"]) -> "CommitReport":
         """This report, with the commits by which its lost compaction was made up for; None: nothing was lost."""
         report = self
-        for one in later:
-            report = report.followed_by(one)
+        for following in later:
+            report = report.followed_by(following)
         if rounds is None:
             return report
         dropped = self.committed.dropped if rounds.lost is not None else None

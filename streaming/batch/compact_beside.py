@@ -76,8 +76,8 @@ def check_beside(target: Target, spark: Any) -> None:
     if not session.plan.compacts_beside:
         return
     check_plannable(session)
-    found = _found(session.table.metadata_path, target.user)
-    if found is None or found.context is not context:
+    running = _running_of(session.table.metadata_path, target.user)
+    if running is None or running.context is not context:
         settings = session.plan.sink.beside
         check_pool(settings.pool, context)
         # Its own session: an engine changes settings of a session while it runs, and so does that of the batches.
@@ -88,23 +88,23 @@ def check_beside(target: Target, spark: Any) -> None:
         _keep(session.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
         return
     with _forgotten_on_error(target):
-        found.beside.check()
+        running.beside.check()
 
 
 def notice_batch(target: Target, batch_id: int) -> None:
-    """Tells the thread of a batch that is committed; what cannot be found out then is a warning."""
+    """Tells the thread of a batch that is committed; what it cannot learn then is a warning."""
     session = target.session
-    found = _found(session.table.metadata_path, target.user) if session.plan.compacts_beside else None
-    if found is None:
+    running = _running_of(session.table.metadata_path, target.user) if session.plan.compacts_beside else None
+    if running is None:
         return
     full, due = session.plan.is_full_due(batch_id), True
     try:
-        due = found.when.is_due(session, batch_id)
+        due = running.when.is_due(session, batch_id)
     except BucketlineError as e:
         _LOG.warning("%s: when it was last compacted is not known: %s", session.table.path, e)
     if due or full:
-        found.when.planned()
-    found.beside.notice(plans=due, full=full)
+        running.when.planned()
+    running.beside.notice(plans=due, full=full)
 
 
 def await_beside(target: Target, timeout_ms: int) -> bool:
@@ -112,18 +112,18 @@ def await_beside(target: Target, timeout_ms: int) -> bool:
 
     Raises CompactionFailedError.
     """
-    found = _found(target.session.table.metadata_path, target.user)
-    if found is None or not target.session.plan.compacts_beside:
+    running = _running_of(target.session.table.metadata_path, target.user)
+    if running is None or not target.session.plan.compacts_beside:
         return False
-    found.beside.notice()
+    running.beside.notice()
     with _forgotten_on_error(target):
-        return not found.beside.wait_idle(timeout_ms)
+        return not running.beside.wait_idle(timeout_ms)
 
 
 def beside_backlog(target: Target) -> OpenItems:
     """What the thread of this stream left open when it last looked; nothing where there is no thread."""
-    found = _found(target.session.table.metadata_path, target.user)
-    return OpenItems() if found is None else found.beside.backlog
+    running = _running_of(target.session.table.metadata_path, target.user)
+    return OpenItems() if running is None else running.beside.backlog
 
 
 def finish_beside(
@@ -140,15 +140,15 @@ def finish_beside(
     been, holds them until its lease ends, and the next run might not live that long either. Once `is_ending` says so,
     the thread is stopped as by `stop_beside`. Raises CompactionFailedError.
     """
-    found = _found(path, user)
-    if found is None:
+    running = _running_of(path, user)
+    if running is None:
         return
     was_held, left_ms = False, held_ms
     try:
         while not is_ending():
-            if not found.beside.wait_idle(_LOOK_MS):
+            if not running.beside.wait_idle(_LOOK_MS):
                 continue
-            held = found.beside.backlog.count
+            held = running.beside.backlog.count
             if held and left_ms <= 0:
                 _LOG.info("%s: %s left to others", path, counted(held, "open item"))
             if (not held and not was_held) or left_ms <= 0:
@@ -158,7 +158,7 @@ def finish_beside(
                 left_ms -= _HELD_LOOK_MS
             was_held = held > 0
             # What came after a held item could not be planned before it was done.
-            found.beside.notice()
+            running.beside.notice()
     finally:
         stop_beside(path, user)
 
@@ -166,10 +166,10 @@ def finish_beside(
 def stop_beside(path: str, user: str) -> None:
     """Ends the thread of a stream, if there is one: it finishes what is in work within `async-compaction.stop-timeout`,
     or gives it back."""
-    found = _found(path, user)
+    running = _running_of(path, user)
     _keep(path, user, None)
-    if found is not None:
-        found.beside.stop(found.stop_timeout_ms)
+    if running is not None:
+        running.beside.stop(running.stop_timeout_ms)
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def check_pool(pool: str | None, context: Any) -> None:
         )
 
 
-def _found(path: str, user: str) -> _Running | None:
+def _running_of(path: str, user: str) -> _Running | None:
     with _lock:
         return _running.get((path, user))
 

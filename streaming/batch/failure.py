@@ -54,19 +54,19 @@ class SparkLostError(BucketlineError):
 def error_within(text: str) -> BucketlineError | None:
     """The BucketlineError in the text of an error of Spark; None if there is none."""
     kinds = _kinds_by_name(BucketlineError)
-    found = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
-    if not found:
+    errors = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
+    if not errors:
         return None
     # Causes come first in what Python prints.
-    name, message = found[-1]
+    name, message = errors[-1]
     return kinds[name](message)
 
 
 def cause_line(text: str) -> str:
     """The line with the cause: the last error with a Spark error class and the innermost cause, or the first line."""
-    found = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
-    coded = [message for _, message in found if _CODED.match(message) and not _STREAM_FAILED.match(message)]
-    telling = [f"{name}: {message}" for name, message in found if name not in _WRAPPERS and message not in coded]
+    errors = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
+    coded = [message for _, message in errors if _CODED.match(message) and not _STREAM_FAILED.match(message)]
+    telling = [f"{name}: {message}" for name, message in errors if name not in _WRAPPERS and message not in coded]
     if coded or telling:
         return " / ".join((*coded[-1:], *telling[-1:]))
     return (_STREAM_FAILED.sub("", text).strip().splitlines() or ["no message"])[0]
@@ -75,14 +75,14 @@ def cause_line(text: str) -> str:
 def explain(error: BaseException, within: BaseException | None = None) -> BucketlineError:
     """The error to report for what Spark or Py4J raised; `within` is what a sink raised before, if it did."""
     text = "\n".join(said_by(e) for e in (error, within) if e is not None)
-    found = error_within(text)
-    if found is not None and not isinstance(found, SparkFailedError):
-        return found
+    inner = error_within(text)
+    if inner is not None and not isinstance(inner, SparkFailedError):
+        return inner
     if is_jvm_lost(error) or (within is not None and is_jvm_lost(within)):
         return SparkLostError("Spark's JVM ended while the job ran: it was killed, or ran out of memory")
     if isinstance(within, SparkFailedError):
         return within
-    failed = found or _failed(text)
+    failed = inner or _failed(text)
     assert isinstance(failed, SparkFailedError)
     failed.said = text
     return failed
@@ -102,11 +102,11 @@ def said_by(error: BaseException) -> str:
     said, seen = [], set[int]()
     following: list[BaseException | None] = [error]
     while following:
-        found = following.pop(0)
-        if found is not None and id(found) not in seen:
-            seen.add(id(found))
-            said.append(f"{found}\n{found.said}" if isinstance(found, SparkFailedError) else str(found))
-            following += [found.__cause__, found.__context__]
+        current = following.pop(0)
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            said.append(f"{current}\n{current.said}" if isinstance(current, SparkFailedError) else str(current))
+            following += [current.__cause__, current.__context__]
     return "\n".join(said)
 
 
@@ -154,16 +154,16 @@ def _is_of_spark(error: BaseException) -> bool:
 
 def _raised_in(trace: TracebackType | None) -> str | None:
     """The package whose call failed, without Python's own modules."""
-    found = None
+    innermost = None
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        found = found if package in ("socket", "ssl") else package
+        innermost = innermost if package in ("socket", "ssl") else package
         trace = trace.tb_next
-    return found
+    return innermost
 
 
 def _kinds_by_name(kind: type[BucketlineError]) -> dict[str, type[BucketlineError]]:
-    found = {kind.__name__: kind}
+    kinds = {kind.__name__: kind}
     for narrower in kind.__subclasses__():
-        found |= _kinds_by_name(narrower)
-    return found
+        kinds |= _kinds_by_name(narrower)
+    return kinds

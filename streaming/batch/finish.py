@@ -18,8 +18,8 @@ def finish_stream(target: Target, engine: SparkEngine) -> Target:
     budget = target.budget()
     while target.state.owes_postponed and budget.left_ms > 0:
         made = postponed_moved(target, engine)
-        done = session.commit(made, user=compactor_user(target.user), kind=CommitKind.COMPACT)
-        target = target.at(replace(target.state, owes_postponed=done.dropped is not None))
+        committed = session.commit(made, user=compactor_user(target.user), kind=CommitKind.COMPACT)
+        target = target.at(replace(target.state, owes_postponed=committed.dropped is not None))
         if target.state.owes_postponed:
             budget.wait()
     hidden = frozenset(partition for partition, _ in target.state.hidden or {})

@@ -27,7 +27,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     latest, store = session.view.snapshot, session.table.snapshot_store
     if state.commits and _is_undone(session, state.commits[0]):
         state = replace(state, commits=(), seen_id=0, is_complete=False)
-    found: list[Snapshot] = []
+    newer: list[Snapshot] = []
     own = writer_of(target.user)
     newest_id = latest.id if latest else 0
     walked_to = newest_id + 1
@@ -35,13 +35,13 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         walked_to = snapshot.id
         if writer_of(snapshot.commit_user) != own:
             continue
-        found.append(snapshot)
+        newer.append(snapshot)
         if snapshot.commit_kind is not CommitKind.COMPACT:
             break
-    rows_found = any(s.commit_kind is not CommitKind.COMPACT for s in found)
+    has_rows = any(s.commit_kind is not CommitKind.COMPACT for s in newer)
     # Snapshots that came after the last look may have expired since, and be this stream's: its tag keeps the newest.
-    known = rows_found or (state.is_complete and walked_to <= state.seen_id + 1)
-    commits = tuple(of_newest_batch(found, state.commits))
+    known = has_rows or (state.is_complete and walked_to <= state.seen_id + 1)
+    commits = tuple(of_newest_batch(newer, state.commits))
     marker = None if known else _marker(target)
     if marker is not None and all(s.id < marker.id for s in commits):
         commits = (marker,)
@@ -75,8 +75,8 @@ def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) 
     table, newest = session.table, session.view.snapshot
     # A table that was made anew has no manifests.
     if newest is not None or table.io.list_names(f"{table.path}/{MANIFEST_DIR}"):
-        done = f"the checkpoint, at batch {mismatch.fields['checkpoint_batch']},"
-        table.snapshot_store.check_rolled_back(None, done, newest)
+        proof = f"the checkpoint, at batch {mismatch.fields['checkpoint_batch']},"
+        table.snapshot_store.check_rolled_back(None, proof, newest)
 
 
 def mark(target: Target, snapshot: Snapshot) -> None:
@@ -94,14 +94,14 @@ def mark_newest(target: Target) -> None:
         mark(target, known[0])
 
 
-def of_newest_batch(found: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
-    """Those of a writer's snapshots that are of its newest batch; `found` are the newest, `known` those before.
+def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
+    """Those of a writer's snapshots that are of its newest batch; `newer` are the newest, `known` those before.
 
     The newest rows say which batch that is: a compaction may be published after a later batch. Where only compactions
     are found, rows may have expired, and the highest batch id says it.
     """
-    rows = [s for s in found if s.commit_kind is not CommitKind.COMPACT]
-    both = [*found, *known]
+    rows = [s for s in newer if s.commit_kind is not CommitKind.COMPACT]
+    both = [*newer, *known]
     newest = rows[0].commit_identifier if rows else max((s.commit_identifier for s in both), default=None)
     return [s for s in both if s.commit_identifier == newest]
 
@@ -123,8 +123,8 @@ def _is_undone(session: WriteSession, commit: Snapshot) -> bool:
     latest = session.view.snapshot
     if latest is None or latest.id < commit.id:
         return True
-    found = latest if latest.id == commit.id else session.table.snapshot_store.get(commit.id)
-    return found not in (None, commit)
+    published = latest if latest.id == commit.id else session.table.snapshot_store.get(commit.id)
+    return published not in (None, commit)
 
 
 def _others(target: Target) -> tuple[Snapshot, ...]:

@@ -129,7 +129,7 @@ def starts_after(start: str | None, end: str | None) -> bool:
     for source in json.loads(start or "[]"):
         for topic, partitions in source.items() if isinstance(source, dict) else ():
             began |= {(topic, p): int(offset) for p, offset in partitions.items()}
-    done = {
+    ends = {
         (topic, p): int(offset)
         for source in json.loads(end or "[]")
         if isinstance(source, dict)
@@ -137,7 +137,7 @@ def starts_after(start: str | None, end: str | None) -> bool:
         if isinstance(partitions, dict)
         for p, offset in partitions.items()
     }
-    return all(began.get(place, -1) >= offset for place, offset in done.items())
+    return all(began.get(place, -1) >= offset for place, offset in ends.items())
 
 
 @dataclass(slots=True)
@@ -160,16 +160,16 @@ _runs: "OrderedDict[str, _Run]" = OrderedDict()
 def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
     """The run that has this job group. It is asked anew each time where the group is not its id: a function that is
     called for each batch may have set another, which several queries and runs share."""
-    found = None if group is None else _runs.pop(group, None)
-    if found is None:
+    run = None if group is None else _runs.pop(group, None)
+    if run is None:
         query = _running(spark, query_id)
-        found = _Run(group if query is None else str(query.runId()), query)
-    if group is None or found.query is None or found.id != group:
-        return found
-    _runs[group] = found
+        run = _Run(group if query is None else str(query.runId()), query)
+    if group is None or run.query is None or run.id != group:
+        return run
+    _runs[group] = run
     while len(_runs) > _RUNS_KEPT:
         _runs.popitem(last=False)
-    return found
+    return run
 
 
 def _checkpoint_of(query: Any) -> str | None:
@@ -202,8 +202,8 @@ def _offsets(spark: Any, root: str, batch_id: int) -> Offsets | None:
 
 def _initial_offsets(spark: Any, root: str, sources: list[str]) -> Offsets | None:
     """Where Kafka sources began: `sources/<id>/0`, a zero byte, a version line and JSON; None for other sources."""
-    found = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
-    return found if any(f is not None for f in found.values()) else None
+    starts = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
+    return starts if any(f is not None for f in starts.values()) else None
 
 
 def query_of(spark: Any, root: str) -> str | None:

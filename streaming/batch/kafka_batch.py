@@ -119,13 +119,13 @@ def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> 
 def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...]:
     """The ranges between a batch's offsets; none where it has no records, and where a partition is new, gone, or has
     moved back."""
-    begun, done = _only_source(start), _only_source(end)
-    if begun.keys() != done.keys() or any(done[place] < begun[place] for place in done):
+    starts, ends = _only_source(start), _only_source(end)
+    if starts.keys() != ends.keys() or any(ends[place] < starts[place] for place in ends):
         return ()
-    return tuple(OffsetRange(*place, begun[place], until) for place, until in done.items() if until > begun[place])
+    return tuple(OffsetRange(*place, starts[place], until) for place, until in ends.items() if until > starts[place])
 
 
-def read_by_one_task(found: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
+def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
     """The source, to be read by one task where its records are few, however Spark's Kafka source splits them: what one
     task reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`.
 
@@ -133,21 +133,21 @@ def read_by_one_task(found: Records, identity: BatchIdentity, parallelism: int, 
     them has a preferred place, or each.
     Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
     """
-    if not isinstance(found, Frame):
-        return found
+    if not isinstance(source, Frame):
+        return source
     records = record_count(identity.start_offsets, identity.end_offsets)
     if records is None or task_count(records, parallelism, record_bytes) > 1:
-        return found
-    return replace(found, is_alone=True)
+        return source
+    return replace(source, is_alone=True)
 
 
 def record_count(start: str | None, end: str | None) -> int | None:
     """How many records lie between a batch's offsets, at most; None where that is not certain."""
     try:
-        begun, done = _only_source(start), _only_source(end)
+        starts, ends = _only_source(start), _only_source(end)
     except KafkaReaderError:
         return None
-    return sum(max(0, until - begun.get(place, 0)) for place, until in done.items())
+    return sum(max(0, until - starts.get(place, 0)) for place, until in ends.items())
 
 
 def stored_row_bytes(view: LiveFiles) -> int:
@@ -204,21 +204,21 @@ def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:
     Partitions that are new begin where Spark says; that they may begin above 0, and even at their end, is for Spark to
     allow (`failOnDataLoss`). `start` and `end` are those of `BatchIdentity`. Raises KafkaReaderError.
     """
-    begun, done = _only_source(start), _only_source(end)
-    found: dict[tuple[str, int], list[OffsetRange]] = {}
+    starts, ends = _only_source(start), _only_source(end)
+    by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
     for r in sorted(planned.ranges):
-        found.setdefault((r.topic, r.partition), []).append(r)
-    for place, parts in found.items():
-        until = done.get(place)
+        by_partition.setdefault((r.topic, r.partition), []).append(r)
+    for place, parts in by_partition.items():
+        until = ends.get(place)
         joined = all(a.end == b.start for a, b in pairwise(parts))
-        if until is None or parts[-1].end != until or not joined or begun.get(place, parts[0].start) != parts[0].start:
+        if until is None or parts[-1].end != until or not joined or starts.get(place, parts[0].start) != parts[0].start:
             raise _unknown(
-                f"it plans {parts[0]} up to {parts[-1].end}, and its offsets are {begun.get(place)}, {until}"
+                f"it plans {parts[0]} up to {parts[-1].end}, and its offsets are {starts.get(place)}, {until}"
             )
     left_out = [
         place
-        for place, until in done.items()
-        if place not in found and begun.get(place, 0 if planned.fails_on_data_loss else until) < until
+        for place, until in ends.items()
+        if place not in by_partition and starts.get(place, 0 if planned.fails_on_data_loss else until) < until
     ]
     if left_out:
         raise _unknown(f"it plans nothing of topic {left_out[0][0]} partition {left_out[0][1]}")
@@ -234,15 +234,15 @@ def _only_source(offsets: str | None) -> dict[tuple[str, int], int]:
 
 
 def _range(text: str) -> OffsetRange:
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         raise _unknown(f"it plans {text[:200]}")
-    return OffsetRange(found[1], int(found[2]), int(found[3]), int(found[4]))
+    return OffsetRange(match[1], int(match[2]), int(match[3]), int(match[4]))
 
 
-def _elements(found: Any) -> list[Any]:
+def _elements(sequence: Any) -> list[Any]:
     """The elements of a sequence of Scala."""
-    return [found.apply(i) for i in range(found.size())]
+    return [sequence.apply(i) for i in range(sequence.size())]
 
 
 def _name(of_jvm: Any) -> str:

@@ -98,10 +98,10 @@ def live_table(
     """
     key = (path, user, tuple(sorted(options.items())), tuple(sorted((storage or {}).items())))
     with _tables_lock:
-        found = _tables.get(key)
-        if found is None:
-            found = _tables[key] = LiveTable(path, options, user, storage, table=table)
-        return found
+        live = _tables.get(key)
+        if live is None:
+            live = _tables[key] = LiveTable(path, options, user, storage, table=table)
+        return live
 
 
 def forget_table(path: str, user: str) -> None:

@@ -106,13 +106,13 @@ def _own_files(session: WriteSession, messages: Sequence[CommitMessage], committ
     if not committed.replayed:
         return left_on_level0(messages, committed)
     # Another run under our name has committed this batch: its files are the batch's.
-    found: dict[tuple[bytes, int], frozenset[str]] = {}
+    names: dict[tuple[bytes, int], frozenset[str]] = {}
     for snapshot in committed.snapshots:
         for e in session.table.manifests.delta_entries(snapshot):
             if e.kind is FileKind.ADD and e.file.level == 0 and e.bucket >= 0:
                 place = (e.partition, e.bucket)
-                found[place] = found.get(place, frozenset()) | {e.file.file_name}
-    return found
+                names[place] = names.get(place, frozenset()) | {e.file.file_name}
+    return names
 
 
 def _rounds(
@@ -131,10 +131,10 @@ def _warn(target: Target, lost: str) -> None:
     session = target.session
     path, hidden = session.table.path, find_hidden(session.view, target.state.hidden or {})
     if what_waits(session.plan.schema) is Waits.ROWS:
-        what = "%s: %d rows are committed and cannot be read yet: they wait on level 0 of %d buckets"
+        warning = "%s: %d rows are committed and cannot be read yet: they wait on level 0 of %d buckets"
     else:
-        what = "%s: the changes of %d rows are not logged yet: they wait on level 0 of %d buckets"
+        warning = "%s: the changes of %d rows are not logged yet: they wait on level 0 of %d buckets"
     then = "the next batch compacts them again, or the next start, or `bucketline compact`"
     _LOG.warning(
-        f"{what} for a compaction, and the last one was lost (%s); {then}", path, hidden.rows, hidden.buckets, lost
+        f"{warning} for a compaction, and the last one was lost (%s); {then}", path, hidden.rows, hidden.buckets, lost
     )

@@ -34,13 +34,13 @@ def parse_offsets(text: str, path: str) -> Offsets:
     lines = [line for line in rest.split("\n")[1:] if line]  # the first is about the batch
     if version == "v1":
         return {str(i): _offset(line) for i, line in enumerate(lines)}
-    found = {}
+    offsets = {}
     for line in lines:
         source, colon, offset = line.partition(":")
         if not colon:
             raise UnsupportedTableError(f"{path}: {line[:80]!r} is no line of Spark's offsets log", path=path)
-        found[source] = _offset(offset)
-    return dict(sorted(found.items(), key=lambda item: _rank(item[0])))
+        offsets[source] = _offset(offset)
+    return dict(sorted(offsets.items(), key=lambda item: _rank(item[0])))
 
 
 def aligned(offsets: Mapping[str, Any] | None, sources: Sequence[str]) -> list[Any] | None:
@@ -53,9 +53,9 @@ def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
 
     The two need not be in the same order: a source of one is that of the other with the most topics in common.
     """
-    waiting, left = None, [done for done in end if _is_kafka(done)]
+    waiting, left = None, [reached for reached in end if _is_kafka(reached)]
     for newest in filter(_is_kafka, latest):
-        best = max(left, key=lambda done: len(newest.keys() & done.keys()), default=None)
+        best = max(left, key=lambda reached: len(newest.keys() & reached.keys()), default=None)
         if best is None:
             continue
         left.remove(best)

@@ -45,22 +45,22 @@ _LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
 
 
 @dataclass(slots=True)
-class Given:
+class GivenUp:
     """Why Spark reads the rest of a run; None while tasks do."""
 
-    up: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
     """How the tasks of a job read its Parquet files themselves, in one run of its query.
 
-    `is_required` when nothing else may read. `given` is the one thing here that changes: after a file that is for Spark
-    the rest of the run is Spark's.
+    `is_required` when nothing else may read. `given_up` is the one thing here that changes: after a file that is for
+    Spark the rest of the run is Spark's.
     """
 
     is_required: bool
-    given: Given = field(default_factory=Given, compare=False)
+    given_up: GivenUp = field(default_factory=GivenUp, compare=False)
 
     def give_up(self, error: UnfitFileError) -> None:
         """Leaves the rest of the run to Spark. Raises UnfitFileError where nothing else may read."""
@@ -70,7 +70,7 @@ class ParquetReader:
                 "batch was written; set source.reader to auto or spark",
                 **error.fields,
             ) from error
-        self.given.up = error.message
+        self.given_up.reason = error.message
         _LOG.warning("Spark reads the files from here on (source.reader = auto): %s", error.message)
 
 
@@ -80,7 +80,7 @@ def files_of(fitting: Frame, frame: Any, reader: ParquetReader | None) -> Record
 
     Raises UnfitFileError where it is not certain that tasks read as Spark does, and nothing else may read.
     """
-    if reader is None or reader.given.up is not None:
+    if reader is None or reader.given_up.reason is not None:
         return fitting
     try:
         return _planned(fitting, frame)
@@ -118,10 +118,10 @@ def _planned(fitting: Frame, frame: Any) -> Records:
 
 def _arrow(frame: Any, zone: str) -> pa.Schema:
     """The frame's columns as Spark hands them to tasks."""
-    found = frame_schema(frame)
+    schema = frame_schema(frame)
     return pa.schema(
         f.with_type(pa.timestamp(f.type.unit, zone)) if pa.types.is_timestamp(f.type) and f.type.tz is not None else f
-        for f in found
+        for f in schema
     )
 
 
@@ -145,25 +145,25 @@ def planned_parts(frame: Any) -> list[list[FilePart]]:
 
 def parts_in(texts: list[str]) -> list[list[FilePart]]:
     """The parts that Spark writes so, one text a task. Raises UnfitFileError for what is not understood."""
-    found = [[(m[1], int(m[2]), int(m[3])) for m in _files_in(text)] for text in texts]
+    tasks = [[(m[1], int(m[2]), int(m[3])) for m in _files_in(text)] for text in texts]
     sizes: dict[str, int] = {}
-    for part in found:
-        for path, _, end in part:
+    for parts in tasks:
+        for path, _, end in parts:
             sizes[path] = max(end, sizes.get(path, 0))
-    return [[FilePart(_local_path(path), start, end, sizes[path]) for path, start, end in part] for part in found]
+    return [[FilePart(_local_path(path), start, end, sizes[path]) for path, start, end in parts] for parts in tasks]
 
 
 def _files_in(text: str) -> list[re.Match[str]]:
-    inner, found, at = text.removeprefix(_BEFORE).removesuffix(_AFTER), list[re.Match[str]](), 0
+    inner, matches, at = text.removeprefix(_BEFORE).removesuffix(_AFTER), list[re.Match[str]](), 0
     while at < len(inner):
         match = _FILE.match(inner, at)
         if match is None:
             raise UnfitFileError(f"Spark plans {inner[at : at + 200]}")
         if match[4] != _NO_PARTITION:
             raise UnfitFileError(f"the path of {match[1]} has partition columns")
-        found.append(match)
+        matches.append(match)
         at = match.end()
-    return found
+    return matches
 
 
 def _local_path(uri: str) -> str:

@@ -37,8 +37,8 @@ class _Explained:
     @contextmanager
     def rows(self, data: object, row_kinds: object = None) -> Iterator[Rows]:
         check_session(self.engine.spark)
-        with self.engine.rows(data, row_kinds) as found:
-            yield _ExplainedRows(found)
+        with self.engine.rows(data, row_kinds) as rows:
+            yield _ExplainedRows(rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ class BatchReport:
         """The report on one line."""
         if self.skipped:
             compacted = counted(self.compacted_files, "file")
-            done = f"compacted {compacted}" if self.compacted_files else "nothing left to do"
-            return " | ".join([f"batch {self.batch_id}: already in the table, {done}", *self._hidden()])
+            remainder = f"compacted {compacted}" if self.compacted_files else "nothing left to do"
+            return " | ".join([f"batch {self.batch_id}: already in the table, {remainder}", *self._hidden()])
         files = " ".join(f"L{level}+{count}" for level, count in self.level_files) or "no files"
         compacted = f", compacted {self.compacted_files}" if self.compacted_files else ""
         stored = f"stored {counted(self.stored_rows, 'row')}, {_size(self.stored_bytes)}"
@@ -183,14 +183,14 @@ def describe_batch(
 
 def with_backlog(report: BatchReport, relief: Relief, items: OpenItems) -> BatchReport:
     """The report, with what waits for a compaction."""
-    found = relief.crowding
+    crowding = relief.crowding
     return replace(
         report,
-        bucket_runs=found.buckets,
-        most_runs=found.most_runs,
-        crowded_buckets=relief.found,
-        level0_bytes=found.level0_bytes,
-        level0_seconds=found.age_seconds(SYSTEM_CLOCK.local_ms()),
+        bucket_runs=crowding.buckets,
+        most_runs=crowding.most_runs,
+        crowded_buckets=relief.crowded_before,
+        level0_bytes=crowding.level0_bytes,
+        level0_seconds=crowding.age_seconds(SYSTEM_CLOCK.local_ms()),
         open_items=items.count,
         open_items_seconds=items.age_seconds(SYSTEM_CLOCK.now_ms()),
         back_pressure_seconds=relief.spent_ms / 1000,

@@ -126,10 +126,10 @@ def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: b
         )
     if allow_reprocess:
         return WriteBatch()
-    found = "without its offsets" if stored is None else "with other offsets"
+    difference = "without its offsets" if stored is None else "with other offsets"
     raise CheckpointMismatchError(
-        f"the table holds batch {batch.batch_id} of this query {found}: the checkpoint was rewound or copied, and this "
-        f"batch would be written over another one's name. {_REMEDIES}",
+        f"the table holds batch {batch.batch_id} of this query {difference}: the checkpoint was rewound or copied, and "
+        f"this batch would be written over another one's name. {_REMEDIES}",
         table_batch=batch.batch_id,
         checkpoint_batch=batch.batch_id,
     )

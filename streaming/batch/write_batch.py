@@ -67,7 +67,7 @@ class Done:
 
     `trigger` says what was to be compacted with it, `key_shares` among how many tasks its keys were shared; `planned`
     and `ran` are when it was planned and when its tasks had ended, in seconds of the monotonic clock; `relief` says how
-    many sorted runs it has found.
+    many sorted runs were waiting.
     """
 
     trigger: CompactTrigger
@@ -102,10 +102,10 @@ def write_once(
     if job.parquet is not None:
         target, done = _of_files(target, identity, engine, fitting, rows.frame, job.parquet)
         return target, replace(done, relief=relief)
-    found = records_of(fitting, identity, job.kafka, engine.workers.parallelism, row_bytes)
+    records = records_of(fitting, identity, job.kafka, engine.workers.parallelism, row_bytes)
     if job.joins_partitions:
-        found = read_by_one_task(found, identity, engine.workers.parallelism, row_bytes)
-    target, done = plan_run_commit(target, identity, engine, found)
+        records = read_by_one_task(records, identity, engine.workers.parallelism, row_bytes)
+    target, done = plan_run_commit(target, identity, engine, records)
     return target, replace(done, relief=relief)
 
 
@@ -113,9 +113,9 @@ def _of_files(
     target: Target, identity: BatchIdentity, engine: SparkEngine, fitting: Frame, frame: Any, parquet: ParquetReader
 ) -> tuple[Target, Done]:
     """A batch of files: Spark reads it where a task has found a file that is for Spark to read."""
-    found = files_of(fitting, frame, parquet)
+    files = files_of(fitting, frame, parquet)
     try:
-        return plan_run_commit(target, identity, engine, found)
+        return plan_run_commit(target, identity, engine, files)
     except UnfitFileError as e:
         parquet.give_up(e)
     return plan_run_commit(target, identity, engine, fitting)
@@ -249,10 +249,10 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
         return describe_skipped(name, identity.batch_id, done.messages, done.report, now - started, hidden)
     seconds = (done.planned - started, done.ran - done.planned, now - done.ran)
     waiting, hidden = _waiting(target), hidden_rows(target)
-    found = describe_batch(
+    described = describe_batch(
         name, identity.batch_id, done.outcome, done.report, seconds, identity.behind, waiting, hidden
     )
-    return with_backlog(found, done.relief, _open_items(target))
+    return with_backlog(described, done.relief, _open_items(target))
 
 
 def _open_items(target: Target) -> OpenItems:

@@ -45,7 +45,7 @@ def test_the_rest_of_a_run_is_for_spark_after_one_file_unless_native_is_asked_fo
     error = UnfitFileError("/in/a: column 'c' is declared as int64, and in it INT32", path="/in/a")
     reader = ParquetReader(is_required=False)
     reader.give_up(error)
-    assert reader.given.up == error.message
+    assert reader.given_up.reason == error.message
     assert [r.message for r in caplog.records] == [
         f"Spark reads the files from here on (source.reader = auto): {error.message}"
     ]
