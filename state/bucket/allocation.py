@@ -89,15 +89,15 @@ class Allocation:
     def _open(self, wanted: int) -> list[tuple[int, int]]:
         """(bucket, room) of the owned buckets that rows may go to, in order; together room for `wanted` if there is."""
         target = self.rule.target_rows
-        found = [(b, target - self.rows[b]) for b in sorted(self.rows) if self.own.owns(b) and self.rows[b] < target]
-        room = sum(r for _, r in found)
+        rooms = [(b, target - self.rows[b]) for b in sorted(self.rows) if self.own.owns(b) and self.rows[b] < target]
+        room = sum(r for _, r in rooms)
         for bucket in range(self.own.assigner, self.rule.bucket_limit, self.own.assigners):
             if room >= wanted:
                 break
             if bucket not in self.rows:
-                found.append((bucket, target))
+                rooms.append((bucket, target))
                 room += target
-        return found
+        return rooms
 
     def _spread(self, hashes: Int32s, rows: Mapping[int, int]) -> Int32s:
         if self.rule.max_buckets is None:
@@ -126,9 +126,9 @@ class Assigners:
 
     def count(self, partition: bytes) -> int:
         """The number of assigners of a partition."""
-        found = self.counts.get(partition, self.first)
-        assert found is not None, "there are no assigners"
-        return found
+        count = self.counts.get(partition, self.first)
+        assert count is not None, "there are no assigners"
+        return count
 
     def writer(self, partition: bytes, bucket: int) -> int:
         """A number that is the same for all buckets of a partition that one task must write."""

@@ -147,8 +147,8 @@ def key_effect(rows: KeyedRows, old: Places, placement: Placement, rule: OldPlac
     for places, chosen, sign in ((new, came, 1), (old, left, -1)):
         packed = (places.partitions[chosen].astype(np.int64) << 32) | places.buckets[chosen]
         for place, count in zip(*np.unique(packed, return_counts=True), strict=True):
-            found = divmod(int(place), 1 << 32)
-            gains[found] = gains.get(found, 0) + sign * int(count)
+            code_and_bucket = divmod(int(place), 1 << 32)
+            gains[code_and_bucket] = gains.get(code_and_bucket, 0) + sign * int(count)
     puts = np.flatnonzero(alive if expires else came)
     return KeyEffect(puts, np.flatnonzero(gone), new, {place: gain for place, gain in gains.items() if gain})
 
@@ -161,16 +161,16 @@ def placed_rows(
     Shapes: n rows of the table's columns in, m rows of the same columns and m int8 kinds out. `partitions` are the
     serialized partitions that the codes of the placement point into.
     """
-    found = table.take(pa.array(placement.rows))
+    placed = table.take(pa.array(placement.rows))
     fields = schema.select(schema.partition_keys)
     decoded = [decode_row(p, [f.type for f in fields]) for p in partitions]
     codes = pa.array(placement.partitions)
     for number, field in enumerate(fields):
-        position = found.schema.get_field_index(field.name)
-        column = found.schema.field(position)
+        position = placed.schema.get_field_index(field.name)
+        column = placed.schema.field(position)
         values = pa.array([to_scalar(row[number], field.type) for row in decoded], column.type)
-        found = found.set_column(position, column, values.take(codes))
-    return found, pa.array(placement.kinds)
+        placed = placed.set_column(position, column, values.take(codes))
+    return placed, pa.array(placement.kinds)
 
 
 class _Allocator:
@@ -182,11 +182,11 @@ class _Allocator:
 
     def allocate(self, partitions: Int32s, hashes: Int32s) -> Int32s:
         """A bucket for each new key, in order; n codes and n hashes in, n buckets out."""
-        found = np.empty(len(partitions), np.int32)
+        buckets = np.empty(len(partitions), np.int32)
         for code in distinct(partitions).tolist():
             members = np.flatnonzero(partitions == code)
-            found[members], self.allocations[code] = self.allocations.get(code, self._empty).allocate(hashes[members])
-        return found
+            buckets[members], self.allocations[code] = self.allocations.get(code, self._empty).allocate(hashes[members])
+        return buckets
 
     def release(self, partitions: Int32s, buckets: Int32s) -> None:
         """Takes keys out of their buckets."""

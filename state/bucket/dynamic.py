@@ -49,14 +49,14 @@ class KnownHashes:
         probes = hashes[order]
         at = np.searchsorted(self.hashes, probes)
         at[at == len(self.hashes)] = 0
-        found = np.empty(len(hashes), np.int32)
-        found[order] = np.where(self.hashes[at] == probes, self.buckets[at], np.int16(UNKNOWN))
-        return found
+        buckets = np.empty(len(hashes), np.int32)
+        buckets[order] = np.where(self.hashes[at] == probes, self.buckets[at], np.int16(UNKNOWN))
+        return buckets
 
     def hashes_of(self, bucket: int) -> Int32s:
         """The hashes of one bucket, ascending."""
-        found: Int32s = self.hashes[self.buckets == bucket]
-        return found
+        hashes: Int32s = self.hashes[self.buckets == bucket]
+        return hashes
 
     def rows(self) -> dict[int, int]:
         """How many hashes each bucket has."""
@@ -80,12 +80,12 @@ class KnownHashes:
         added <<= 16
         added |= buckets
         added.sort()
-        found = (added >> 16).astype(np.int32)
-        first = np.ones(len(found), np.bool_)
-        first[1:] = found[1:] != found[:-1]
+        ascending = (added >> 16).astype(np.int32)
+        first = np.ones(len(ascending), np.bool_)
+        first[1:] = ascending[1:] != ascending[:-1]
         chosen = added[first] & 0x7FFF
         again = not first.all() and bool((np.diff(added) > 0)[~first[1:]].any())
-        more = KnownHashes(found[first], chosen.astype(np.int16), again or self.has_lost)
+        more = KnownHashes(ascending[first], chosen.astype(np.int16), again or self.has_lost)
         return self._merged(more) if len(self.hashes) else more
 
     def _merged(self, other: "KnownHashes") -> "KnownHashes":
@@ -153,18 +153,18 @@ class DynamicAssigner:
 
         Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Raises as `allocate`.
         """
-        found = self.known.lookup(hashes)
-        unknown = np.flatnonzero(found == UNKNOWN)
+        buckets = self.known.lookup(hashes)
+        unknown = np.flatnonzero(buckets == UNKNOWN)
         if not len(unknown):
-            return Assignment(found, _EMPTY_HASHES, _EMPTY_HASHES), self
+            return Assignment(buckets, _EMPTY_HASHES, _EMPTY_HASHES), self
         fresh, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
         arrival = np.argsort(first)
         allocated, allocation = self.allocation.allocate(fresh[arrival])
         bucket_of = np.empty(len(fresh), np.int32)
         bucket_of[arrival] = allocated
-        found[unknown] = bucket_of[which]
+        buckets[unknown] = bucket_of[which]
         after = DynamicAssigner(self.known.joined(fresh, bucket_of), allocation)
-        return Assignment(found, fresh[arrival], allocated), after
+        return Assignment(buckets, fresh[arrival], allocated), after
 
 
 def assigner_of(known_buckets: Int32s, hashes: Int32s, assigners: int) -> Int32s:

@@ -75,10 +75,10 @@ def _mod_buckets(columns: Sequence[pa.Array], types: Sequence[DataType], bucket_
 
 def _hive_hashes(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UInt32s:
     assert columns and len(columns) == len(types), "one type a column, and at least one"
-    found = np.zeros(len(columns[0]), dtype=np.uint32)
+    hashes = np.zeros(len(columns[0]), dtype=np.uint32)
     for column, data_type in zip(columns, types, strict=True):
-        found = found * _31 + _hive_field(column, data_type)
-    return found
+        hashes = hashes * _31 + _hive_field(column, data_type)
+    return hashes
 
 
 def _hive_field(column: pa.Array, data_type: DataType) -> UInt32s:
@@ -116,9 +116,9 @@ def _hive_bytes(strings: ByteColumn) -> UInt32s:
     for position, rows in enumerate(active.tolist()):
         octets = strings.data[starts[:rows] + position].view(np.int8)
         state[:rows] = state[:rows] * _31 + octets.astype(np.int32).view(np.uint32)
-    found = np.empty(len(lengths), dtype=np.uint32)
-    found[order] = state
-    return found
+    hashes = np.empty(len(lengths), dtype=np.uint32)
+    hashes[order] = state
+    return hashes
 
 
 def _hive_decimals(low: NDArray[np.uint64], high: NDArray[np.int64], scale: int) -> UInt32s:

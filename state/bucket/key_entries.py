@@ -49,8 +49,8 @@ class HashedKeys:
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> "HashedKeys":
         """The keys of these rows, by number or by mask."""
-        found = self.normalized.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.normalized.take(rows)
-        return HashedKeys(found, self.hashes[rows])
+        normalized = self.normalized.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.normalized.take(rows)
+        return HashedKeys(normalized, self.hashes[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,15 +83,15 @@ def key_order(keys: pa.Array) -> NDArray[np.int64]:
 
 def key_borders(sorted_keys: pa.Array) -> NDArray[np.bool_]:
     """True where a key differs from the one before it; the first is True."""
-    found = np.ones(len(sorted_keys), np.bool_)
-    if len(found) < 2:
-        return found
+    borders = np.ones(len(sorted_keys), np.bool_)
+    if len(borders) < 2:
+        return borders
     if pa.types.is_integer(sorted_keys.type):
         values = sorted_keys.to_numpy()
-        found[1:] = values[1:] != values[:-1]
+        borders[1:] = values[1:] != values[:-1]
     else:
-        found[1:] = np.asarray(pc.not_equal(sorted_keys.slice(1), sorted_keys.slice(0, len(found) - 1)))
-    return found
+        borders[1:] = np.asarray(pc.not_equal(sorted_keys.slice(1), sorted_keys.slice(0, len(borders) - 1)))
+    return borders
 
 
 def number_keys(keys: HashedKeys) -> tuple[HashedKeys, NDArray[np.int64]]:
@@ -112,15 +112,15 @@ def stored_keys(keys: pa.Array) -> list[bytes]:
         octets[:, 1] ^= 0x80
         return _bytes_list(octets)
     prefix, nothing = (pa.scalar(b, pa.large_binary()) for b in (KEY_PREFIX, b""))
-    found: list[bytes] = pc.binary_join_element_wise(prefix, keys, nothing).to_pylist()
-    return found
+    prefixed: list[bytes] = pc.binary_join_element_wise(prefix, keys, nothing).to_pylist()
+    return prefixed
 
 
 def stored_places(entries: KeyEntries) -> list[bytes]:
     """The values of entries."""
-    found = np.empty(len(entries), _VALUE)
-    found["partition"], found["bucket"], found["seconds"] = entries.partitions, entries.buckets, entries.seconds
-    return _bytes_list(found.view(np.uint8).reshape(-1, _VALUE.itemsize))
+    records = np.empty(len(entries), _VALUE)
+    records["partition"], records["bucket"], records["seconds"] = entries.partitions, entries.buckets, entries.seconds
+    return _bytes_list(records.view(np.uint8).reshape(-1, _VALUE.itemsize))
 
 
 def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> Places:
@@ -128,13 +128,13 @@ def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> Plac
 
     Raises IndexStateError for a value of another format.
     """
-    found = pa.array(values, pa.large_binary())
-    known = np.asarray(found.is_valid()) if found.null_count else np.ones(len(found), np.bool_)
-    octets = np.frombuffer(found.buffers()[2] or b"", np.uint8)
+    cells = pa.array(values, pa.large_binary())
+    known = np.asarray(cells.is_valid()) if cells.null_count else np.ones(len(cells), np.bool_)
+    octets = np.frombuffer(cells.buffers()[2] or b"", np.uint8)
     if len(octets) != int(known.sum()) * _VALUE.itemsize:
         raise IndexStateError("the key index has values of another format", found=len(octets))
     stored = octets.view(_VALUE)
-    partitions, buckets = np.full(len(found), NOWHERE, np.int32), np.zeros(len(found), np.int32)
+    partitions, buckets = np.full(len(cells), NOWHERE, np.int32), np.zeros(len(cells), np.int32)
     partitions[known] = np.where(stored["seconds"] >= alive_since, stored["partition"].astype(np.int32), NOWHERE)
     buckets[known] = stored["bucket"]
     return Places(partitions, buckets)
@@ -158,5 +158,5 @@ def rows_key(code: int, bucket: int) -> bytes:
 
 def _bytes_list(octets: NDArray[np.uint8]) -> list[bytes]:
     """The rows of a matrix of bytes."""
-    found: list[bytes] = np.ascontiguousarray(octets).view(f"V{octets.shape[1]}").ravel().tolist()
-    return found
+    pieces: list[bytes] = np.ascontiguousarray(octets).view(f"V{octets.shape[1]}").ravel().tolist()
+    return pieces
