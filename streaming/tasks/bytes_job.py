@@ -56,7 +56,7 @@ def rdd_job(
     spark: Any, rdd: Any, count: int, first: FirstOfBytes, after: Sequence[tuple[int, Next]] = ()
 ) -> list[Result]:
     """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one."""
-    context, found = spark.sparkContext, rdd
+    context, parent = spark.sparkContext, rdd
     last_count = after[-1][0] if after else count
     simple = parse_bool(spark.conf.get(SIMPLE_TRACEBACKS, "true"))
     steps: list[_Step] = [_FirstStep(first, sends=bool(after))]
@@ -64,9 +64,9 @@ def rdd_job(
     java = _classes(context._jvm)
     with ExitStack() as job, SCCallSiteSync(context):
         for step, (task_count, _) in zip(steps, after, strict=False):
-            pairs = java.pairwise_rdd(_python_rdd(job, context, found, step, simple)).asJavaPairRDD()
-            found = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(task_count, 0)))
-        last = _python_rdd(job, context, found, steps[-1], simple).asJavaRDD()
+            pairs = java.pairwise_rdd(_python_rdd(job, context, parent, step, simple)).asJavaPairRDD()
+            parent = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(task_count, 0)))
+        last = _python_rdd(job, context, parent, steps[-1], simple).asJavaRDD()
         said: list[bytes] = RDD(last, context, NoOpSerializer()).collect()
     if said.count(_END) != last_count:
         # PySpark takes the end of the connection for the end of what is said.

@@ -50,8 +50,8 @@ def _said(spark: Any, task: First) -> list[bytes]:
 def _at_a_time(context: Any) -> int:
     """How many tasks run at a time, one or more; a few where `spark.default.parallelism` hides it, as the first batch
     waits for them."""
-    found = max(1, int(context.defaultParallelism))
-    return found if context.getConf().get(_PARALLELISM) is None else min(found, _FEW)
+    tasks = max(1, int(context.defaultParallelism))
+    return tasks if context.getConf().get(_PARALLELISM) is None else min(tasks, _FEW)
 
 
 @dataclass(frozen=True, slots=True)

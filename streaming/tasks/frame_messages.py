@@ -36,14 +36,14 @@ def frame_messages(spark: Any, frame: Any) -> FrameMessages | None:
     """The rows, one partition after the other in their order; None where this Spark hands them out in another way."""
     large = parse_bool(spark.conf.get(_LARGE_TYPES, "false"))
     try:
-        found = _messages(spark, frame).toJavaRDD()
+        messages = _messages(spark, frame).toJavaRDD()
     except Py4JJavaError:
         raise
     except Py4JError:
         # What Py4J says of a method that this version does not have.
         return None
     # Where there is no partition, Spark joins them into none; and a job is to have a task.
-    rdd = found.coalesce(1) if found.getNumPartitions() else nothing(spark, 1)
+    rdd = messages.coalesce(1) if messages.getNumPartitions() else nothing(spark, 1)
     return FrameMessages(rdd, frame_schema(frame, has_large_types=large))
 
 

@@ -85,8 +85,8 @@ class GivenFrame:
         if self.is_kept:
             self.source.frame.persist(StorageLevel.DISK_ONLY)
         task = _LookTask(look, self.source.decode)
-        found = self.source.frame.mapInArrow(in_worker(task), _SAID_DDL).collect()
-        return [bytes(row["payload"]) for row in found]
+        rows = self.source.frame.mapInArrow(in_worker(task), _SAID_DDL).collect()
+        return [bytes(row["payload"]) for row in rows]
 
 
 @contextmanager

@@ -64,8 +64,8 @@ class JoinTask:
         with RunBuffer(budget_bytes=joined.memory_bytes, directory=joined.directory) as buffer:
             for _, run in received(batches):
                 buffer.add(run)
-            for found in join_shares(joined, buffer, self.seal, origin=task_number()):
-                yield routed(found, self.to)
+            for result in join_shares(joined, buffer, self.seal, origin=task_number()):
+                yield routed(result, self.to)
 
 
 def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, parallelism: int) -> tuple[Any, JoinTask]:

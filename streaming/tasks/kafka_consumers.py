@@ -57,8 +57,8 @@ class LibrdkafkaConsumer:
 
     def consume(self, most: int, timeout_seconds: float) -> list[Message]:
         """The next records and events; fewer than `most` when the time is over."""
-        found: list[Message] = self._consumer.consume(most, timeout_seconds)
-        return found
+        messages: list[Message] = self._consumer.consume(most, timeout_seconds)
+        return messages
 
     def offsets(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int]:
         """The first offset that the partition has, and the one after its last."""
@@ -92,22 +92,22 @@ class Kept:
 
     make: Callable[[Mapping[str, str]], Consumer] = LibrdkafkaConsumer
     most: int = MOST_CONSUMERS
-    found: "OrderedDict[tuple[tuple[str, str], ...], Consumer]" = field(default_factory=OrderedDict)
+    idle: "OrderedDict[tuple[tuple[str, str], ...], Consumer]" = field(default_factory=OrderedDict)
 
     @contextmanager
     def consumer(self, settings: Mapping[str, str]) -> Iterator[Consumer]:
         """A consumer with these settings for a task; it is kept where the task does not fail."""
         name = tuple(sorted(settings.items()))
-        consumer = self.found.pop(name, None) or self.make(settings)
+        consumer = self.idle.pop(name, None) or self.make(settings)
         try:
             yield consumer
             consumer.rest()
         except BaseException:
             consumer.close()
             raise
-        self.found[name] = consumer
-        while len(self.found) > self.most:
-            self.found.popitem(last=False)[1].close()
+        self.idle[name] = consumer
+        while len(self.idle) > self.most:
+            self.idle.popitem(last=False)[1].close()
 
 
 KEPT = Kept()

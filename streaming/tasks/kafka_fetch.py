@@ -90,8 +90,8 @@ class RangeFetch:
         self.consumer.read_from(wanted.topic, wanted.partition, at)
         moved_ms = self.stopwatch.elapsed_ms()
         while at < wanted.end:
-            found = self.consumer.consume(self._most(wanted.end - at), _POLL_SECONDS)
-            events, records = _parted(found)
+            messages = self.consumer.consume(self._most(wanted.end - at), _POLL_SECONDS)
+            events, records = _parted(messages)
             before = at
             if records:
                 _check_place(records, wanted, at)
@@ -228,8 +228,8 @@ def _each(records: Sequence[Message], name: str) -> Iterator[Any]:
 
 def _timestamps(records: Sequence[Message]) -> pa.Array:
     # A record without a time has -1, in Kafka and in librdkafka.
-    found = np.fromiter((ms for _, ms in _each(records, "timestamp")), np.int64, len(records))
-    return pa.array(found * 1000).cast(pa.timestamp("us", "UTC"))
+    times = np.fromiter((ms for _, ms in _each(records, "timestamp")), np.int64, len(records))
+    return pa.array(times * 1000).cast(pa.timestamp("us", "UTC"))
 
 
 def _timestamp_types(records: Sequence[Message]) -> pa.Array:
@@ -238,11 +238,11 @@ def _timestamp_types(records: Sequence[Message]) -> pa.Array:
 
 
 def _headers(records: Sequence[Message]) -> pa.Array:
-    found = [
+    lists = [
         [{"key": key, "value": value} for key, value in headers] if headers else None
         for headers in _each(records, "headers")
     ]
-    return pa.array(found, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    return pa.array(lists, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
 _TAKEN: Mapping[str, Callable[[Sequence[Message]], pa.Array]] = {
@@ -259,11 +259,11 @@ _OF_RANGE = ("topic", "partition")
 """What all records of a range have in common."""
 
 
-def _parted(found: list[Message]) -> tuple[list[Message], list[Message]]:
+def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
     """Events and records."""
-    if not found or not any(_each(found, "error")):
-        return [], found
-    return [m for m in found if m.error() is not None], [m for m in found if m.error() is None]
+    if not messages or not any(_each(messages, "error")):
+        return [], messages
+    return [m for m in messages if m.error() is not None], [m for m in messages if m.error() is None]
 
 
 def _check_place(records: Sequence[Message], wanted: OffsetRange, at: int) -> None:

@@ -94,10 +94,10 @@ def _cut(ordered: Sequence[OffsetRange], records: int, tasks: int) -> Iterator[t
     for task in range(1, tasks + 1):
         until, share = records * task // tasks, []
         while left and at < until:
-            found = left.pop()
-            size = min(found.size, until - at)
-            share.append(OffsetRange(found.topic, found.partition, found.start, found.start + size))
+            whole = left.pop()
+            size = min(whole.size, until - at)
+            share.append(OffsetRange(whole.topic, whole.partition, whole.start, whole.start + size))
             at += size
-            if size < found.size:
-                left.append(OffsetRange(found.topic, found.partition, found.start + size, found.end))
+            if size < whole.size:
+                left.append(OffsetRange(whole.topic, whole.partition, whole.start + size, whole.end))
         yield tuple(share)

@@ -10,19 +10,19 @@ from bucketline.state.types.schema_need import decode_need
 from bucketline.streaming.decode.schema_needs import joined_needs
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.wire import (
-    FOUND,
     GIVEN_BACK,
     MESSAGES,
     NEEDS,
     NOTE,
     REJECTS,
+    REPORT,
     STATS,
     UNFIT,
     Result,
     read_stats,
 )
 
-_KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, FOUND, GIVEN_BACK, UNFIT)
+_KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT)
 
 
 def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
@@ -45,5 +45,5 @@ def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple
         stats=tuple(read_stats(payload) for payload in by_kind[STATS]),
         notes=tuple(payload.decode() for payload in by_kind[NOTE]),
         need=joined_needs(map(decode_need, by_kind[NEEDS])),
-        found=tuple(by_kind[FOUND]),
+        reports=tuple(by_kind[REPORT]),
     )

@@ -40,12 +40,12 @@ class OwnedBuckets:
     def of(self, task: int) -> Owned:
         """The buckets of a task."""
         packed, size = self.shares[task if self.is_shared_out else 0]
-        found: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
+        rows: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
         states = {
             bucket_id: BucketState(number, tuple(map(_file, files)), complete, vectors)
-            for bucket_id, _, number, complete, files, vectors in found
+            for bucket_id, _, number, complete, files, vectors in rows
         }
-        idle = (bucket_id for bucket_id, is_idle, *_ in found if is_idle)
+        idle = (bucket_id for bucket_id, is_idle, *_ in rows if is_idle)
         return Owned(states, tuple(b for b in idle if self.among.task(*b) == task))
 
     def knows(self, task: int, bucket_id: BucketId) -> bool:

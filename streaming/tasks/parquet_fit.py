@@ -49,7 +49,7 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
     by_name: dict[str, list[tuple[str, pa.DataType, Any]]] = {}
     for name, arrow_type, column in leaves:
         by_name.setdefault(name.lower() if source.ignores_case else name, []).append((name, arrow_type, column))
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for declared in source.declared:
         same = by_name.get(declared.name.lower() if source.ignores_case else declared.name, [])
         if len(same) > 1:
@@ -62,10 +62,10 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
         if column is None or not _fits(declared.type, arrow_type, column):
             shown = arrow_type if column is None else _shown(column)
             raise UnfitFileError(f"column {declared.name!r} is declared as {declared.type}, and in it {shown}")
-        found[declared.name] = name
-    if not found:
+        names[declared.name] = name
+    if not names:
         raise UnfitFileError("it has none of the declared columns")
-    return found
+    return names
 
 
 def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:

@@ -46,8 +46,8 @@ def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
 
 def _as_spark_reads(batch: pa.RecordBatch, names: dict[str, str], columns: pa.Schema) -> pa.Table:
     """The rows with these columns. Raises ArrowInvalid for values that are none of their type."""
-    found = [_column(batch, names.get(field.name), field.type) for field in columns]
-    return pa.Table.from_arrays(found, schema=columns)
+    arrays = [_column(batch, names.get(field.name), field.type) for field in columns]
+    return pa.Table.from_arrays(arrays, schema=columns)
 
 
 def _column(batch: pa.RecordBatch, name: str | None, arrow_type: pa.DataType) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from bucketline.state.store.engine.engine import Found, Part
+from bucketline.state.store.engine.engine import Part, PartReport
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.state.types.schema_need import SchemaNeed
@@ -25,7 +25,7 @@ from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.wire import FOUND, NEEDS, REJECTS, RUN, UNFIT, Routed, routed_note
+from bucketline.streaming.tasks.wire import NEEDS, REJECTS, REPORT, RUN, UNFIT, Routed, routed_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +171,11 @@ def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
     return (replace(note, task=number) for number in range(to.task_count))
 
 
-def routed(found: SealedRun | Found, to: Destination) -> Routed:
-    """A run of a part on its way to the task that gets it, or what it has found, which any task passes on."""
-    if isinstance(found, Found):
-        return routed_note(FOUND, origin=task_number(), row_count=0, blob=found.payload)
-    return routed_run(found, to)
+def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
+    """A run of a part on its way to the task that gets it, or its report, which any task passes on."""
+    if isinstance(result, PartReport):
+        return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)
+    return routed_run(result, to)
 
 
 def routed_run(run: SealedRun, to: Destination) -> Routed:
@@ -213,7 +213,7 @@ def task_number() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def drain(given: Iterator[Any]) -> None:
+def drain(items: Iterator[Any]) -> None:
     """Takes what Spark hands to a task that has its work from elsewhere."""
-    for item in given:
+    for item in items:
         del item

@@ -48,14 +48,14 @@ NEWS = "news"
 NEEDS = "needs"
 MESSAGES = "messages"
 STATS = "stats"
-FOUND = "found"
+REPORT = "report"
 GIVEN_BACK = "given back"
 UNFIT = "unfit"
 
 ANY_TASK = 0
 """The task for what may go to any."""
 
-_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, FOUND, UNFIT)
+_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT)
 _HEAD = Struct("<BxxxIiiiqqq")
 """The kind, the length of the partition, and the numbers of a run."""
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count")

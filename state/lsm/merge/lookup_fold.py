@@ -25,7 +25,7 @@ _NO_LEVEL = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OlderMatches:
     """The keys found on higher levels: `keys` are positions in the request, ascending; `rows` has a row for each, or is
     None if only presence matters. It has the columns of the rows being merged, with their LEVEL.
     """
@@ -37,7 +37,7 @@ class Found:
 class OlderRows(Protocol):
     """The rows on levels above a compaction's output."""
 
-    def find(self, keys: pa.Table) -> Found:
+    def find(self, keys: pa.Table) -> OlderMatches:
         """The newest row of each of the keys that has one. `keys` ascend, over all calls as well."""
         ...
 

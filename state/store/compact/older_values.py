@@ -19,7 +19,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_age import RowAge
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 from bucketline.state.lsm.merge.change_rows import LEVEL
-from bucketline.state.lsm.merge.lookup_fold import Found
+from bucketline.state.lsm.merge.lookup_fold import OlderMatches
 from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key
 from bucketline.state.store.datafile.data_files import parquet_groups, read_data_file
@@ -74,7 +74,7 @@ class OlderValues:
         read = tuple(dict.fromkeys((*(k.name for k in self._keys), *columns, *time)))
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
-    def find(self, keys: pa.Table) -> Found:
+    def find(self, keys: pa.Table) -> OlderMatches:
         """As `OlderRows.find`; rows found are marked as deleted if there are deletion vectors."""
         wanted = _normalized(keys, self._keys)
         span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])
@@ -97,8 +97,8 @@ class OlderValues:
         order = np.argsort(places, kind="stable")
         tables = [rows for _, rows in parts if rows is not None]
         if not self._returns_rows or not tables:
-            return Found(places[order], None)
-        return Found(places[order], pa.concat_tables(tables).take(pa.array(order)))
+            return OlderMatches(places[order], None)
+        return OlderMatches(places[order], pa.concat_tables(tables).take(pa.array(order)))
 
 
 @dataclass(frozen=True, slots=True)

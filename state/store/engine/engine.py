@@ -20,8 +20,8 @@ class GivenBack(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a part has found out for whoever planned it, beside its rows."""
+class PartReport:
+    """What a part reports to whoever planned it, besides its rows."""
 
     payload: bytes
 
@@ -29,7 +29,7 @@ class Found:
 class Part(Protocol):
     """Rows that one task reads: a file, a bucket, a table in memory."""
 
-    def runs(self, seal: SealPlan) -> Iterator[SealedRun | Found]:
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
         """The rows as sealed runs."""
         ...
 
@@ -79,7 +79,7 @@ class TaskStats:
 class Outcome:
     """What came of a run: the messages of its tasks, the rows that were refused (Arrow IPC streams), what the tasks say
     of themselves, the tokens of notes that the snapshot has to carry, what the records need and the table does not
-    have (where there is such a need, nothing is to be committed), and what parts have found.
+    have (where there is such a need, nothing is to be committed), and what parts report.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -87,7 +87,7 @@ class Outcome:
     stats: tuple[TaskStats, ...] = ()
     notes: tuple[str, ...] = ()
     need: SchemaNeed = NOTHING_NEEDED
-    found: tuple[bytes, ...] = ()
+    reports: tuple[bytes, ...] = ()
 
     @property
     def accepted_rows(self) -> int:

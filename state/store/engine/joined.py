@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.store.engine.engine import Found
+from bucketline.state.store.engine.engine import PartReport
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.run_buffer import Blob, RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, seal, unseal
@@ -40,7 +40,7 @@ class ShareOf(Protocol):
 class ShareJoin(Protocol):
     """What is written for the rows of a share; a value that travels."""
 
-    def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]: ...
+    def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | PartReport]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,16 @@ def _split(side: bytes, pending: Sequence[tuple[pa.Table, np.ndarray]], origin: 
         flush += 1
 
 
-def join_shares(joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int) -> Iterator[SealedRun | Found]:
+def join_shares(
+    joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int
+) -> Iterator[SealedRun | PartReport]:
     """What is written for the shares whose runs are in the buffer, which is empty afterwards."""
     out, acceptance = RunSealer(sealer, origin=origin), RowAcceptance(sealer.schema)
     for share in sorted({share for _, share in buffer.buckets()}):
         batches = [batch for _, blob in buffer.take((GIVEN, share)) for batch in unseal(blob)]
         rows = pa.Table.from_batches(batches, schema=joined.given_schema).combine_chunks()
         for result in joined.join.rows(rows, _unsealed(buffer.take((STORED, share)))):
-            if isinstance(result, Found):
+            if isinstance(result, PartReport):
                 yield result
             else:
                 yield from out.add(acceptance.accept(result))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import idle_jobs
-from bucketline.state.store.engine.engine import Found, Jobs, Outcome, Parts
+from bucketline.state.store.engine.engine import Jobs, Outcome, PartReport, Parts
 from bucketline.state.store.storage.parallel import core_count
 from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
@@ -40,7 +40,7 @@ class LocalEngine:
         return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
 
     def _written(self, stages: Stages[Parts]) -> Outcome:
-        write, notes, payloads = stages.write, list[str](), list[bytes]()
+        write, notes, reports = stages.write, list[str](), list[bytes]()
         if stages.place is not None:
             write = replace(write, groups=stages.place)
         bucket_write = write.write
@@ -55,8 +55,8 @@ class LocalEngine:
                 )
                 for part in stages.source.parts:
                     for run in part.runs(seal):
-                        if isinstance(run, Found):
-                            payloads.append(run.payload)
+                        if isinstance(run, PartReport):
+                            reports.append(run.payload)
                         else:
                             buffer.add(run)
                 threads = 1 if buffer.size_bytes < SMALL_BYTES else threads
@@ -67,7 +67,7 @@ class LocalEngine:
                         messages.append(made)
             busy = frozenset((m.partition, m.bucket) for m in messages)
             messages += self._done(idle_jobs(stages, busy))
-        return Outcome((*messages, *stages.retired), notes=tuple(notes), found=tuple(payloads))
+        return Outcome((*messages, *stages.retired), notes=tuple(notes), reports=tuple(reports))
 
     def _done(self, work: Jobs) -> tuple[CommitMessage, ...]:
         jobs = work.jobs

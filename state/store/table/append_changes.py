@@ -25,7 +25,7 @@ from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
-from bucketline.state.store.engine.engine import Engine, Found, Jobs
+from bucketline.state.store.engine.engine import Engine, Jobs, PartReport
 from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files, vectors_by_file
@@ -103,7 +103,7 @@ class FileChange:
     stored: FileRows
     change: AppendedChange
 
-    def runs(self, seal: SealPlan) -> Iterator[SealedRun | Found]:
+    def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
         """New rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
         sealer, acceptance = RunSealer(seal, origin=self.stored.number), RowAcceptance(seal.schema)
         removed = Removed()
@@ -116,7 +116,7 @@ class FileChange:
             if new is not None:
                 yield from sealer.add(acceptance.accept(new))
         yield from sealer.finish()
-        yield from removed.found()
+        yield from removed.reports()
 
 
 class Removed:
@@ -131,13 +131,13 @@ class Removed:
         for number in np.unique(files).tolist():
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
 
-    def found(self) -> Iterator[Found]:
-        """The positions, as they are told to whoever plans; none without rows."""
+    def reports(self) -> Iterator[PartReport]:
+        """The positions, as they are reported to whoever plans; none without rows."""
         for number, positions in self.positions.items():
-            yield Found(_NUMBER.pack(number) + positions.serialize())
+            yield PartReport(_NUMBER.pack(number) + positions.serialize())
 
     def hear(self, packed: bytes) -> None:
-        """Adds positions that a part has found."""
+        """Adds the positions in a report of a part."""
         (number,) = _NUMBER.unpack_from(packed)
         self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(packed[_NUMBER.size :]))
 
@@ -286,7 +286,7 @@ def write_append_changes(
     with discarded_on_error(write.access) as messages:
         outcome = engine.run(plan.mode.in_batch(plan).stages(plan, session, scope, source))
         messages += outcome.messages
-        for packed in outcome.found:
+        for packed in outcome.reports:
             stored.removed.hear(packed)
         if plan.schema.settings.changelog.deletion_vectors:
             for message in stored.marked():

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import hash_share
-from bucketline.state.store.engine.engine import Engine, Found, Rows
+from bucketline.state.store.engine.engine import Engine, PartReport, Rows
 from bucketline.state.store.engine.joined import NO_SHARE, Joined, RowsPart
 from bucketline.state.store.table.append_changes import Removed
 from bucketline.state.store.table.merge_clauses import PlannedMerge
@@ -142,7 +142,7 @@ class MergedShare:
     key: JoinKey
     has_key: bool
 
-    def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Found]:
+    def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | PartReport]:
         planned, removed = self.planned, Removed()
         passes = None if planned.clauses.on is None else planned.passing
         side = Side(self.key, source, passes, bool(planned.matched), bool(planned.by_source))
@@ -154,7 +154,7 @@ class MergedShare:
                 removed.add(changed.before)
             if changed.written is not None:
                 yield changed.written
-        yield from removed.found()
+        yield from removed.reports()
 
 
 def _sides(side: Side, stored: Iterator[pa.RecordBatch]) -> Iterator[Matched | Alone | Unmatched]:

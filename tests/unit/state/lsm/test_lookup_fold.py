@@ -6,7 +6,7 @@ import pytest
 
 from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, split_marked
 from bucketline.state.lsm.merge.fold import Deduplicate, Fold
-from bucketline.state.lsm.merge.lookup_fold import Found, LookupFold
+from bucketline.state.lsm.merge.lookup_fold import LookupFold, OlderMatches
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 
@@ -16,9 +16,9 @@ class _Asked:
     def __init__(self) -> None:
         self.keys: list[int] = []
 
-    def find(self, keys: pa.Table) -> Found:
+    def find(self, keys: pa.Table) -> OlderMatches:
         self.keys += keys["id"].to_pylist()
-        return Found(np.empty(0, np.int64), None)
+        return OlderMatches(np.empty(0, np.int64), None)
 
 
 def _rows(seed: int) -> tuple[pa.Table, np.ndarray, np.ndarray]:
