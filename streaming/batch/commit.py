@@ -153,18 +153,18 @@ def reject_policy(sink: SinkOptions) -> RejectPolicy:
     return RejectPolicy(sink.bad_records_path, sink.bad_records_max)
 
 
-def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], made: tuple[Snapshot, ...]) -> Upkept:
+def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots: tuple[Snapshot, ...]) -> Upkept:
     """Marker and upkeep; failures are logged, never raised: the rows are in the table."""
-    if made:
+    if snapshots:
         with logged("moving the writer's marker tag"):
-            mark(target, _to_mark(made))
-    return target.upkeep.after_commit(target.session, messages, made)
+            mark(target, _to_mark(snapshots))
+    return target.upkeep.after_commit(target.session, messages, snapshots)
 
 
-def _to_mark(made: tuple[Snapshot, ...]) -> Snapshot:
+def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:
     """The newest of a batch's snapshots that no other batch of the writer can have come before."""
-    newest = made[0]
-    for snapshot in made[1:]:
+    newest = snapshots[0]
+    for snapshot in snapshots[1:]:
         if snapshot.id == newest.id + 1:
             newest = snapshot
     return newest

@@ -34,8 +34,8 @@ _HELD_LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InPool:
-    """An engine of a Spark context, in whose tasks that pool of Spark's scheduler works; the setting is one of the
-    thread that runs it. `tasks` are those among which it shares work at most."""
+    """An engine whose jobs run in a pool of Spark's scheduler. Spark keeps the pool's name by thread, so that it is set
+    on the thread that runs the engine. `tasks` is the number of tasks among which it shares work, at most."""
 
     engine: Engine
     context: Any

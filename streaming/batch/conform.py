@@ -75,7 +75,7 @@ def fit_decoder(decode: Decoder | None, session: WriteSession) -> Decoder | None
 
 
 def grow_table(session: WriteSession, outcome: Outcome) -> None:
-    """Gives what the tasks' records need a place in the table; what the tasks have written is removed.
+    """Changes the table so that what the tasks' records need has a place there; what the tasks have written is removed.
 
     Raises SchemaMismatchError and OptionError when the table cannot be changed so.
     """

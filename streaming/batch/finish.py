@@ -17,8 +17,8 @@ def finish_stream(target: Target, engine: SparkEngine) -> Target:
     target = finish_visibility(taken_over(target), engine)
     budget = target.budget()
     while target.state.owes_postponed and budget.left_ms > 0:
-        made = postponed_moved(target, engine)
-        committed = session.commit(made, user=compactor_user(target.user), kind=CommitKind.COMPACT)
+        messages = postponed_moved(target, engine)
+        committed = session.commit(messages, user=compactor_user(target.user), kind=CommitKind.COMPACT)
         target = target.at(replace(target.state, owes_postponed=committed.dropped is not None))
         if target.state.owes_postponed:
             budget.wait()

@@ -70,8 +70,8 @@ def finish_visibility(target: Target, engine: Engine) -> Target:
     """What a query that has ended still owes, compacted within one more budget, under a name of its own."""
     session, user = target.session, compactor_user(target.user)
 
-    def commit(made: Sequence[CommitMessage]) -> Committed:
-        return session.commit(made, user=user, kind=CommitKind.COMPACT)
+    def commit(messages: Sequence[CommitMessage]) -> Committed:
+        return session.commit(messages, user=user, kind=CommitKind.COMPACT)
 
     target, _ = settle_visibility(target, engine, commit, trigger=CompactTrigger.MINOR)
     if not (target.state.owes_full and session.plan.compacts):

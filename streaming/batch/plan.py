@@ -49,14 +49,14 @@ def plan_batch(
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
-    """Whether the tasks that place keys are to write them as well, and the stream's buckets may hold keys of several of
-    today's shares. That is so where `known`, the number of shares of its last batch, is no multiple of today's number:
-    buckets of four shares hold keys of one of two. None where the batch does not say."""
+    """Whether the tasks that place keys are to write them as well, while a bucket of the stream may hold keys of
+    several of today's shares. That is so where `known`, the number of shares of its last batch, is no multiple of
+    today's number: each of four shares lies within one of two. None where the batch does not say."""
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 
 
 def _writes_by_share(stages: Stages[Records]) -> bool:
-    """Whether several tasks write the buckets of a share each, which no other share may have keys in."""
+    """Whether several tasks write, each the buckets of one share: these must hold no keys of another share."""
     is_one_task = stages.key_shares == 1 or (stages.source.is_alone and stages.tasks.write == 1)
     return stages.assigners.across_partitions and not is_one_task
 

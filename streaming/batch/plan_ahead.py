@@ -39,17 +39,17 @@ class Planner:
         try:
             if not self._when.is_due(session, batch_id) and not self._owed.is_owed:
                 return None
-            made = make_plan(session, self._folder, fully=self._owed.test())
+            planning = make_plan(session, self._folder, fully=self._owed.test())
         except BucketlineError as e:
             _LOG.warning("%s: no compaction was planned after batch %d: %s", session.table.path, batch_id, e)
             return None
         self._when.planned()
-        self.open = made.open
-        self._owed.planned(made.busy_places)
-        if made.number is not None:
-            items = counted(len(made.plan.items), "item")
-            _LOG.info("%s: batch %d: compaction plan %d with %s", session.table.path, batch_id, made.number, items)
-        return made.number
+        self.open = planning.open
+        self._owed.planned(planning.busy_places)
+        if planning.number is not None:
+            items = counted(len(planning.plan.items), "item")
+            _LOG.info("%s: batch %d: compaction plan %d with %s", session.table.path, batch_id, planning.number, items)
+        return planning.number
 
 
 def check_plan_ahead(session: WriteSession) -> None:

@@ -89,7 +89,7 @@ class TableSink:
                 tell(report)
                 measure(report, user, target.session.plan.sink.metrics)
         except BaseException:
-            # What the error left of the view is not worth knowing: the next batch reads the table anew.
+            # After an error nothing that is kept of the table is trusted: the next batch reads it anew.
             forget_table(self.path, user)
             raise
 

@@ -225,8 +225,8 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
     target, done = _move_postponed(target.at(state), identity, engine, done)
     later: list[CommitReport] = []
 
-    def commit(made: Sequence[CommitMessage]) -> Committed:
-        later.append(commit_owed_compaction(target, identity.batch_id, tuple(made)))
+    def commit(messages: Sequence[CommitMessage]) -> Committed:
+        later.append(commit_owed_compaction(target, identity.batch_id, tuple(messages)))
         return later[-1].committed
 
     target, rounds = settle_visibility(

@@ -24,10 +24,10 @@ class JobTask:
         """The message of the job, as one result; or that it was given back, as in `WriteTask`."""
         job: Job = pickle.loads(self.jobs[task_number()])
         try:
-            made = Result(MESSAGES, encode_messages([job.message()]))
+            result = Result(MESSAGES, encode_messages([job.message()]))
         except GivenBack as e:
-            made = Result(GIVEN_BACK, str(e).encode())
-        yield made
+            result = Result(GIVEN_BACK, str(e).encode())
+        yield result
 
 
 def job_task(jobs: Iterable[Job]) -> JobTask:

@@ -18,8 +18,8 @@ from bucketline.streaming.tasks.wire import RUN, Routed
 
 @dataclass(frozen=True, slots=True)
 class StoredSideTask:
-    """Reads every n-th part of the table's side, n the number of tasks. Which one it is stands in the row
-    that it gets: Spark's own number counts the tasks of the other side as well, since the two are one stage."""
+    """Reads every n-th part of the table's side, n the number of tasks. The row that it gets holds this task's number:
+    Spark's own number counts the tasks of the other side as well, since the two are one stage."""
 
     parts: Sequence[RowsPart]
     task_count: int

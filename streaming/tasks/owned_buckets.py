@@ -54,8 +54,8 @@ class OwnedBuckets:
 
 
 def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destination) -> OwnedBuckets:
-    """Packs what tasks have to know, to which `among` sends the rows of buckets. Where rows come without a bucket, any
-    of them may get to any task, unless the same assigners have all partitions.
+    """Packs what tasks have to know of the buckets whose rows `among` sends to them. Rows that have no bucket yet may
+    get to any task, so that each has to know all buckets, unless the same assigners have all partitions.
     """
     waiting, is_shared_out = frozenset(idle), stage.groups is None or among.assigners.across_partitions
     shares: list[list[BucketId]] = [[] for _ in range(among.task_count if is_shared_out else 1)]

@@ -152,5 +152,5 @@ class _Both:
     read: Callable[..., Iterator[Routed]]
     write: WriteTask
 
-    def __call__(self, *given: Any) -> Iterator[Result]:
-        return self.write((routed.kind, routed.run) for routed in self.read(*given))
+    def __call__(self, *arguments: Any) -> Iterator[Result]:
+        return self.write((routed.kind, routed.run) for routed in self.read(*arguments))
