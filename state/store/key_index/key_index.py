@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from itertools import chain, groupby, repeat
+from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +38,7 @@ from bucketline.state.bucket.key_entries import (
 from bucketline.state.determinism import SYSTEM_PAUSE
 from bucketline.state.errors import IndexStateError
 from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
-from bucketline.state.store.key_index.lookups import is_dense, values_by_key, values_by_scan
+from bucketline.state.store.key_index.lookups import entries_from, is_dense, values_by_key, values_by_scan
 from bucketline.state.store.key_index.rocks import (
     DAMAGED,
     FOREIGN,
@@ -168,7 +168,7 @@ class KeyIndex:
         prefix = rows_prefix(code)
         found: dict[int, int] = {}
         with self._errors():
-            for key, value in self._database.items(from_key=prefix):
+            for key, value in entries_from(self._database, prefix):
                 if not key.startswith(prefix):
                     break
                 found[int.from_bytes(key[len(prefix) :], "big")] = int.from_bytes(value, "little")
@@ -203,8 +203,7 @@ class KeyIndex:
     def items(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Up to `limit` stored keys and values, from `start` on."""
         with self._errors():
-            found = self._database.items(from_key=start)
-            return [pair for pair, _ in zip(found, range(limit), strict=False)]
+            return list(islice(entries_from(self._database, start), limit))
 
     @property
     def database(self) -> Rdict:

@@ -167,6 +167,20 @@ def test_a_cut_short_sst_is_noticed(tmp_path: Path) -> None:
     assert reason_of(error) == DAMAGED
 
 
+def test_entries_behind_a_damaged_block_are_not_taken_for_the_end(tmp_path: Path) -> None:
+    directory = built(tmp_path, block(list(range(50_000))))
+    file = max(Path(directory).glob("db/*.sst"), key=lambda f: f.stat().st_size)
+    octets = bytearray(file.read_bytes())
+    octets[300_000] ^= 0xFF
+    file.write_bytes(octets)
+    with KeyIndex.open(directory, SCOPE, SETTINGS) as index:
+        assert len(index.items(b"\x01", 1000)) == 1000
+        with pytest.raises(IndexStateError, match="checksum"):
+            index.items(b"\x01", 50_000)
+    with pytest.raises(IndexStateError, match="found to be damaged"):
+        KeyIndex.open(directory, SCOPE, SETTINGS)
+
+
 def test_an_index_held_by_a_living_process_names_it(tmp_path: Path) -> None:
     directory = built(tmp_path, block([1]))
     program = (
