@@ -87,6 +87,14 @@ class _Leaves:
         return file_leaves
 
 
+def _longest_bound(chunk: pq.ColumnChunkMetaData) -> float:
+    """How many bytes the longer one of the smallest and the largest text has; infinite where the footer has neither."""
+    stats = chunk.statistics
+    if stats is None or not stats.has_min_max:
+        return float("inf")
+    return max(len(stats.min_raw), len(stats.max_raw))
+
+
 def _leaf(column: pq.ColumnSchema) -> _Leaf:
     physical = str(column.physical_type)
     size = 0 if physical == "BYTE_ARRAY" else max(_FIXED_BYTES.get(physical, column.length), 16 * _is_decimal(column))
@@ -104,11 +112,12 @@ class TextSizes:
     def __init__(self) -> None:
         self._seen: dict[frozenset[str], tuple[float, float]] = {}
 
-    def of(self, columns: frozenset[str], packed_bytes: float) -> float | None:
-        """Bytes of a row of the columns in memory, which in the file take `packed_bytes`; None where that is too much
-        to be like the others."""
+    def of(self, columns: frozenset[str], packed_bytes: float, longest: float) -> float | None:
+        """Bytes of a row of the columns in memory, which in the file take `packed_bytes`, and have values of `longest`
+        bytes; None where one of them is too much to be like the others: a value may be in the file once and in all
+        rows."""
         seen = self._seen.get(columns)
-        if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES):
+        if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES) or longest > 2 * seen[1]:
             return None
         return seen[1]
 
@@ -216,7 +225,7 @@ class ParquetRows:
         if not groups:
             return 1.0
         meta = self._file.metadata.row_group(groups[0])
-        known, bound, packed = 1.0, 0.0, set[str]()
+        known, bound, longest, packed = 1.0, 0.0, 0.0, set[str]()
         for i, leaf in enumerate(self._leaves):
             if leaf.column not in columns:
                 continue
@@ -232,9 +241,10 @@ class ParquetRows:
                 else:
                     bound += size if encodings <= _PLAIN_OR_DICTIONARY and size >= 0 else float("inf")
                     packed |= {leaf.column}
+                    longest += _longest_bound(chunk)
         if not packed or (known + bound) * meta.num_rows <= batch_bytes:
             return known + bound
-        seen = sizes.of(frozenset(packed), bound)
+        seen = sizes.of(frozenset(packed), bound, longest)
         if seen is not None:
             return known + seen
         probe = {"batch_size": _PROBE_ROWS, "row_groups": groups, "columns": list(packed), "use_threads": False}

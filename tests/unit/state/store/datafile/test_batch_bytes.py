@@ -106,6 +106,18 @@ def test_a_file_with_larger_text_than_those_before_is_looked_at(tmp_path: Path) 
         assert max(b.nbytes for b in batches) <= 280 * KIB * 2
 
 
+@pytest.mark.parametrize("value", ["long" * 900, "long" * 9000])
+def test_a_file_that_holds_a_large_value_once_is_looked_at(tmp_path: Path, value: str) -> None:
+    """Before it comes a file with many small ones that takes as many bytes."""
+    sizes = TextSizes()
+    for of_row in (lambda i: f"value {i % 3000}", lambda i: value if i % 50 else f"{i}"):
+        table = pa.table({"id": range(10_000), "body": [of_row(i) for i in range(10_000)]})
+        rows = rows_of(tmp_path / "f", table, group_rows=10_000)
+        batches = list(rows.batches(["id", "body"], 32768, 256 * KIB, sizes=sizes))
+        assert pa.Table.from_batches(batches).equals(table)
+        assert max(b.nbytes for b in batches) <= 280 * KIB
+
+
 class _Counted(BytesIO):
     """A file that counts how often it is read."""
 
