@@ -273,6 +273,15 @@ def check_texts(options: Mapping[str, str], where: str) -> None:
             raise OptionError(f"'{key}' = {value!r} in {where} is no text; {remedy}", key=key, value=value)
 
 
+def check_names(names: object, argument: str) -> None:
+    """Returns when an argument that takes several names is not one text: its letters would be taken for names.
+
+    Raises OptionError that names the argument.
+    """
+    if isinstance(names, str):
+        raise OptionError(f"{argument} takes several names, not one text; write ({names!r},)", key=argument)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or nothing."""
     near = nearest(word, known)

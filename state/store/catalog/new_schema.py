@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import check_texts
+from bucketline.conf.option import check_names, check_texts
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.new_table import check_new_table, lift_keys
@@ -42,6 +42,8 @@ def plan_schema(
     storage = check_storage_options(storage_options)
     refuse_storage_keys(options or {}, "the table's options")
     check_texts(options or {}, "the table's options")
+    check_names(primary_key, "primary_key")
+    check_names(partition_by, "partition_by")
     rest, keys, partition_keys = lift_keys(dict(options or {}), primary_key, partition_by)
     check_given_durations(rest, origin="the new table's options")
     columns = parse_columns(schema) if isinstance(schema, str) else logical_fields(schema)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import check_names
 from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
@@ -102,6 +103,7 @@ def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expre
 
 def _projection_of(sight: Sight, request: Request) -> Projection:
     """As `plan_projection`; what does not fit the schema is refused with the name of the file that says it."""
+    check_names(request.columns, "columns")
     try:
         return plan_projection(sight.schema, request.columns, filter_expression(request.filter, sight.schema))
     except (SchemaMismatchError, OptionError) as e:

@@ -1,5 +1,6 @@
 """Choosing partitions by the values that people type: `dt=2024-01-01`, or a mapping in Python."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
@@ -8,6 +9,10 @@ from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import default_partition_name, partition_values
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataField, TypeRoot
+
+_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
+_WHOLE = re.compile(r"-?\d+")
 
 PartitionTest = Callable[[bytes], bool]
 
@@ -16,10 +21,13 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
     """A test of serialized partitions: whether one of `choices` matches; every partition when there are none.
 
     A choice names some of the partition columns; a value is given as it is printed or as it is named in the folder,
-    None stands for the default partition. Raises OptionError for a column that is no partition column.
+    None stands for the default partition. Raises OptionError for a column that is no partition column, and for a value
+    that no partition can have, as `x` of an INT.
     """
     if choices is None:
         return lambda partition: True
+    if isinstance(choices, Mapping):
+        raise OptionError(f"partitions are a list of mappings; write [{dict(choices)!r}]", key="partitions")
     for choice in choices:
         for name in choice:
             if name not in schema.partition_keys:
@@ -27,6 +35,10 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
                 raise OptionError(f"{name!r} is no partition column ({have})", key=name)
     default = default_partition_name(schema)
     wanted = [{name: _text(value, default) for name, value in choice.items()} for choice in choices]
+
+    for f in schema.select(schema.partition_keys):
+        for choice in wanted:
+            _check_value(f, choice.get(f.name, default), default)
 
     def test(partition: bytes) -> bool:
         forms = _forms(schema, partition)
@@ -48,6 +60,16 @@ def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
             except UnsupportedTableError:
                 continue
     return forms
+
+
+def _check_value(field: DataField, text: str, default: str) -> None:
+    if field.type.root in _INTEGERS and text != default and not _WHOLE.fullmatch(text):
+        raise OptionError(
+            f"{text!r} is no value of partition column {field.name!r}, which is {field.type.as_nullable()}; give a "
+            f"whole number, or {default} for rows without a value",
+            key=field.name,
+            value=text,
+        )
 
 
 def _text(value: object, default: str) -> str:

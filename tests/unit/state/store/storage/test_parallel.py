@@ -40,7 +40,7 @@ def test_an_error_of_a_source_is_raised_and_leaves_no_thread(readers: int) -> No
     before = threading.active_count()
     with pytest.raises(OSError, match="storage is gone"):
         list(read_at_once([source("a", 1000), failing, source("b", 1000)], readers))
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_whoever_stops_early_leaves_no_thread() -> None:
@@ -48,7 +48,7 @@ def test_whoever_stops_early_leaves_no_thread() -> None:
     reading = read_at_once([source(str(n), 1_000_000) for n in range(4)], 4)
     next(reading)
     reading.close()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 @pytest.mark.parametrize("readers", [1, 3])
@@ -76,4 +76,4 @@ def test_an_error_among_all_items_is_raised_and_leaves_no_thread(readers: int) -
     before = threading.active_count()
     with pytest.raises(OSError, match="storage is gone"):
         all_items([source("a", 1000), failing, *[source("b", 100_000)] * 9], readers)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before

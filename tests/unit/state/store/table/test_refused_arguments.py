@@ -66,3 +66,29 @@ def test_a_tag_is_kept_for_some_time(retained: timedelta, tmp_path: Path) -> Non
     with pytest.raises(OptionError, match="a tag is kept for a time above 0"):
         table.create_tag("x", retained=retained)
     assert table.tags().num_rows == 0
+
+
+@pytest.mark.parametrize("argument", ["primary_key", "partition_by"])
+def test_names_are_no_single_text(argument: str, tmp_path: Path) -> None:
+    names: Any = {argument: "id"}
+    with pytest.raises(OptionError, match=rf"{argument} takes several names, not one text; write \('id',\)"):
+        create_table(str(tmp_path / "t"), "id INT, i INT, d INT", **names)
+    assert not (tmp_path / "t").exists()
+    table = create_table(str(tmp_path / "t"), "id INT, i INT, d INT")
+    with pytest.raises(OptionError, match="columns takes several names"):
+        table.to_arrow(columns="id")
+
+
+@pytest.mark.parametrize("value", ["x", 2.5, "1 ", True])
+def test_a_value_that_no_partition_can_have_is_refused(value: Any, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT, n INT, v INT", ("k", "n"), ("n",), options={"bucket": "1"})
+    table.write(pa.table({name: pa.array([1], pa.int32()) for name in ("k", "n", "v")}))
+    with pytest.raises(OptionError, match=r"is no value of partition column 'n', which is INT; give a whole number"):
+        table.drop_partitions([{"n": value}])
+    with pytest.raises(OptionError, match=r"partitions are a list of mappings; write \[\{'n': 1\}\]"):
+        table.compact(partitions={"n": 1})  # type: ignore[arg-type]
+    assert table.snapshots().num_rows == 1
+    table.drop_partitions([{"n": None}])
+    assert table.to_arrow().num_rows == 1
+    table.drop_partitions([{"n": "1"}])
+    assert table.to_arrow().num_rows == 0

@@ -131,7 +131,7 @@ def test_the_error_of_one_bucket_is_raised_and_leaves_no_file_and_no_thread(thre
     with pytest.raises(OSError, match="disk is full"):
         LocalEngine().run(replace(stages, write=replace(stages.write, write=write)))
     assert list(tmp_path.rglob("*.parquet")) == []
-    assert active_count() == before
+    assert active_count() <= before
 
 
 def test_whoever_takes_only_some_messages_leaves_only_their_files(tmp_path: Path) -> None:
