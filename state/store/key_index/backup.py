@@ -155,8 +155,8 @@ def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
     """Copies one file back; False when it has changed."""
     crc32 = size = 0
     try:
-        with io.open_input(source) as found, _local_file(path) as out:
-            while chunk := found.read(_CHUNK_BYTES):
+        with io.open_input(source) as stream, _local_file(path) as out:
+            while chunk := stream.read(_CHUNK_BYTES):
                 with local_disk(path):
                     _write_all(out, chunk)
                 crc32 = zlib.crc32(chunk, crc32)

@@ -97,9 +97,9 @@ class KeyIndexBuild:
             return
         source = (int(self._index.codes([block.partition])[0]), block.bucket, block.seconds)
         number = self._sources.setdefault(source, len(self._sources))
-        found = SourcedKeys(block.keys, np.full(len(block.keys), number, np.uint32))
-        self._held.append(found)
-        self._held_bytes += found.size_bytes
+        sourced = SourcedKeys(block.keys, np.full(len(block.keys), number, np.uint32))
+        self._held.append(sourced)
+        self._held_bytes += sourced.size_bytes
         # Sorting holds the columns twice.
         if self._held_bytes * 2 > self._budget_bytes:
             self._flush()
@@ -113,8 +113,8 @@ class KeyIndexBuild:
         options = rocks_options(self._settings)
         places = self._places()
         values = np.array(stored_places(places), object)
-        for number, found in enumerate(self._ranges()):
-            distinct = self._distinct(found, places)
+        for number, key_range in enumerate(self._ranges()):
+            distinct = self._distinct(key_range, places)
             self._count(distinct, places)
             path = f"{self._building}/keys-{number}.sst"
             with rocks_errors(self._building):
@@ -163,9 +163,9 @@ class KeyIndexBuild:
         partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
         return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))
 
-    def _distinct(self, found: SourcedKeys, places: KeyEntries) -> SourcedKeys:
+    def _distinct(self, sourced: SourcedKeys, places: KeyEntries) -> SourcedKeys:
         """The keys ascending, each once, with the youngest of several sources."""
-        ascending = found.take(key_order(found.keys))
+        ascending = sourced.take(key_order(sourced.keys))
         borders = key_borders(ascending.keys)
         if borders.all():
             return ascending
@@ -176,7 +176,7 @@ class KeyIndexBuild:
         )
         if moved.any() and not self._keep_latest:
             self._refuse(places, int(before[moved][0]), int(here[moved][0]), int(moved.sum()))
-        by_age = found.take(np.argsort(self._ages(places)[found.sources], kind="stable"))
+        by_age = sourced.take(np.argsort(self._ages(places)[sourced.sources], kind="stable"))
         ascending = by_age.take(key_order(by_age.keys))
         return ascending.take(np.flatnonzero(np.append(borders[1:], True)))
 
@@ -190,9 +190,9 @@ class KeyIndexBuild:
         ranks[order] = np.arange(len(order))
         return ranks
 
-    def _refuse(self, found: KeyEntries, before: int, here: int, count: int) -> None:
-        names = self._index.partitions([int(found.partitions[here]), int(found.partitions[before])])
-        places = [(names[int(found.partitions[r])].hex(), int(found.buckets[r])) for r in (before, here)]
+    def _refuse(self, entries: KeyEntries, before: int, here: int, count: int) -> None:
+        names = self._index.partitions([int(entries.partitions[here]), int(entries.partitions[before])])
+        places = [(names[int(entries.partitions[r])].hex(), int(entries.buckets[r])) for r in (before, here)]
         raise CorruptFileError(
             f"{counted(count, 'key')} in two places, the first in {places}: several jobs wrote this table at once, or "
             "keys expired ('cross-partition-upsert.index-ttl') and came back; delete the older rows, or set the option",
@@ -249,8 +249,8 @@ def _warm(index: KeyIndex) -> None:
             left -= size
 
 
-def _chunks(found: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+def _chunks(sourced: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:
     """Stored keys and values, a chunk of them in memory at a time; `values` are by source."""
-    for start in range(0, len(found), CHUNK_ROWS):
-        sources = found.sources[start : start + CHUNK_ROWS]
-        yield stored_keys(found.keys.slice(start, CHUNK_ROWS)), values[sources].tolist()
+    for start in range(0, len(sourced), CHUNK_ROWS):
+        sources = sourced.sources[start : start + CHUNK_ROWS]
+        yield stored_keys(sourced.keys.slice(start, CHUNK_ROWS)), values[sources].tolist()

@@ -117,9 +117,9 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
         return MustRebuild(f"snapshot {label.snapshot_id}, which the index reflects, has expired")
     if label != label_of(own):
         return MustRebuild(f"snapshot {label.snapshot_id} is not the one that the index reflects")
-    found = [snapshots.get(i) for i in range(label.snapshot_id + 1, latest.id)]
-    steps = [s for s in found if s is not None]
-    if len(steps) < len(found):
+    between = [snapshots.get(i) for i in range(label.snapshot_id + 1, latest.id)]
+    steps = [s for s in between if s is not None]
+    if len(steps) < len(between):
         return MustRebuild(f"snapshots after {label.snapshot_id}, which the index reflects, have expired")
     return [*steps, latest] if label.snapshot_id < latest.id else []
 
@@ -211,7 +211,7 @@ def _counts(index: KeyIndex, *, came: Places, left: Places) -> dict[tuple[int, i
     for places, sign in ((came, 1), (left, -1)):
         packed = (places.partitions.astype(np.int64) << 32) | places.buckets
         for place, count in zip(*np.unique(packed[places.partitions != NOWHERE], return_counts=True), strict=True):
-            found = divmod(int(place), 1 << 32)
-            change[found] = change.get(found, 0) + sign * int(count)
+            code_and_bucket = divmod(int(place), 1 << 32)
+            change[code_and_bucket] = change.get(code_and_bucket, 0) + sign * int(count)
     before = {code: index.rows(code) for code in {code for code, _ in change}}
     return {(c, b): max(0, before[c].get(b, 0) + n) for (c, b), n in change.items() if n}

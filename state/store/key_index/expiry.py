@@ -30,21 +30,21 @@ def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
     left = max(LEAST_KEYS, 2 * grown_by)
     forgotten = 0
     while left > 0:
-        found = index.items(max(start, KEY_PREFIX), min(left, CHUNK_ROWS))
-        forgotten += _forget(index, found, alive_since)
-        left -= len(found)
-        if len(found) < CHUNK_ROWS and left > 0:
+        entries = index.items(max(start, KEY_PREFIX), min(left, CHUNK_ROWS))
+        forgotten += _forget(index, entries, alive_since)
+        left -= len(entries)
+        if len(entries) < CHUNK_ROWS and left > 0:
             # The end; the next batch starts over.
             start = KEY_PREFIX
             break
-        start = found[-1][0] + b"\x00"
+        start = entries[-1][0] + b"\x00"
     with local_disk(index.directory):
         place.write_bytes(start)
     return forgotten
 
 
-def _forget(index: KeyIndex, found: list[tuple[bytes, bytes]], alive_since: int) -> int:
-    values = [value for _, value in found]
+def _forget(index: KeyIndex, entries: list[tuple[bytes, bytes]], alive_since: int) -> int:
+    values = [value for _, value in entries]
     everywhere, living = read_places(values), read_places(values, alive_since=alive_since)
     gone = np.flatnonzero(everywhere.partitions != living.partitions)
     if not len(gone):
@@ -56,5 +56,5 @@ def _forget(index: KeyIndex, found: list[tuple[bytes, bytes]], alive_since: int)
     for place, count in zip(places.tolist(), counts.tolist(), strict=True):
         code, bucket = divmod(place, 1 << 32)
         rows[code, bucket] = max(0, before[code].get(bucket, 0) - count)
-    index.forget([found[row][0] for row in gone.tolist()], rows)
+    index.forget([entries[row][0] for row in gone.tolist()], rows)
     return len(gone)

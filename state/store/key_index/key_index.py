@@ -105,15 +105,15 @@ class KeyIndex:
                 database = Rdict(path, rocks_options(settings))
         except IndexStateError as e:
             raise _with_holder(e, directory) from e
-        found = KeyIndex(directory, scope, database, settings)
+        index = KeyIndex(directory, scope, database, settings)
         try:
-            found._read_label()
+            index._read_label()
             with local_disk(directory):
                 Path(f"{directory}/{_HOLDER}").write_text(f"{os.getpid()} {socket.gethostname()}")
         except BaseException:
             database.close()
             raise
-        return found
+        return index
 
     @staticmethod
     def create(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
@@ -166,13 +166,13 @@ class KeyIndex:
     def rows(self, code: int) -> dict[int, int]:
         """How many keys each bucket of a partition has."""
         prefix = rows_prefix(code)
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         with self._errors():
             for key, value in entries_from(self._database, prefix):
                 if not key.startswith(prefix):
                     break
-                found[int.from_bytes(key[len(prefix) :], "big")] = int.from_bytes(value, "little")
-        return found
+                counts[int.from_bytes(key[len(prefix) :], "big")] = int.from_bytes(value, "little")
+        return counts
 
     def apply(self, change: IndexChange, label: IndexLabel) -> None:
         """Applies the change and the label together, durably."""
@@ -249,15 +249,15 @@ class KeyIndex:
         self._codes[partition], self._partitions[code] = code, partition
 
     def _meta_chunks(self, rows: Mapping[tuple[int, int], int], label: IndexLabel) -> Iterator[Chunk]:
-        found: dict[bytes, bytes | None] = {}
+        entries: dict[bytes, bytes | None] = {}
         for code in range(self._stored_codes, self._next_code):
-            found[partition_key(code)] = self._partitions[code]
-            found[partition_code_key(self._partitions[code])] = code.to_bytes(4, "big")
+            entries[partition_key(code)] = self._partitions[code]
+            entries[partition_code_key(self._partitions[code])] = code.to_bytes(4, "big")
         for (code, bucket), count in rows.items():
-            found[rows_key(code, bucket)] = count.to_bytes(8, "little") if count > 0 else None
+            entries[rows_key(code, bucket)] = count.to_bytes(8, "little") if count > 0 else None
         said = {"format": FORMAT, "scope": asdict(self.scope), "label": asdict(label), "codes": self._next_code}
-        found[LABEL_KEY] = json.dumps(said, sort_keys=True).encode()
-        yield from _alternating(sorted(found.items()))
+        entries[LABEL_KEY] = json.dumps(said, sort_keys=True).encode()
+        yield from _alternating(sorted(entries.items()))
 
     def _read_label(self) -> None:
         with self._errors():
@@ -301,8 +301,8 @@ def _key_chunks(change: IndexChange) -> Iterator[Chunk]:
 
 def _alternating(pairs: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Chunk]:
     for is_remove, run in groupby(pairs, key=lambda pair: pair[1] is None):
-        found = list(run)
-        yield [k for k, _ in found], None if is_remove else [v for _, v in found if v is not None]
+        entries = list(run)
+        yield [k for k, _ in entries], None if is_remove else [v for _, v in entries if v is not None]
 
 
 def _with_holder(error: IndexStateError, directory: str) -> IndexStateError:

@@ -51,16 +51,16 @@ class KeySpill:
         self._skip = 0
         self.size_bytes = 0
 
-    def write(self, found: SourcedKeys) -> None:
-        batch = pa.record_batch([found.keys, pa.array(found.sources)], names=["key", "source"])
+    def write(self, sourced: SourcedKeys) -> None:
+        batch = pa.record_batch([sourced.keys, pa.array(sourced.sources)], names=["key", "source"])
         with rocks_errors(self._directory):
             if self._writer is None:
                 self._writer = pa.ipc.new_stream(self._path, batch.schema)
             self._writer.write_batch(batch)
-        self.size_bytes += found.size_bytes
-        picked = np.arange(self._skip, len(found), _SAMPLE_STEP)
-        self._samples.append(found.keys.take(picked))
-        self._skip = (self._skip - len(found)) % _SAMPLE_STEP
+        self.size_bytes += sourced.size_bytes
+        picked = np.arange(self._skip, len(sourced), _SAMPLE_STEP)
+        self._samples.append(sourced.keys.take(picked))
+        self._skip = (self._skip - len(sourced)) % _SAMPLE_STEP
 
     def ranges(self, range_bytes: int) -> Iterator[SourcedKeys]:
         """The keys split into ranges of about that size, ranges ascending."""

@@ -25,8 +25,8 @@ def is_dense(database: Rdict, key_count: int) -> bool:
 
 def values_by_key(database: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
     """The value of each stored key, None where there is none. Ascending keys are found fastest."""
-    found: list[bytes | None] = database.get(keys)
-    return found
+    values: list[bytes | None] = database.get(keys)
+    return values
 
 
 def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTRIES) -> list[bytes | None]:
@@ -39,14 +39,14 @@ def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTR
         return values
     entries = database.items(from_key=keys[0])
     while len(values) < len(keys):
-        found = dict(islice(entries, step))
-        if not found:
+        passed = dict(islice(entries, step))
+        if not passed:
             # An error would keep a scan that it has seen, and so the database open, after it is closed.
             del entries
             values += values_by_key(database, keys[len(values) :])
             break
-        reached = bisect_right(keys, next(reversed(found)), lo=len(values))
-        values += map(found.get, keys[len(values) : reached])
+        reached = bisect_right(keys, next(reversed(passed)), lo=len(values))
+        values += map(passed.get, keys[len(values) : reached])
     return values
 
 

@@ -93,9 +93,9 @@ def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -
         _LOG.warning("key index %s: %s; it is built again", plan.path, reason)
         remove_index(plan.path)
     if plan.backup is not None:
-        found = _restored(plan, source, latest)
-        if found is not None:
-            return found[0], IndexReport(IndexOrigin.BACKUP, reason, found[1].snapshots, found[1].rows)
+        restored = _restored(plan, source, latest)
+        if restored is not None:
+            return restored[0], IndexReport(IndexOrigin.BACKUP, reason, restored[1].snapshots, restored[1].rows)
     return _built(plan, source, latest, reason)
 
 
@@ -192,9 +192,9 @@ def _built(
     blocks = live_keys(source.access, entries, vectors, plan.keys, alive_since=plan.alive_since, readers=plan.readers)
     with (
         KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.ids) as build,
-        closing(blocks) as found,
+        closing(blocks) as open_blocks,
     ):
-        for block in found:
+        for block in open_blocks:
             build.add(block)
         report = build.finish(label_of(latest))
     spilled = f", {counted(report.spilled_bytes, 'byte')} spilled" if report.spilled_bytes else ""

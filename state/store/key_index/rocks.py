@@ -112,8 +112,8 @@ def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes
             writer.open(path)
         count += len(keys)
         # RocksDB takes one entry at a time; a loop outside Python takes a quarter less time.
-        done = map(writer.__delitem__, keys) if values is None else map(writer.__setitem__, keys, values)
-        deque(done, maxlen=0)
+        calls = map(writer.__delitem__, keys) if values is None else map(writer.__setitem__, keys, values)
+        deque(calls, maxlen=0)
     if count:
         writer.finish()
     return count

@@ -76,8 +76,8 @@ class ShardKeys:
         """Which keys are of this shard, as a mask; None for all."""
         if self.shards == 1:
             return None
-        found: np.ndarray = hash_share(keys.hashes, self.shards) == self.shard
-        return found
+        mask: np.ndarray = hash_share(keys.hashes, self.shards) == self.shard
+        return mask
 
 
 def live_keys(

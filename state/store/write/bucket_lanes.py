@@ -39,8 +39,8 @@ def written_buckets(
             yield write_bucket(write, bucket_id, states.get(bucket_id, _UNKNOWN), buffer.take(bucket_id))
         return
     with discarded_on_error(write.access) as left:
-        made = _in_lanes(write, states, buffer, lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count))
-        left += [made[bucket_id] for bucket_id in bucket_ids]
+        by_bucket = _in_lanes(write, states, buffer, lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count))
+        left += [by_bucket[bucket_id] for bucket_id in bucket_ids]
         while left:
             yield left.pop(0)
 
@@ -88,8 +88,8 @@ def _in_lanes(
                 raise
 
         works = [partial(messages, _lane_write(write, len(lanes), watch), lane) for lane in lanes]
-        found = all_items(works, len(lanes), over)
-        return {(m.partition, m.bucket): m for m in found}
+        written = all_items(works, len(lanes), over)
+        return {(m.partition, m.bucket): m for m in written}
 
 
 def _lane_write(write: BucketWrite, lanes: int, watch: Callable[[], None]) -> BucketWrite:

@@ -47,10 +47,10 @@ def asked_assigners(plan: WritePlan) -> int | None:
 def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
     """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`.
 
-    It is the index of the largest partition, and that of all which a write may touch. A write that touches more is
-    slower, as it reads them again for each flush of a task.
+    What counts is the index of the largest partition, or that of all partitions which a write is expected to touch,
+    whichever is larger. A write that touches more is slower: a task reads them again for each of its flushes.
     """
-    keys = {p: sum(e.row_count for e in found) for p, found in entries.items()}
+    keys = {p: sum(e.row_count for e in files) for p, files in entries.items()}
     together = sum(count for p, count in keys.items() if touched is None or p in touched)
     size = BYTES_PER_KEY * max(together, max(keys.values(), default=0))
     return max(1, -(-size // plan.sink.key_index_memory_bytes))
@@ -58,7 +58,7 @@ def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes
 
 def _new_keys(plan: WritePlan, entries: HashEntries, parallelism: int, expected_rows: int) -> NewKeys:
     """How new keys get buckets in a write that brings about `expected_rows` to each partition it touches."""
-    rows = {p: rows_by_bucket(found) for p, found in entries.items()}
+    rows = {p: rows_by_bucket(files) for p, files in entries.items()}
 
     def assigners(count: int) -> int:
         return assigner_count(

@@ -62,12 +62,12 @@ class FixedBuckets:
             columns = [rows[f.name].combine_chunks() for f in fields]
             types = [f.type for f in fields]
             count_of = np.array([self.counts.get(p, self.count) for p in partitions])
-            found = np.empty(rows.num_rows, np.int64)
+            buckets = np.empty(rows.num_rows, np.int64)
             for count in np.unique(count_of).tolist():
                 assigned = assign_fixed_buckets(columns, types, count, function=self.function)
                 members = count_of[codes] == count
-                found[members] = np.asarray(assigned)[members]
-            return found
+                buckets[members] = np.asarray(assigned)[members]
+            return buckets
 
         return group
 
@@ -145,9 +145,9 @@ class KnownBuckets:
             groups = np.empty(rows.num_rows, np.int64)
             for code, partition in enumerate(partitions):
                 members = np.flatnonzero(codes == code) if len(partitions) > 1 else slice(None)
-                found = store.known(self.entries.get(partition, ())).lookup(hashes[members])
+                buckets = store.known(self.entries.get(partition, ())).lookup(hashes[members])
                 share = share_group(hash_share(hashes[members], self.assigners.count(partition)))
-                groups[members] = np.where(found == UNKNOWN, share, found)
+                groups[members] = np.where(buckets == UNKNOWN, share, buckets)
             return groups
 
         return group

@@ -43,8 +43,8 @@ class IndexedKeys(Placing):
         for run, blob in runs:
             table = unseal(again(blob)).read_all()
             assignment, assigner = assigner.assign(new.hashes(table))
-            for bucket, found in assignment.new_by_bucket().items():
-                new_hashes.setdefault(bucket, []).append(found)
+            for bucket, hashes in assignment.new_by_bucket().items():
+                new_hashes.setdefault(bucket, []).append(hashes)
             consumed = run.consumed_rows
             for bucket, part in split_by_bucket(table, assignment.buckets):
                 yield replace(run, bucket=bucket, consumed_rows=consumed, row_count=part.num_rows, blob=seal(part))

@@ -31,9 +31,9 @@ _OBJECTS = {
 def mode_of(schema: TableSchema) -> Mode:
     """The object of a table's bucket mode. Raises OptionError as `bucket_mode`."""
     module, _, name = _OBJECTS[bucket_mode(schema)].partition(":")
-    found = getattr(import_module(f"bucketline.state.store.write.{module}"), name)()
-    assert isinstance(found, Mode)
-    return found
+    mode = getattr(import_module(f"bucketline.state.store.write.{module}"), name)()
+    assert isinstance(mode, Mode)
+    return mode
 
 
 def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str], *, is_stream: bool = False) -> WritePlan:

@@ -51,8 +51,8 @@ class NewKeys(Placing):
         for run, blob in runs:
             rows = unseal(blob).read_all()
             assignment, assigner = assigner.assign(self.hashes(rows))
-            for bucket, found in assignment.new_by_bucket().items():
-                new_hashes.setdefault(bucket, []).append(found)
+            for bucket, hashes in assignment.new_by_bucket().items():
+                new_hashes.setdefault(bucket, []).append(hashes)
             for bucket, part in split_by_bucket(rows, assignment.buckets):
                 yield replace(run, bucket=bucket, row_count=part.num_rows, blob=seal(part))
         yield from hash_news(partition, new_hashes)
@@ -86,6 +86,6 @@ def hash_news(partition: bytes, new_hashes: Mapping[int, Sequence[Int32s]]) -> I
 
 def split_by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each bucket, in their order; n rows and n buckets in."""
-    found = distinct(buckets)
-    for bucket in found.tolist():
-        yield bucket, rows if len(found) == 1 else rows.take(np.flatnonzero(buckets == bucket))
+    used = distinct(buckets)
+    for bucket in used.tolist():
+        yield bucket, rows if len(used) == 1 else rows.take(np.flatnonzero(buckets == bucket))

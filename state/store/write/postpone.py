@@ -73,7 +73,7 @@ def _newest_waiting(view: LiveFiles) -> dict[bytes, int]:
 
 
 def _checked(user: str) -> str:
-    """Raises OptionError for a writer whose name would hide the number of its writer in the names of its files."""
+    """Raises OptionError for a user whose name holds `-s-`, which comes before the writer number in names of files."""
     if "-s-" in user:
         raise OptionError(
             f"the writer {user!r} cannot write a postpone table: its files are named after it, and '-s-' ends the "

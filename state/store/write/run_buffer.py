@@ -32,10 +32,10 @@ class SpilledBlob(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         wanted = min(len(buffer), self.size - self._position)
-        found = os.pread(self._descriptor, wanted, self._offset + self._position)
-        buffer[: len(found)] = found
-        self._position += len(found)
-        return len(found)
+        data = os.pread(self._descriptor, wanted, self._offset + self._position)
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
     def again(self) -> "SpilledBlob":
         """The same bytes for another reader."""
@@ -152,12 +152,12 @@ class RunBuffer:
         Each blob can be read once, while the buffer is open.
         """
         runs = self._runs.pop(bucket_id, [])
-        found = []
+        pairs = []
         for position, run in enumerate(runs):
             place = self._spilled.pop((bucket_id, position), None)
-            found.append((run, _held(run.blob) if place is None else self._spilled_blob(*place)))
+            pairs.append((run, _held(run.blob) if place is None else self._spilled_blob(*place)))
             self._held_bytes -= size_bytes(run.blob)
-        return sorted(found, key=lambda pair: (pair[0].origin, pair[0].flush))
+        return sorted(pairs, key=lambda pair: (pair[0].origin, pair[0].flush))
 
     def _spilled_blob(self, offset: int, size: int) -> SpilledBlob:
         assert self._spill is not None

@@ -130,23 +130,23 @@ class RunSealer:
         buckets = self._groups(rows, partitions, row_partitions)
         rows = rows.select([f.name for f in plan.schema.fields])
         lowest = int(buckets.min())
-        groups = row_partitions.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
-        by_group = np.argsort(_narrow(groups), kind="stable")
-        borders = np.append(np.flatnonzero(np.diff(groups[by_group], prepend=-1)), len(by_group))
-        found: list[_Group] = []
+        numbers = row_partitions.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
+        by_group = np.argsort(_narrow(numbers), kind="stable")
+        borders = np.append(np.flatnonzero(np.diff(numbers[by_group], prepend=-1)), len(by_group))
+        groups: list[_Group] = []
         for first, end in pairwise(borders.tolist()):
             members = by_group[first:end]
             group_id = partitions[int(row_partitions[members[0]])], int(buckets[members[0]])
             start = self._consumed.get(group_id, 0)
             self._consumed[group_id] = start + len(members)
-            found.append(_Group(*group_id, members, start))
-        for together in self._together(found, rows):
+            groups.append(_Group(*group_id, members, start))
+        for together in self._together(groups, rows):
             sort = [partial(self._sorted, rows, kinds, group) for group in together]
-            for group, taken in zip(together, all_items(sort, plan.threads), strict=True):
-                yield from self._sealed_group(group, taken)
+            for group, sorted_rows in zip(together, all_items(sort, plan.threads), strict=True):
+                yield from self._sealed_group(group, sorted_rows)
 
     def _together(self, groups: Sequence["_Group"], rows: pa.Table) -> Iterator[Sequence["_Group"]]:
-        """The groups, in order, as those that are sorted before the first of them is handed out."""
+        """The groups, in order, in lists: all groups of a list are sorted before the first of them is handed out."""
         if self._plan.threads < 2 or rows.nbytes < SMALL_BYTES:
             yield from ([group] for group in groups)
             return
@@ -181,18 +181,18 @@ class RunSealer:
                 starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
                 chosen = order[plan.fold.select(starts, np.asarray(kinds.take(members))[order])]
             ranks, members = ranks[chosen], members[chosen]
-        taken = rows.take(members)
-        yield taken.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
+        sorted_rows = rows.take(members)
+        yield sorted_rows.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
 
-    def _sealed_group(self, group: "_Group", taken: pa.Table) -> Iterator[SealedRun]:
+    def _sealed_group(self, group: "_Group", rows: pa.Table) -> Iterator[SealedRun]:
         plan = self._plan
-        rows_each = max(1, taken.num_rows * plan.run_bytes // max(1, taken.nbytes))
+        rows_each = max(1, rows.num_rows * plan.run_bytes // max(1, rows.nbytes))
         form = plan.form
-        if form is RunForm.ROWS and rows_each < taken.num_rows:
+        if form is RunForm.ROWS and rows_each < rows.num_rows:
             # Slices would keep all of the rows in memory for as long as one of them is there.
             form = RunForm.PLAIN
-        for first in range(0, taken.num_rows, rows_each):
-            piece = taken.slice(first, rows_each)
+        for first in range(0, rows.num_rows, rows_each):
+            piece = rows.slice(first, rows_each)
             yield SealedRun(
                 partition=group.partition,
                 bucket=group.bucket,

@@ -53,13 +53,13 @@ def what_waits(schema: TableSchema) -> Waits:
 def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> FileNames:
     """The new level-0 files of real buckets that the commit of these messages has not compacted itself."""
     compacted = any(s.commit_kind is CommitKind.COMPACT for s in committed.snapshots)
-    found: dict[BucketId, frozenset[str]] = {}
+    left: dict[BucketId, frozenset[str]] = {}
     for m in messages:
-        taken = {f.file_name for f in m.compact_before} if compacted else set()
-        names = frozenset(f.file_name for f in m.new_files if f.level == 0) - taken
+        consumed = {f.file_name for f in m.compact_before} if compacted else set()
+        names = frozenset(f.file_name for f in m.new_files if f.level == 0) - consumed
         if names and m.bucket >= 0:
-            found[m.partition, m.bucket] = found.get((m.partition, m.bucket), frozenset()) | names
-    return found
+            left[m.partition, m.bucket] = left.get((m.partition, m.bucket), frozenset()) | names
+    return left
 
 
 def all_on_level0(view: LiveFiles) -> FileNames:
@@ -70,8 +70,8 @@ def all_on_level0(view: LiveFiles) -> FileNames:
 
 def still_on_level0(view: LiveFiles, files: FileNames) -> FileNames:
     """Those of the files that are live on level 0; the others were compacted or replaced, by anybody."""
-    found = {b: frozenset(f.file_name for f in _level0(view, b, names)) for b, names in files.items()}
-    return {b: names for b, names in found.items() if names}
+    live = {b: frozenset(f.file_name for f in _level0(view, b, names)) for b, names in files.items()}
+    return {b: names for b, names in live.items() if names}
 
 
 def joined(one: FileNames, other: FileNames) -> FileNames:
@@ -95,12 +95,12 @@ class Hidden:
 
 def find_hidden(view: LiveFiles, files: FileNames) -> Hidden:
     """What of the files is on level 0, from the view as it is."""
-    found = [f for b, names in files.items() for f in _level0(view, b, names)]
+    hidden = [f for b, names in files.items() for f in _level0(view, b, names)]
     return Hidden(
-        rows=sum(f.row_count for f in found),
-        files=len(found),
+        rows=sum(f.row_count for f in hidden),
+        files=len(hidden),
         buckets=len(still_on_level0(view, files)),
-        since_ms=min((f.creation_time_ms or 0 for f in found), default=None),
+        since_ms=min((f.creation_time_ms or 0 for f in hidden), default=None),
     )
 
 
@@ -163,7 +163,7 @@ def compact_until_visible(
     makes the messages of buckets, `commit` publishes them as a COMPACT commit of the session.
     Raises what `session.refresh`, `compact` and `commit` do, StorageError excepted, which is a lost round.
     """
-    left, made = files or {}, list[Snapshot]()
+    left, snapshots = files or {}, list[Snapshot]()
     lost, most = "no time was given to compact again", 1 << 31
     while True:
         try:
@@ -172,23 +172,23 @@ def compact_until_visible(
             used = trigger if files is None else _trigger(session, trigger)
             due = session.due(used, among=None if files is None else left.keys()) if session.plan.compacts else []
             if not due:
-                return Rounds(left, tuple(made))
+                return Rounds(left, tuple(snapshots))
             if budget.left_ms == 0:
-                return Rounds(left, tuple(made), lost)
+                return Rounds(left, tuple(snapshots), lost)
             most = min(most, len(due))
             states = session.bucket_states(used)
             messages = compact(used, [(b, states[b]) for b in due[:most]])
-            done = Committed() if all(m.is_empty for m in messages) else commit(messages)
-            made += done.snapshots
-            if done.snapshots:
+            committed = Committed() if all(m.is_empty for m in messages) else commit(messages)
+            snapshots += committed.snapshots
+            if committed.snapshots:
                 continue
-            lost = "nothing was compacted" if done.dropped is None else done.dropped.message
-            if is_lasting(done.dropped):
-                return Rounds(left, tuple(made), lost)
+            lost = "nothing was compacted" if committed.dropped is None else committed.dropped.message
+            if is_lasting(committed.dropped):
+                return Rounds(left, tuple(snapshots), lost)
         except StorageError as e:
             lost = e.message
             if budget.left_ms == 0:
-                return Rounds(left, tuple(made), lost)
+                return Rounds(left, tuple(snapshots), lost)
         most = max(1, most // 2)
         budget.wait()
 

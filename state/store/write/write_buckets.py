@@ -52,10 +52,10 @@ def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
     """The message as the stage wants it."""
     if stage.result is Result.AS_WRITTEN:
         return message
-    done = _as_one_change(message, stage.write.access.delete_own)
+    change = _as_one_change(message, stage.write.access.delete_own)
     if stage.result is Result.ONE_CHANGE:
-        return done
-    return replace(done, new_files=done.compact_after, compact_before=(), compact_after=())
+        return change
+    return replace(change, new_files=change.compact_after, compact_before=(), compact_after=())
 
 
 def _as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMeta], BucketId], None]) -> CommitMessage:
@@ -68,12 +68,12 @@ def _as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMe
     gone = [f for f in message.compact_before if f.file_name in new and f.file_name not in after]
     consumed = {f.file_name for f in message.compact_before}
     delete(gone, (message.partition, message.bucket))
-    made = (*(f for f in message.new_files if f.file_name not in consumed), *message.compact_after)
+    files = (*(f for f in message.new_files if f.file_name not in consumed), *message.compact_after)
     return replace(
         message,
         new_files=(),
         changelog_files=(),
         compact_changelog=(*message.changelog_files, *message.compact_changelog),
         compact_before=tuple(f for f in message.compact_before if f.file_name not in new),
-        compact_after=made,
+        compact_after=files,
     )

@@ -190,13 +190,13 @@ class WriteSession:
         done again), SchemaMismatchError when they could never be merged with it (their files are removed);
         CommitOutcomeUnknownError when nobody knows.
         """
-        found = list(messages)
-        self._refuse_timeless(found)
+        to_commit = list(messages)
+        self._refuse_timeless(to_commit)
         if kind is CommitKind.APPEND:
-            self._refuse_overflow(found)
+            self._refuse_overflow(to_commit)
         try:
             outcome = self._committer.commit(
-                found,
+                to_commit,
                 user=user,
                 identifier=identifier,
                 properties=properties,
@@ -217,7 +217,7 @@ class WriteSession:
         if kind is CommitKind.COMPACT and not isinstance(outcome, Committed):
             return Committed(dropped=outcome)
         if isinstance(outcome, Conflict) and kind is CommitKind.APPEND and outcome.rule != ALREADY_ADDED:
-            self.discard(found)
+            self.discard(to_commit)
         return _checked(outcome)
 
     def overwrite(
@@ -227,11 +227,11 @@ class WriteSession:
 
         Postponed files stay. Raises as `commit`, also when somebody has changed one of the partitions since.
         """
-        found = list(messages)
+        to_commit = list(messages)
         schema = replace(self.plan.schema, options={**self.plan.schema.options, BUCKET.key: str(bucket_num)})
         committer = Committer(self.table.io, self.table.path, schema, clock=self._clock, ids=self._ids)
         outcome = committer.commit(
-            found,
+            to_commit,
             user=user,
             kind=CommitKind.OVERWRITE,
             overwrite=frozenset(partitions).__contains__,
@@ -240,7 +240,7 @@ class WriteSession:
             planned_ms=self._planned_ms,
         )
         if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
-            self.discard(found)
+            self.discard(to_commit)
         return _checked(outcome)
 
     def replace_partitions(
@@ -255,10 +255,10 @@ class WriteSession:
 
         Raises as `commit`.
         """
-        found = list(messages)
-        self._refuse_timeless(found)
+        to_commit = list(messages)
+        self._refuse_timeless(to_commit)
         outcome = self._committer.commit(
-            found,
+            to_commit,
             user=user,
             kind=CommitKind.OVERWRITE,
             overwrite=target,
@@ -267,7 +267,7 @@ class WriteSession:
             planned_ms=self._planned_ms,
         )
         if isinstance(outcome, Conflict):
-            self.discard(found)
+            self.discard(to_commit)
         return _checked(outcome)
 
     def _refuse_timeless(self, messages: Sequence[CommitMessage]) -> None:
@@ -305,11 +305,11 @@ class WriteSession:
         discard_made(self.table.io, self.table.path, self.plan.schema, messages)
 
     def _plan(self, table: TableHandle) -> WritePlan:
-        found = plan_write(table.uri, table.table_schema, self._job_options, is_stream=self._is_stream)
-        check_partitions_kept(found.schema, table.io, table.path)
-        for sentence in advise_write({**found.schema.options, **self._job_options}):
+        plan = plan_write(table.uri, table.table_schema, self._job_options, is_stream=self._is_stream)
+        check_partitions_kept(plan.schema, table.io, table.path)
+        for sentence in advise_write({**plan.schema.options, **self._job_options}):
             _tell_once(table.path, sentence)
-        return found
+        return plan
 
     def _new_committer(self) -> Committer:
         return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)

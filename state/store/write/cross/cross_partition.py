@@ -52,7 +52,7 @@ class CrossPartition(Mode):
         seal = plan.seal_plan(KeyShares(shares, plan.schema.primary_keys, across_partitions=True))
         write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
         place, stage = _cross_write(plan, table, scope, shares), WriteStage(write, table.bucket_states(scope.trigger))
-        found: Stages[Source] = Stages(
+        stages: Stages[Source] = Stages(
             source=source,
             seal=replace(seal, keep_order=True, fold=None),
             write=stage,
@@ -61,9 +61,9 @@ class CrossPartition(Mode):
             key_shares=shares,
         )
         if not scope.by_share or shares < workers.tasks(plan.sink.write_parallelism):
-            return found
+            return stages
         return replace(
-            found,
+            stages,
             write=replace(stage, groups=replace(place, writes_alone=True)),
             place=None,
             assigners=Assigners(first=shares, across_partitions=True),
@@ -92,10 +92,10 @@ class CrossOverwrite(CrossPartition):
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """As in a write, with an index of its own, which has the keys of the partitions that stay. `table` is a
         `ReplacedState`."""
-        found = super().stages(plan, table, scope, source)
-        assert isinstance(found.place, CrossWrite)
-        kept = {f.name: getattr(found.place, f.name) for f in fields(CrossWrite)}
-        return replace(found, place=CrossOverwriteKeys(**kept, replaced=cast(ReplacedState, table).replaced))
+        stages = super().stages(plan, table, scope, source)
+        assert isinstance(stages.place, CrossWrite)
+        kept = {f.name: getattr(stages.place, f.name) for f in fields(CrossWrite)}
+        return replace(stages, place=CrossOverwriteKeys(**kept, replaced=cast(ReplacedState, table).replaced))
 
 
 def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: int) -> CrossWrite:

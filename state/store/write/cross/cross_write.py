@@ -96,7 +96,7 @@ class CrossWrite(Placing):
         with index:
             if plan.backup is not None and (self.back_up_now or report.origin is IndexOrigin.BUILT):
                 _back_up(index, plan.backup)
-            # Nothing is held that has been used: what is placed is held by the caller beside it.
+            # Runs are let go as they are read: the caller holds the placed rows at the same time.
             chunks = _chunks(deque(runs))
             del runs
             first, second = next(chunks, None), next(chunks, None)
@@ -233,16 +233,16 @@ class _Placer:
         placed, kinds = placed_rows(rows, *self._dense(placement), write.schema)
         return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
 
-    def _overlaid(self, keys: pa.Array, found: Places) -> Places:
+    def _overlaid(self, keys: pa.Array, indexed: Places) -> Places:
         """The places in the index, overruled by those of keys that the batch has moved."""
         if self._moved_keys is None or not len(self._moved_keys):
-            return found
+            return indexed
         at = pc.index_in(keys, value_set=self._moved_keys)
         known = np.asarray(pc.is_valid(at))
         where = np.asarray(pc.fill_null(at, 0))
         return Places(
-            np.where(known, self._moved.partitions[where], found.partitions).astype(np.int32),
-            np.where(known, self._moved.buckets[where], found.buckets).astype(np.int32),
+            np.where(known, self._moved.partitions[where], indexed.partitions).astype(np.int32),
+            np.where(known, self._moved.buckets[where], indexed.buckets).astype(np.int32),
         )
 
     def _remember(self, keys: pa.Array, old: Places, new: Places) -> None:
