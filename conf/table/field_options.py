@@ -107,11 +107,16 @@ class ColumnSettings:
         )
 
     def check(self, columns: Sequence[str]) -> None:
-        """Returns when every `fields.*` option names columns of the table. Raises OptionError naming key and column."""
+        """Returns when every `fields.*` option names columns of the table. Raises the first of `problems`."""
+        for problem in self.problems(columns):
+            raise problem
+
+    def problems(self, columns: Sequence[str]) -> Iterator[OptionError]:
+        """An error for each column that a `fields.*` option names and the table has not, with key and column."""
         for key, names, _ in _parsed(self._options):
             for name in names:
                 if name not in columns:
-                    raise OptionError(
+                    yield OptionError(
                         f"'{key}': Field {name} can not be found in table schema; "
                         f"the option names one of {', '.join(columns)}",
                         key=key,
@@ -120,7 +125,7 @@ class ColumnSettings:
         for group in self.sequence_groups:
             for name in group.columns:
                 if name not in columns:
-                    raise OptionError(
+                    yield OptionError(
                         f"'{group.key}' = '{self._options[group.key]}': Field {name} can not be found in table schema; "
                         f"a sequence group protects some of {', '.join(columns)}",
                         key=group.key,

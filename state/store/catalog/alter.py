@@ -26,7 +26,7 @@ from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.rest_json import same_schema
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.new_schema import check_columns
+from bucketline.state.store.catalog.new_schema import column_problems
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
@@ -132,21 +132,16 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
 
 
 def _check_columns(old: TableSchema, new: TableSchema) -> None:
-    """Raises what `check_columns` says of the new schema; problems that the old schema had are ignored."""
-    problem = _problem(new)
-    if problem is None:
-        return
-    before = _problem(old)
-    if before is None or any(before.fields.get(name) != problem.fields.get(name) for name in ("key", "column")):
-        raise problem
+    """Raises the first of `column_problems` of the new schema that the old schema did not have."""
+    before = None
+    for problem in column_problems(new):
+        before = {_subject(p) for p in column_problems(old)} if before is None else before
+        if _subject(problem) not in before:
+            raise problem
 
 
-def _problem(schema: TableSchema) -> OptionError | UnsupportedTableError | None:
-    try:
-        check_columns(schema)
-    except (OptionError, UnsupportedTableError) as e:
-        return e
-    return None
+def _subject(problem: OptionError | UnsupportedTableError) -> tuple[object, object]:
+    return problem.fields.get("key"), problem.fields.get("column")
 
 
 def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, wanted: TableSchema) -> bool:

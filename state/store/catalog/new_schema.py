@@ -3,7 +3,7 @@
 Source: Paimon 2.0 SchemaManager.createTable.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from bucketline.conf.option import check_names, check_texts
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.new_table import check_new_table, lift_keys
-from bucketline.state.errors import CorruptFileError, SchemaMismatchError
+from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.storable import check_storable
@@ -74,14 +74,25 @@ def plan_schema(
 def check_columns(schema: TableSchema) -> None:
     """Returns when the columns suit the options that name them, the merge engine and the formats of files.
 
-    Raises OptionError naming option and column, UnsupportedTableError for columns that a format has no place for, and
-    as `fold_for`.
+    Raises the first of `column_problems`.
     """
-    _check_names(schema)
-    ColumnSettings(schema.options).check([f.name for f in schema.fields])
-    check_storable(schema)
-    if schema.primary_keys:
-        fold_for(schema)
+    for problem in column_problems(schema):
+        raise problem
+
+
+def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTableError]:
+    """OptionError naming option and column, UnsupportedTableError for columns that a format has no place for, and
+    errors of `fold_for`."""
+    try:
+        yield from ColumnSettings(schema.options).problems([f.name for f in schema.fields])
+    except OptionError as e:
+        yield e
+    checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable)
+    for check in (*checks, fold_for) if schema.primary_keys else checks:
+        try:
+            check(schema)
+        except (OptionError, UnsupportedTableError) as e:
+            yield e
 
 
 def _check_names(schema: TableSchema) -> None:

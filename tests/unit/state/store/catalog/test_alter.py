@@ -184,3 +184,17 @@ def test_a_schema_that_was_refused_today_can_still_be_mended() -> None:
     found = alter_table(table.refreshed(), [AddColumn(("n",), INT)])
     assert _names(found)[-1] == "n"
     assert alter_table(found, [UnsetOption("fields.a.aggregate-function")]).table_schema.id == 3
+
+
+@pytest.mark.parametrize("order", ["abc", "acb", "cba"])
+def test_old_problems_are_mended_one_by_one_in_any_order(order: str) -> None:
+    table = _table(AGGREGATION | {f"fields.{name}.aggregate-function": "last_value" for name in "abc"})
+    first = newest_schema(table.io, table.path)
+    fields = tuple(f for f in first.fields if f.name not in "abc")
+    Schemas(table.io, table.path).create(replace(first, id=1, fields=fields))
+    found = table.refreshed()
+    with pytest.raises(UnsupportedTableError, match="column 'n'"):
+        alter_table(found, [AddColumn(("n",), parse_type_text("TIMESTAMP(9)"))])
+    for name in order:
+        found = alter_table(found, [UnsetOption(f"fields.{name}.aggregate-function")])
+    assert found.table_schema.id == 4
