@@ -129,6 +129,33 @@ def _comparable(case: Case, row: dict[str, Any]) -> Any:
 @draws(800)
 @given(_cases())
 def test_rows_of_a_key_become_what_one_row_after_the_other_makes(case: Case) -> None:
+    _check(case)
+
+
+@pytest.mark.parametrize(
+    ("own", "arrays"),
+    [
+        ({"nested-key": "x", "nested-sequence-field": "y"}, [[(1, "b")], [(1, "a"), (2, "a")]]),
+        ({"nested-key": "x", "nested-sequence-field": "y"}, [[(1, "b")], [(1, "b")], [(1, None)]]),
+        ({"nested-key": "x", "nested-key-null-strategy": "ignore"}, [[(None, "a")], [(1, "a"), (None, "b")]]),
+        ({"nested-key": "x", "nested-key-null-strategy": "error"}, [[(1, "a")], [(None, "b")]]),
+        ({"nested-key": "x", "nested-key-null-strategy": "merge"}, [[(None, "a")], [(None, "b")]]),
+        ({"count-limit": "3"}, [[(1, "a"), (1, "a")], [(1, "b"), (1, "c")], [(1, "d")]]),
+        ({"count-limit": "3", "nested-key": "x"}, [[(1, "a")], [(2, "b"), (3, "c"), (4, "d")], [(1, "e")]]),
+    ],
+    ids=str,
+)
+def test_nested_rows_that_are_seldom_drawn(own: dict[str, str], arrays: list[list[tuple[Any, Any]]]) -> None:
+    rows = [
+        {"k": 1, "v": [{"x": x, "y": y} for x, y in array], "_SEQUENCE_NUMBER": i, "_VALUE_KIND": 0}
+        for i, array in enumerate(arrays)
+    ]
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "nested_update"}
+    options |= {f"fields.v.{key}": text for key, text in own.items()}
+    _check(Case({"k": parse_type("INT NOT NULL"), "v": parse_type(_array(_ROW))}, options, [rows]))
+
+
+def _check(case: Case) -> None:
     merge = aggregate if case.options["merge-engine"] == "aggregation" else partial_update
     try:
         expected = [rows[0] if len(rows) == 1 else merge(rows, case.types, ("k",), case.options) for rows in case.keys]
