@@ -96,10 +96,7 @@ def is_function(node: Any) -> bool:
 def call_function(node: Any, value: Evaluate) -> Value:
     """The result of a function. Raises OptionError for an argument that is not understood."""
     allowed, call = _FUNCTIONS[type(node)]
-    extra = [
-        k for k, v in node.args.items() if v and k not in allowed and k not in ("safe", "coalesce", "ignore_nulls")
-    ]
-    if extra:
+    if any(said and key not in allowed and key not in _NOTES for key, said in node.args.items()):
         raise OptionError(f"{node.sql()!r} is not supported", key="expression")
     return call(node, value)
 
