@@ -1,6 +1,7 @@
 """What goes wrong on Kafka's side stops a job with a code of its own, and nothing is written or skipped."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,27 +87,37 @@ def test_brokers_that_do_not_answer_are_named(spark: Any, kafka_broker: KafkaBro
             run_job(orders.job(f"source.options.kafka.bootstrap.servers={servers}"), spark)
 
 
-def test_a_cluster_that_refuses_the_login_or_the_topic_is_told_by_its_words(spark: Any, tmp_path: Path) -> None:
-    refusals = {
-        "not-the-password": "SaslAuthenticationException: Authentication failed: Invalid username or",
-        "the-password": "TopicAuthorizationException: .*whether this user may read topic secret",
-    }
+@pytest.fixture(scope="module")
+def guarded_broker() -> Iterator[KafkaBroker]:
+    """A broker that lets one user log in, who may read no topic."""
     with KafkaBroker(users={"reader": "the-password"}) as broker:
-        orders = Orders(tmp_path, broker, "secret")
-        orders.put(range(3))
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        for password, says in refusals.items():
-            options = {
-                "bootstrap.servers": broker.sasl_servers,
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": f'{module} required username="reader" password="{password}";',
-            }
-            job = orders.job(*(f"source.options.kafka.{key}={text}" for key, text in options.items()))
-            with pytest.raises(KafkaRefusedError, match=f"Kafka at {broker.sasl_servers} refuses the job .{says}") as e:
-                run_job(job, spark)
-            assert password not in f"{e.value!r} {e.value.fields}"
-            assert open_table(orders.table).snapshots().num_rows == 0
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("topic", "password", "says"),
+    [
+        ("secret-1", "not-the-password", "SaslAuthenticationException: Authentication failed: Invalid username or"),
+        ("secret-2", "the-password", "TopicAuthorizationException: .*whether this user may read topic secret-2"),
+    ],
+)
+def test_a_cluster_that_refuses_the_login_or_the_topic_is_told_by_its_words(
+    spark: Any, guarded_broker: KafkaBroker, tmp_path: Path, topic: str, password: str, says: str
+) -> None:
+    orders = Orders(tmp_path, guarded_broker, topic)
+    orders.put(range(3))
+    servers, module = guarded_broker.sasl_servers, "org.apache.kafka.common.security.plain.PlainLoginModule"
+    options = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{module} required username="reader" password="{password}";',
+    }
+    job = orders.job(*(f"source.options.kafka.{key}={text}" for key, text in options.items()))
+    with pytest.raises(KafkaRefusedError, match=f"Kafka at {servers} refuses the job .{says}") as e:
+        run_job(job, spark)
+    assert password not in f"{e.value!r} {e.value.fields}"
+    assert open_table(orders.table).snapshots().num_rows == 0
 
 
 class StopsBroker(logging.Handler):
