@@ -13,19 +13,21 @@ import pyarrow as pa
 from bucketline.conf.table.choices import ChangelogProducer, FileFormat
 from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.avro.data_schema import data_schema
+from bucketline.state.format.avro.data_schema import data_schema, refuse_unread_by_java
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
 
 def check_storable(schema: TableSchema) -> None:
-    """Returns when every format that the table's options name has a place for its columns.
+    """Returns when every format that the table's options name has a place for its columns, and Java reads them from it.
 
     Raises UnsupportedTableError as `refuse_columns`.
     """
     for form in _formats(schema):
         refuse_columns(form, schema.fields)
+        if form is FileFormat.AVRO:
+            refuse_unread_by_java(schema.fields)
 
 
 def refuse_columns(form: FileFormat, columns: Sequence[DataField], stored: Sequence[DataField] | None = None) -> None:

@@ -36,17 +36,37 @@ _TEXT_ROOTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 def is_representable(fields: Sequence[DataField]) -> bool:
     """Whether rows of these columns can be Avro records that Java reads."""
     try:
-        data_schema(fields)
+        refuse_unread_by_java(fields)
     except UnsupportedTableError:
         return False
     return True
 
 
+def refuse_unread_by_java(fields: Sequence[DataField]) -> None:
+    """Refuses columns that Avro has no place for, or that Java does not read from it.
+
+    Raises UnsupportedTableError naming the column. Tables of earlier releases may have a MULTISET of anything but text,
+    which `data_schema` allows: they are written on.
+    """
+    data_schema(fields)
+    for field in fields:
+        if _holds_unread_bag(field.type):
+            _refuse(field.name, f"Paimon Java does not read {field.type.as_nullable()} from Avro")
+
+
+def _holds_unread_bag(data_type: DataType) -> bool:
+    """Whether a type is, or has inside, a MULTISET of anything but text: Java takes its entries for those of a MAP."""
+    if data_type.root is TypeRoot.MULTISET and not is_text_map(data_type):
+        return True
+    inner = [f.type for f in data_type.fields]
+    inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
+    return any(_holds_unread_bag(t) for t in inner)
+
+
 def data_schema(fields: Sequence[DataField]) -> bytes:
     """The schema of records of these columns, as JSON text.
 
-    Raises UnsupportedTableError, naming the column, for a type or a name that Avro does not have, or that Java does not
-    read from it.
+    Raises UnsupportedTableError, naming the column, for a type or a name that Avro does not have.
     """
     record = _record("record", fields, NAMESPACE)
     return json.dumps(record, separators=(",", ":")).encode()
@@ -115,9 +135,6 @@ def _map(data_type: DataType, path: str) -> Json:
     key, value = map_entry(data_type)
     if is_text_map(data_type):
         return {"type": "map", "values": _of(value, path)}
-    if data_type.root is TypeRoot.MULTISET:
-        # Java takes the entries for those of a MAP, and fails.
-        _refuse(path, f"Paimon Java does not read {data_type.as_nullable()} from Avro")
     entry: list[Json] = [_field("key", key, f"{path}_key"), _field("value", value, f"{path}_value")]
     return {"type": "array", "items": {"type": "record", "name": path, "fields": entry}, "logicalType": "map"}
 
