@@ -16,7 +16,9 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.avro.data_schema import data_schema, refuse_unread_by_java
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import arrow_type
-from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.logical import DataField, TypeRoot, types_in
+
+_NOT_IN_ORC = (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR)
 
 
 def check_storable(schema: TableSchema) -> None:
@@ -48,11 +50,11 @@ def refuse_columns(form: FileFormat, columns: Sequence[DataField], stored: Seque
 def _formats(schema: TableSchema) -> list[FileFormat]:
     settings = schema.settings
     levels = range(settings.compaction.num_levels) if schema.primary_keys else range(1)
-    found = {settings.files.format_of(level) for level in levels}
+    formats = {settings.files.format_of(level) for level in levels}
     if settings.changelog.producer is not ChangelogProducer.NONE:
         logged = DataFileSettings(settings.changelog.file_options)
-        found |= {logged.format_of(level) for level in levels}
-    return sorted(found, key=lambda form: form.value)
+        formats |= {logged.format_of(level) for level in levels}
+    return sorted(formats, key=lambda form: form.value)
 
 
 def _refuse_mixed_timestamps(columns: Iterable[DataField]) -> None:
@@ -80,14 +82,6 @@ def holds_nanoseconds(data_type: pa.DataType) -> bool:
 
 def _refuse_for_orc(columns: Iterable[DataField]) -> None:
     for field in columns:
-        reason = _objection(field.type)
-        if reason is not None:
-            raise UnsupportedTableError(f"column {field.name}: {reason}", column=field.name)
-
-
-def _objection(data_type: DataType) -> str | None:
-    if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR):
-        return f"{data_type} is not written in ORC"
-    inner = [f.type for f in data_type.fields]
-    inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
-    return next((r for t in inner if (r := _objection(t)) is not None), None)
+        unwritten = next((t for t in types_in(field.type) if t.root in _NOT_IN_ORC), None)
+        if unwritten is not None:
+            raise UnsupportedTableError(f"column {field.name}: {unwritten} is not written in ORC", column=field.name)

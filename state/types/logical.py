@@ -91,6 +91,7 @@ class DataField:
         return hash((self.id, self.name))
 
 
+INTEGER_ROOTS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _CONSTRUCTED = frozenset(
     {TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET, TypeRoot.ROW, TypeRoot.VECTOR, TypeRoot.VARIANT, TypeRoot.BLOB}
 )
@@ -113,6 +114,14 @@ def _fields_in(data_type: DataType) -> Iterator[DataField]:
     for inner in (data_type.element, data_type.key, data_type.value):
         if inner is not None:
             yield from _fields_in(inner)
+
+
+def types_in(data_type: DataType) -> Iterator[DataType]:
+    """The type and those inside it, depth first, each before what is in it."""
+    yield data_type
+    for inner in (*(f.type for f in data_type.fields), data_type.element, data_type.key, data_type.value):
+        if inner is not None:
+            yield from types_in(inner)
 
 
 def parse_type(json_value: object) -> DataType:

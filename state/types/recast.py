@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.arrow import arrow_type
-from bucketline.state.types.logical import MAX_LENGTH, DataType, TypeRoot
+from bucketline.state.types.logical import INTEGER_ROOTS, MAX_LENGTH, DataType, TypeRoot
 from bucketline.state.types.number_text import float_texts
 
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
-_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _FLOATS = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-_NUMBERS = (*_INTEGERS, *_FLOATS, TypeRoot.DECIMAL)
+_NUMBERS = (*INTEGER_ROOTS, *_FLOATS, TypeRoot.DECIMAL)
 _TIMES = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _DAY_MS = 86_400_000
 _WIDE_DIGITS = 76
@@ -69,7 +68,7 @@ def _text_of(column: pa.Array, stored: DataType) -> pa.Array | None:
         digits = stored.precision or 0
         text = pc.replace_substring_regex(text, rf"(\.\d{{{digits}}}\d*?)0+$", r"\1")
         return pc.utf8_rtrim(text, ".")
-    return column.cast(pa.string()) if root in (TypeRoot.BOOLEAN, TypeRoot.DATE, *_INTEGERS, *_BYTES) else None
+    return column.cast(pa.string()) if root in (TypeRoot.BOOLEAN, TypeRoot.DATE, *INTEGER_ROOTS, *_BYTES) else None
 
 
 def _decimal_texts(column: pa.Array) -> pa.Array:
@@ -103,7 +102,7 @@ def _to_boolean(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
         if not pc.all(pc.or_(is_true, pc.is_in(lower, pa.array([*_FALSE, None]))), min_count=0).as_py():
             raise pa.ArrowInvalid("a text is no boolean")
         return pc.if_else(pc.is_valid(column), is_true, pa.scalar(None, pa.bool_()))
-    return column.cast(pa.bool_()) if stored.root in _INTEGERS else None
+    return column.cast(pa.bool_()) if stored.root in INTEGER_ROOTS else None
 
 
 def _to_integer(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
@@ -155,7 +154,7 @@ def _to_decimal(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
         wide = column.cast(pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
     elif stored.root is TypeRoot.DECIMAL:
         wide = column.cast(pa.decimal256(_WIDE_DIGITS, column.type.scale))
-    elif stored.root in (TypeRoot.BOOLEAN, *_INTEGERS):
+    elif stored.root in (TypeRoot.BOOLEAN, *INTEGER_ROOTS):
         wide = column.cast(pa.int64()).cast(pa.decimal256(_WIDE_DIGITS, 0))
     else:
         return None
@@ -236,7 +235,7 @@ _CASTS: tuple[tuple[tuple[TypeRoot, ...], Callable[[pa.Array, DataType, DataType
     (_TEXTS, _to_text),
     (_BYTES, _to_bytes),
     ((TypeRoot.BOOLEAN,), _to_boolean),
-    (_INTEGERS, _to_integer),
+    (INTEGER_ROOTS, _to_integer),
     (_FLOATS, _to_float),
     ((TypeRoot.DECIMAL,), _to_decimal),
     ((TypeRoot.DATE,), _to_date),

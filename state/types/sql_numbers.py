@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.arrow import arrow_type, logical_type
-from bucketline.state.types.logical import DataType, TypeRoot
+from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.recast import recast
 
 Value: TypeAlias = pa.Array | pa.Scalar
@@ -30,7 +30,6 @@ _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "-": pc.subtract_checked,
     "*": pc.multiply_checked,
 }
-_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 
 
 def is_number(arrow: pa.DataType) -> bool:
@@ -106,9 +105,9 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
     """CAST(value AS wanted): text is parsed, fractions are cut off or rounded; what does not fit is an error."""
     if pa.types.is_null(value.type):
         return pa.nulls(len(value), arrow_type(wanted))
-    if wanted.root in _INTEGERS and (pa.types.is_floating(value.type) or pa.types.is_decimal(value.type)):
+    if wanted.root in INTEGER_ROOTS and (pa.types.is_floating(value.type) or pa.types.is_decimal(value.type)):
         return pc.round(value, 0, "towards_zero").cast(arrow_type(wanted))
-    if wanted.root in _INTEGERS and pa.types.is_integer(value.type):
+    if wanted.root in INTEGER_ROOTS and pa.types.is_integer(value.type):
         return value.cast(arrow_type(wanted))
     converted = recast(value, logical_type(value.type, nullable=True), wanted)
     if converted.null_count > value.null_count:
@@ -126,7 +125,7 @@ def fitted(value: pa.Array, wanted: DataType) -> pa.Array:
         return cast_value(value, wanted)
     if wanted.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE) and is_number(value.type):
         return as_double(value).cast(target, safe=False)
-    if wanted.root in _INTEGERS and is_number(value.type):
+    if wanted.root in INTEGER_ROOTS and is_number(value.type):
         return value.cast(target)
     if wanted.root is TypeRoot.TIMESTAMP and pa.types.is_date(value.type):
         return value.cast(target)

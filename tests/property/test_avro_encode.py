@@ -1,7 +1,6 @@
 """Rows of every type that Avro holds, written by us and read back by fastavro."""
 
 import json
-from collections.abc import Sequence
 from decimal import Decimal
 from io import BytesIO
 
@@ -32,12 +31,8 @@ ATOMIC = [
 ]
 
 
-# Java reads multisets of nothing else from Avro.
-TEXTS = [t for t in ATOMIC if t.root in (TypeRoot.CHAR, TypeRoot.VARCHAR)]
-
-
 @st.composite
-def data_types(draw: st.DrawFn, depth: int = 2, multisets_of: Sequence[DataType] = TEXTS) -> DataType:
+def data_types(draw: st.DrawFn, depth: int = 2) -> DataType:
     nullable = draw(st.booleans())
     roots = [TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET, TypeRoot.ROW]
     root = draw(st.sampled_from([None, *roots])) if depth else None
@@ -45,14 +40,11 @@ def data_types(draw: st.DrawFn, depth: int = 2, multisets_of: Sequence[DataType]
         found = draw(st.sampled_from(ATOMIC))
         return found if nullable else found.not_null()
     if root is TypeRoot.ROW:
-        inner = draw(st.lists(data_types(depth - 1, multisets_of), min_size=1, max_size=3))
+        inner = draw(st.lists(data_types(depth - 1), min_size=1, max_size=3))
         return DataType(root, nullable, fields=tuple(DataField(i, f"f{i}", t) for i, t in enumerate(inner)))
     if root is TypeRoot.MAP:
-        return DataType(
-            root, nullable, key=draw(st.sampled_from(ATOMIC)), value=draw(data_types(depth - 1, multisets_of))
-        )
-    inner = data_types(depth - 1, multisets_of) if root is TypeRoot.ARRAY else st.sampled_from(multisets_of)
-    element = draw(inner)
+        return DataType(root, nullable, key=draw(st.sampled_from(ATOMIC)), value=draw(data_types(depth - 1)))
+    element = draw(data_types(depth - 1) if root is TypeRoot.ARRAY else st.sampled_from(ATOMIC))
     return DataType(root, nullable, element=element)
 
 

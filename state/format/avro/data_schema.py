@@ -11,7 +11,7 @@ from typing import NoReturn
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.avro.schema import NAMESPACE, Json, nullable
 from bucketline.state.types.buffers import TIMESTAMP_ROOTS
-from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.logical import DataField, DataType, TypeRoot, types_in
 
 # What Avro allows, and all readers take.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -36,6 +36,7 @@ _TEXT_ROOTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 def is_representable(fields: Sequence[DataField]) -> bool:
     """Whether rows of these columns can be Avro records that Java reads."""
     try:
+        data_schema(fields)
         refuse_unread_by_java(fields)
     except UnsupportedTableError:
         return False
@@ -43,24 +44,14 @@ def is_representable(fields: Sequence[DataField]) -> bool:
 
 
 def refuse_unread_by_java(fields: Sequence[DataField]) -> None:
-    """Refuses columns that Avro has no place for, or that Java does not read from it.
+    """Refuses a MULTISET of anything but text, at any depth: Java takes its entries for those of a MAP, and fails.
 
-    Raises UnsupportedTableError naming the column. Tables of earlier releases may have a MULTISET of anything but text,
-    which `data_schema` allows: they are written on.
+    Raises UnsupportedTableError naming the column. `data_schema` allows it, so that tables of earlier releases that
+    have one can still be written.
     """
-    data_schema(fields)
     for field in fields:
-        if _holds_unread_bag(field.type):
+        if any(t.root is TypeRoot.MULTISET and not is_text_map(t) for t in types_in(field.type)):
             _refuse(field.name, f"Paimon Java does not read {field.type.as_nullable()} from Avro")
-
-
-def _holds_unread_bag(data_type: DataType) -> bool:
-    """Whether a type is, or has inside, a MULTISET of anything but text: Java takes its entries for those of a MAP."""
-    if data_type.root is TypeRoot.MULTISET and not is_text_map(data_type):
-        return True
-    inner = [f.type for f in data_type.fields]
-    inner += [t for t in (data_type.element, data_type.key, data_type.value) if t is not None]
-    return any(_holds_unread_bag(t) for t in inner)
 
 
 def data_schema(fields: Sequence[DataField]) -> bytes:

@@ -80,6 +80,11 @@ class _Plan:
     columns: Sequence[str] | None
     oldest_first: bool
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether rows of one key that are put side by side run by run are oldest first."""
+        return self.oldest_first and not self.sequence_fields
+
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
@@ -150,7 +155,7 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
     pieces = sorted(pieces, key=lambda p: (0 if plan.oldest_first else p.first_sequence, p.rank))
     order, starts = merge_order([_joined([s.keys for s in p.slices]) for p in pieces])
     rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])
-    if not (plan.oldest_first and not plan.sequence_fields) and not starts.all():
+    if not plan.keeps_order and not starts.all():
         order = _by_age(order, starts, pieces, rows, plan)
     if isinstance(plan.fold, Selection):
         kinds = rows[VALUE_KIND].to_numpy()

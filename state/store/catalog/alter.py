@@ -133,9 +133,8 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
 
 def _check_columns(old: TableSchema, new: TableSchema) -> None:
     """Raises the first of `column_problems` of the new schema that the old schema did not have."""
-    before = None
+    before = {_subject(problem) for problem in column_problems(old)}
     for problem in column_problems(new):
-        before = {_subject(p) for p in column_problems(old)} if before is None else before
         if _subject(problem) not in before:
             raise problem
 

@@ -86,6 +86,7 @@ def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTa
     try:
         yield from ColumnSettings(schema.options).problems([f.name for f in schema.fields])
     except OptionError as e:
+        # An option that cannot be read: those after it are not looked at.
         yield e
     checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable)
     for check in (*checks, fold_for) if schema.primary_keys else checks:

@@ -204,7 +204,7 @@ def _stored_batches(
             raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
     read = partial(rows.batches, wanted, batch_rows, batch_bytes)
     if isinstance(rows, ParquetRows):
-        read = partial(rows.batches, wanted, batch_rows, batch_bytes, groups, mapping.sizes)
+        read = partial(rows.batches, wanted, batch_rows, batch_bytes, groups, sizes=mapping.sizes)
         if groups is not None:
             yield from read()
             return

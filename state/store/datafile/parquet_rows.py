@@ -106,16 +106,21 @@ _LEAVES = _Leaves()
 
 
 class TextSizes:
-    """How large rows of packed text were in a file, for those that are read after it and were written alike: to look at
-    the first rows of each takes long."""
+    """The size in memory of rows of packed text, as it was in the file read last.
+
+    A file that was written alike is taken to have rows of the same size: to read the first rows of each file, only to
+    see how large they are, takes long.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[frozenset[str], tuple[float, float]] = {}
 
     def of(self, columns: frozenset[str], packed_bytes: float, longest: float) -> float | None:
-        """Bytes of a row of the columns in memory, which in the file take `packed_bytes`, and have values of `longest`
-        bytes; None where one of them is too much to be like the others: a value may be in the file once and in all
-        rows."""
+        """Bytes of a row of these columns in memory; None where the file may differ from the one before.
+
+        `packed_bytes` are what the columns take in the file. `longest` are the bytes of their longest values, as far
+        as the footer tells: a value that the file holds once may stand in all rows.
+        """
         seen = self._seen.get(columns)
         if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES) or longest > 2 * seen[1]:
             return None

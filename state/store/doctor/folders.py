@@ -18,7 +18,7 @@ from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.problem import passable
 from bucketline.state.store.doctor.snapshots import snapshot_findings
 from bucketline.state.store.plans.plan_files import broken_plans
-from bucketline.state.types.logical import DataField, DataType
+from bucketline.state.types.logical import DataField, types_in
 
 
 def folder_findings(table: TableHandle) -> Iterator[Finding]:
@@ -93,15 +93,7 @@ def _rows(fields: Sequence[DataField]) -> Iterator[Sequence[DataField]]:
     """The columns, and the fields of each nested row; an id is unique within one of these lists."""
     yield fields
     for field in fields:
-        yield from _rows_in(field.type)
-
-
-def _rows_in(data_type: DataType) -> Iterator[Sequence[DataField]]:
-    if data_type.fields:
-        yield from _rows(data_type.fields)
-    for inner in (data_type.element, data_type.key, data_type.value):
-        if inner is not None:
-            yield from _rows_in(inner)
+        yield from (t.fields for t in types_in(field.type) if t.fields)
 
 
 def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:

@@ -18,7 +18,8 @@ STEP_ENTRIES = 1 << 14
 
 
 def is_dense(database: Rdict, key_count: int) -> bool:
-    """Whether a scan finds so many keys faster. It passes removed entries and all that wait for a merge, too."""
+    """Whether a scan finds so many keys faster. It also passes removed entries, and old values of keys that RocksDB has
+    not dropped yet."""
     entries: int = sum(file["num_entries"] for file in database.live_files())
     return entries <= DENSE_ENTRIES * key_count
 
@@ -70,4 +71,5 @@ def _check_end(database: Rdict, key: bytes) -> None:
         if place.valid():
             raise OSError("a scan ended before the last entry")
     finally:
+        # As above: an error keeps what it has seen.
         del place

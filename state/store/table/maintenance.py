@@ -117,10 +117,10 @@ def tag_table(
 
 
 def _kept_ms(retained: timedelta) -> int:
-    found = milliseconds(retained, "retained")
-    if found < 1:
+    retained_ms = milliseconds(retained, "retained")
+    if retained_ms < 1:
         raise OptionError(f"a tag is kept for a time above 0, not {retained}", key="retained", value=str(retained))
-    return found
+    return retained_ms
 
 
 def move_tag(

@@ -9,9 +9,8 @@ from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import default_partition_name, partition_values
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
-from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.state.types.logical import INTEGER_ROOTS, DataField
 
-_INTEGERS = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT)
 _WHOLE = re.compile(r"-?\d+")
 
 PartitionTest = Callable[[bytes], bool]
@@ -36,9 +35,10 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
     default = default_partition_name(schema)
     wanted = [{name: _text(value, default) for name, value in choice.items()} for choice in choices]
 
-    for f in schema.select(schema.partition_keys):
-        for choice in wanted:
-            _check_value(f, choice.get(f.name, default), default)
+    fields = {f.name: f for f in schema.select(schema.partition_keys)}
+    for choice in wanted:
+        for name, text in choice.items():
+            _check_value(fields[name], text, default)
 
     def test(partition: bytes) -> bool:
         forms = _forms(schema, partition)
@@ -63,7 +63,7 @@ def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
 
 
 def _check_value(field: DataField, text: str, default: str) -> None:
-    if field.type.root in _INTEGERS and text != default and not _WHOLE.fullmatch(text):
+    if field.type.root in INTEGER_ROOTS and text != default and not _WHOLE.fullmatch(text):
         raise OptionError(
             f"{text!r} is no value of partition column {field.name!r}, which is {field.type.as_nullable()}; give a "
             f"whole number, or {default} for rows without a value",
