@@ -87,6 +87,7 @@ class Schemas:
                 f"{path}: {problem}. One of the two files is damaged, and rows would be misread: put it back from a "
                 "copy",
                 path=path,
+                offset=0,
                 before=self.path(before.id),
             )
 

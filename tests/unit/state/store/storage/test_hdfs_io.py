@@ -148,6 +148,8 @@ def test_a_table_is_written_and_cleaned_on_hdfs_while_a_name_node_goes_away(monk
             said.setdefault(number, "not written")
     cluster.choose = lambda request, path: None
     open_table(uri).write(pa.table({"id": [99], "n": [99]}).cast(COLUMNS))
+    # An expiry that was cut short leaves a wrong hint, until another one removes a snapshot.
+    open_table(uri).expire_snapshots(retain_max=1)
     found = Counter(open_table(uri).to_arrow()["id"].to_pylist())
     assert Counter(said.values())["written"] > 10
     assert [n for n, what in said.items() if what == "written" and found[n] != 1] == []
