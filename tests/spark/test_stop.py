@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -63,7 +64,9 @@ def hang_up_java(job: JobProcess) -> None:
 def to_everybody(job: JobProcess) -> None:
     """As systemd does, unless its KillMode says otherwise: Spark's Python workers get the signal as well."""
     for process in job.processes():
-        process.terminate()
+        # Those that had the signal first end others.
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
 
 
 def assert_quiet(job: JobProcess) -> None:
