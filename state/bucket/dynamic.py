@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32s, Ownership, hash_share
+from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32s, Ownership
 
 UNKNOWN = -1
 """The bucket of a hash that no HASH file holds."""
@@ -165,11 +165,3 @@ class DynamicAssigner:
         buckets[unknown] = bucket_of[which]
         after = DynamicAssigner(self.known.joined(fresh, bucket_of), allocation)
         return Assignment(buckets, fresh[arrival], allocated), after
-
-
-def assigner_of(known_buckets: Int32s, hashes: Int32s, assigners: int) -> Int32s:
-    """Which assigner of the partition a row belongs to, so that one task writes each bucket.
-
-    A known key belongs to its bucket's owner; an unknown key to an assigner by its hash. Shapes: n each in, n out.
-    """
-    return np.where(known_buckets == UNKNOWN, hash_share(hashes, assigners), known_buckets % assigners).astype(np.int32)

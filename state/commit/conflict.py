@@ -348,13 +348,6 @@ def apply_delta(
     return [e for i, e in live.items() if i not in gone] + [e for e in delta if e.kind is FileKind.ADD]
 
 
-def without_known_files(
-    live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
-) -> tuple[ManifestEntry, ...]:
-    """The delta without files that are live already (`commit.discard-duplicate-files`)."""
-    return tuple(e for e in delta_entries if e.kind is FileKind.DELETE or e.identity not in live)
-
-
 def _totals(entries: Iterable[ManifestEntry]) -> dict[bytes, int]:
     return {e.partition: e.total_buckets for e in entries if e.total_buckets > 0}
 

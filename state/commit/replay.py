@@ -33,22 +33,6 @@ def compactor_user(writer: str) -> str:
     return f"compactor-{writer}"
 
 
-def find_commit(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
-    """The newest snapshot that (user, identifier) made, None when there is none.
-
-    `snapshots` come newest first and are read only as far as needed: an older identifier of the user ends the walk.
-    """
-    writer = writer_of(user)
-    for snapshot in snapshots:
-        if writer_of(snapshot.commit_user) != writer:
-            continue
-        if snapshot.commit_identifier == identifier:
-            return snapshot
-        if snapshot.commit_identifier < identifier and identifier != BATCH_COMMIT_IDENTIFIER:
-            return None
-    return None
-
-
 def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
     """The newest snapshot that the user made: all identifiers up to its own are done. `snapshots` come newest first."""
     return next((s for s in snapshots if writer_of(s.commit_user) == writer_of(user)), None)

@@ -35,7 +35,6 @@ _ESCAPE = re.compile("%([0-9a-fA-F]{2})")
 # Java's idea of white space, which leaves out the no-break spaces that Python's str.isspace has.
 _SPACES = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _COMPRESSIONS = frozenset({"gz", "bz2", "deflate", "snappy", "lz4", "zst"})
-_WRITE_ID = re.compile(r"-s-(\d+)-w-")
 
 
 def escape(text: str) -> str:
@@ -105,13 +104,6 @@ def bucket_dir(bucket: int) -> str:
     return "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
 
 
-def parse_bucket_dir(name: str) -> int | None:
-    """The bucket that a folder belongs to; None when it is no bucket's folder."""
-    if name == "bucket-postpone":
-        return POSTPONE_BUCKET
-    return _number_after("bucket-", name)
-
-
 def parse_partition_path(path: str) -> tuple[tuple[str, str], ...]:
     """(key, value) texts of the `k=v` parts of a path, unescaped; other parts are passed over."""
     parts = [part.partition("=") for part in path.split("/") if "=" in part]
@@ -130,14 +122,6 @@ def postpone_prefix(prefix: str, commit_user: str, write_id: int) -> str:
     """
     assert "-s-" not in commit_user and write_id >= 0, f"no postpone file can be named for {commit_user}, {write_id}"
     return f"{prefix}-u-{commit_user}-s-{write_id}-w-"
-
-
-def postpone_write_id(file_name: str) -> int:
-    """The write id in the name of a postponed file; files of one id keep their order. Raises CorruptFileError."""
-    match = _WRITE_ID.search(file_name)
-    if match is None:
-        raise CorruptFileError(f"{file_name}: not the name of a postponed data file", file_name=file_name)
-    return int(match[1])
 
 
 def extension_of(file_name: str) -> str:

@@ -108,15 +108,6 @@ def _key_value_fields(fields: tuple[DataField, ...], key: tuple[str, ...]) -> tu
     return (*keys, *SYSTEM_FIELDS)
 
 
-def key_value_schema(schema: TableColumns, *, thin: bool = False) -> pa.Schema:
-    """Physical columns of a primary-key data file: key copies (unless thin), sequence, kind, all table columns.
-
-    Source: Paimon 2.0 KeyValue.createKeyValueFields, KeyValueThinDataFileWriterImpl (`data-file.thin-mode`).
-    """
-    system = key_value_fields(schema)
-    return arrow_schema((*(system[-2:] if thin else system), *schema.fields))
-
-
 def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | None = None) -> DataType:
     """The logical type that a table created from an Arrow type gets; unsigned integers widen.
 

@@ -6,7 +6,6 @@ Source: Paimon 2.0 MurmurHashUtils (hashBytesByWords; lengths are multiples of 4
 from collections.abc import Iterable
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 UInt32s = NDArray[np.uint32]
@@ -55,20 +54,6 @@ def murmur_ragged(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.
         end = begin + _BLOCK_ROWS
         hashes[begin:end] = _ragged_block(words, starts[begin:end], counts[begin:end])
     return hashes
-
-
-def murmur_binary(rows: pa.LargeBinaryArray) -> NDArray[np.int32]:
-    """The hash of each byte string. Shapes: n strings without nulls, lengths multiples of 4, in; (n,) out."""
-    assert rows.null_count == 0, "rows are never null"
-    if len(rows) == 0:
-        return np.empty(0, dtype=np.int32)
-    _, offset_buffer, data_buffer = rows.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype="<i8")[rows.offset : rows.offset + len(rows) + 1]
-    places = offsets - offsets[0]
-    assert not (places & 3).any(), "rows are whole words"
-    data = np.frombuffer(data_buffer, dtype=np.uint8)[offsets[0] : offsets[-1]] if places[-1] else b""
-    words: UInt32s = np.frombuffer(data, dtype="<u4")
-    return murmur_ragged(words, places[:-1] >> 2, np.diff(places) >> 2)
 
 
 def _ragged_block(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -18,9 +18,9 @@ class Decoded:
     """Decoded rows, in the order of their records.
 
     `rows` has the given columns in table types; `kinds` is int8, `origin` int64: for each row the index of its record,
-    ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why; `skipped_count` counts records
-    that have no row and are not bad. `need` is what the records need and the columns cannot hold (`schema_needs`), if
-    that was watched; fields whose type is not known yet are not in it.
+    ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why. Other records without a row were
+    skipped. `need` is what the records need and the columns cannot hold (`schema_needs`), if that was watched; fields
+    whose type is not known yet are not in it.
     """
 
     rows: pa.RecordBatch
@@ -28,7 +28,6 @@ class Decoded:
     origin: pa.Array
     bad: pa.Array
     reasons: pa.Array
-    skipped_count: int
     need: pa.DataType = NO_NEED
 
 
@@ -43,10 +42,9 @@ class Unjudged:
     need: pa.DataType = NO_NEED
 
 
-def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...], *, record_count: int) -> Decoded:
+def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
     """The rows in table types, without the rows of bad records."""
     bad = dict(unjudged.bad)
-    seen = _count_seen(unjudged.origin, np.fromiter(bad, dtype=np.int64, count=len(bad)))
     columns = [unjudged.structs.field(f.name) for f in fields]
     for f, column in zip(fields, columns, strict=True):
         for row, reason in misfits(column, f).items():
@@ -70,15 +68,8 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...], *, record_coun
         origin=origin,
         bad=pa.array([at for at, _ in reasons], pa.int64()),
         reasons=pa.array([reason for _, reason in reasons], pa.string()),
-        skipped_count=record_count - seen,
         need=pruned(unjudged.need),
     )
-
-
-def _count_seen(origin: npt.NDArray[np.int64], bad: npt.NDArray[np.int64]) -> int:
-    """How many records have a row or are bad; `origin` ascends."""
-    with_rows = int(np.count_nonzero(np.diff(origin))) + 1 if len(origin) else 0
-    return with_rows + (int(np.count_nonzero(~np.isin(bad, origin))) if len(bad) else 0)
 
 
 def misfits(column: pa.Array, field: DataField) -> dict[int, str]:

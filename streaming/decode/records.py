@@ -108,7 +108,7 @@ def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Wa
         {int(positions[at]): reason for at, reason in objects.bad},
         objects.need,
     )
-    return judge_rows(unjudged, tuple(fields), record_count=len(data))
+    return judge_rows(unjudged, tuple(fields))
 
 
 def decode_debezium(
@@ -156,7 +156,7 @@ def decode_debezium(
     unjudged = _in_order(changes, bad, objects.need)
     _refuse_unavailable(unjudged, columns, primary_key)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return judge_rows(_filled(unjudged, columns, may_miss), columns, record_count=len(data))
+    return judge_rows(_filled(unjudged, columns, may_miss), columns)
 
 
 def _unfollowed(events: _Events) -> dict[int, str]:

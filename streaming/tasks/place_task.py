@@ -64,5 +64,5 @@ class PlaceTask:
             accepted = 0
         if accepted:
             # No row went anywhere: there is none to count them with.
-            stats = stats_blob(TaskStats(accepted, 0.0, 0.0, 0))
+            stats = stats_blob(TaskStats(accepted))
             yield routed_note(STATS, origin=share, row_count=0, blob=stats)

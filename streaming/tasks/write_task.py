@@ -4,7 +4,6 @@ One task owns the buckets that are sent to it: it alone writes them in this run.
 and only messages that reach the driver are committed, so a retried or speculative attempt leaves orphans at worst.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +49,6 @@ class WriteTask:
             yield Result(GIVEN_BACK, str(e).encode())
 
     def _results(self, sent: Iterator[Sent]) -> Iterator[Result]:
-        started = time.monotonic()
         stage, write, rows = self.stage, self.stage.write, 0
         idle: tuple[BucketId, ...] = ()
         if self.owned is not None:
@@ -68,7 +66,6 @@ class WriteTask:
                     news[run.partition, run.bucket] = bytes(run.blob)
                 else:
                     yield Result(kind, bytes(run.blob))
-            received = time.monotonic()
             busy: set[BucketId] = set()
             with discarded_on_error(write.access) as messages:
                 for made in write_buckets(stage, buffer, news):
@@ -83,14 +80,7 @@ class WriteTask:
                         messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
         if messages:
             yield Result(MESSAGES, encode_messages(messages))
-        yield stats_result(
-            TaskStats(
-                accepted_rows=rows,
-                receive_seconds=received - started,
-                write_seconds=time.monotonic() - received,
-                spilled_bytes=buffer.spilled_bytes,
-            )
-        )
+        yield stats_result(TaskStats(accepted_rows=rows, spilled_bytes=buffer.spilled_bytes))
 
     def _knows(self, message: CommitMessage) -> bool:
         return self.owned is None or self.owned.knows(task_number(), (message.partition, message.bucket))

@@ -128,7 +128,7 @@ class PretendedTasks:
         messages = list(self._messages(stages.write))
         written = stages.tasks.write or 1
         said = [Result(MESSAGES, encode_messages(messages[n::written])) for n in range(written)]
-        stats = stats_blob(TaskStats(len(messages), 0.0, 0.0, 0))
+        stats = stats_blob(TaskStats(len(messages)))
         said += [Result(STATS, stats)] * written
         answered = time.process_time()
         outcome = read_outcome(said, stages.write.write.access, stages.retired)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row, encode_rows, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
-from bucketline.state.types.murmur import murmur_binary
 from tests.support.internal_values import column_of, timestamp_unit
 from tests.support.sweeps import draws
 
@@ -101,7 +100,6 @@ def test_columns_encode_and_hash_as_their_rows_do(table, start: int, length: int
     assert bare.to_pylist() == [e[4:] for e in expected]
     hashes = [_murmur(e[4:]) for e in expected]
     assert hash_rows(columns, types).to_pylist() == hashes
-    assert murmur_binary(bare).tolist() == hashes
 
 
 @draws(200)

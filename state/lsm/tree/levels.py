@@ -3,7 +3,7 @@
 Source: Paimon 2.0 Levels.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bucketline.state.errors import CorruptFileError
@@ -65,16 +65,6 @@ class Levels:
             *(LevelSortedRun(0, SortedRun((f,))) for f in self.level0),
             *(LevelSortedRun(level, run) for level, run in enumerate(self.upper, 1) if run.files),
         )
-
-    def with_compacted(self, before: Collection[DataFileMeta], after: Collection[DataFileMeta]) -> "Levels":
-        """The tree once `before` has been replaced by `after`; an upgraded file is in both, with its two levels.
-
-        Raises CorruptFileError when the files of a level overlap then.
-        """
-        gone = {(f.level, f.file_name) for f in before}
-        kept = [f for f in self.files if (f.level, f.file_name) not in gone]
-        assert len(kept) + len(gone) == len(self.files), "a compaction replaces files that the bucket does not have"
-        return Levels.from_files((*kept, *after), self.max_level + 1, self.key_order)
 
 
 def _newest_first(file: DataFileMeta) -> tuple[int, int, int, str]:

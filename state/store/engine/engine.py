@@ -70,9 +70,7 @@ class TaskStats:
     """What a write task says of itself."""
 
     accepted_rows: int
-    receive_seconds: float
-    write_seconds: float
-    spilled_bytes: int
+    spilled_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

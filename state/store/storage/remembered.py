@@ -52,7 +52,7 @@ class Remembered:
         self._used_bytes -= len(self._files.pop(key, b""))
 
 
-_OF_PROCESS = Remembered()
+FILES_OF_PROCESS = Remembered()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,15 +62,10 @@ class RememberedFor:
     owner: Hashable
 
     def get(self, path: str) -> bytes | None:
-        return _OF_PROCESS.get((self.owner, path))
+        return FILES_OF_PROCESS.get((self.owner, path))
 
     def put(self, path: str, data: bytes) -> None:
-        _OF_PROCESS.put((self.owner, path), data)
+        FILES_OF_PROCESS.put((self.owner, path), data)
 
     def forget(self, path: str) -> None:
-        _OF_PROCESS.forget((self.owner, path))
-
-
-def remembered_bytes() -> int:
-    """The bytes of all files that this process remembers."""
-    return _OF_PROCESS.used_bytes
+        FILES_OF_PROCESS.forget((self.owner, path))

@@ -9,7 +9,6 @@ from bucketline.state.commit.conflict import (
     check_conflicts,
     check_looked_up,
     check_unmarked,
-    without_known_files,
 )
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.data_file import EMPTY_ROW
@@ -173,12 +172,6 @@ def test_rows_that_were_deleted_after_a_compaction_read_their_file_do_not_come_b
         (marked, [], gone),
     ):
         assert check_unmarked(planned, found, delta) is None
-
-
-def test_known_files_can_be_discarded_instead_of_refused() -> None:
-    base = {e.identity: e for e in [entry(ADD, OLD)]}
-    new = entry(ADD, data_file("new"))
-    assert without_known_files(base, [entry(ADD, OLD), new]) == (new,)
 
 
 def test_a_conflict_becomes_an_error_that_names_its_rule_and_evidence() -> None:

@@ -1,6 +1,5 @@
 """From messages to a planned snapshot, and the search for a commit that happened already."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from bucketline.state.commit.plan import (
     overwrite_entries,
     plan_snapshot,
 )
-from bucketline.state.commit.replay import find_commit, find_twin, newest_of_user
+from bucketline.state.commit.replay import find_twin, newest_of_user
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import (
     BATCH_COMMIT_IDENTIFIER,
@@ -185,26 +184,16 @@ def test_an_overwrite_deletes_what_lives_and_adds_what_is_new() -> None:
     assert overwrite_entries([old], [new]) == (entry(DELETE, data_file("old"), total=2), new)
 
 
-def test_the_same_identifier_of_the_same_user_is_found_newest_first() -> None:
+def test_the_newest_snapshot_of_a_user_is_its_first_one_from_the_newest_on() -> None:
     history = [
         snapshot(4, identifier=3, kind=CommitKind.COMPACT),
         snapshot(3, identifier=3),
         snapshot(2, user="other", identifier=9),
         snapshot(1, identifier=1),
     ]
-    assert find_commit(history, "user", 3) == history[0]
-    assert find_commit(history, "user", 1) == history[3]
-    assert find_commit(history, "user", 2) is None
-    assert find_commit(history, "nobody", 1) is None
+    assert newest_of_user(history, "user") == history[0]
     assert newest_of_user(history, "other") == history[2]
-
-
-def test_the_search_stops_at_an_older_identifier_of_the_user() -> None:
-    def history() -> Iterator[Snapshot]:
-        yield snapshot(5, identifier=4)
-        raise AssertionError("read too far")
-
-    assert find_commit(history(), "user", 5) is None
+    assert newest_of_user(history, "nobody") is None
 
 
 def test_a_twin_is_the_append_half_of_our_own_identifier() -> None:

@@ -14,7 +14,7 @@ from bucketline.state.format.manifest import decode_manifest
 from bucketline.state.format.paths import bucket_path, extension_of, parse_schema_id
 from bucketline.state.format.schema_json import TableSchema, decode_schema
 from bucketline.state.format.stats import KEY_MODE, collect_stats
-from bucketline.state.types.arrow import arrow_schema, conform, key_value_schema
+from bucketline.state.types.arrow import arrow_schema, conform, key_value_fields
 from bucketline.state.types.binary_row import decode_row, encode_rows
 from bucketline.state.types.logical import TypeRoot
 from bucketline.state.types.order import key_changes, key_order, sort_indices
@@ -42,7 +42,8 @@ def test_data_files_lie_and_look_as_we_would_make_them(name: str) -> None:
     assert {path for _, path, _ in found} == set((GOLDEN / name).rglob("bucket-*/*.*"))
     for schema, path, meta in found:
         assert extension_of(meta.file_name) == "parquet"
-        expected = key_value_schema(schema) if schema.primary_keys else arrow_schema(schema.fields)
+        system = key_value_fields(schema) if schema.primary_keys else ()
+        expected = arrow_schema((*system, *schema.fields))
         stored = pq.read_schema(path)
         assert stored.names == expected.names
         for column in expected:

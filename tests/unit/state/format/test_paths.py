@@ -180,19 +180,12 @@ def test_floats_have_the_digits_that_tell_them_from_other_floats() -> None:
     assert float_text(2.0**-149) == "1.4E-45"
 
 
-def test_bucket_folders_are_made_and_parsed() -> None:
+def test_bucket_folders_are_named_and_partitions_read_from_them() -> None:
     schema = _schema(("STRING",), **{"data-file__path-directory": "data"})
     partition = encode_row(["a"], [schema.fields[0].type])
     assert paths.bucket_path(schema, partition, 3) == "data/p0=a/bucket-3"
     assert paths.bucket_path(_schema(()), bytes(12), paths.POSTPONE_BUCKET) == "bucket-postpone"
     assert paths.partition_path(_schema(()), bytes(12)) == ""
-    assert [paths.parse_bucket_dir(n) for n in ("bucket-3", "bucket-postpone", "bucket-", "bucket--2", "x")] == [
-        3,
-        -2,
-        None,
-        None,
-        None,
-    ]
     assert paths.parse_partition_path("k=a%2Fb/k%3D2=v=w/bucket-0") == (("k", "a/b"), ("k=2", "v=w"))
 
 
@@ -228,9 +221,6 @@ def test_file_names_follow_the_patterns() -> None:
 def test_postponed_files_name_their_writer() -> None:
     prefix = paths.postpone_prefix("data-", "d45ad49f", 516751748)
     assert prefix == "data--u-d45ad49f-s-516751748-w-"
-    assert paths.postpone_write_id(paths.data_file_name(prefix, "uuid", 0, "avro")) == 516751748
-    with pytest.raises(CorruptFileError, match="postponed"):
-        paths.postpone_write_id("data-uuid-0.avro")
 
 
 def test_ids_are_read_back_and_strays_are_not() -> None:

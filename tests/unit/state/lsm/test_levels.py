@@ -52,16 +52,3 @@ def test_a_file_listed_twice_is_corruption() -> None:
 def test_files_above_the_configured_levels_raise_the_last_level() -> None:
     assert levels_of("L0:1 L7:1", num_levels=3).max_level == 7
     assert levels_of("L0:1", num_levels=3).max_level == 2
-
-
-def test_compacted_files_are_replaced_and_upgraded_ones_move() -> None:
-    levels = levels_of("L0:1,2,3 L5:9")
-    merged, upgraded = levels.level0[1:], levels.level0[0]
-    result = sized_file("new", 4, 5, keys=(10, 19))
-    found = levels.with_compacted([*merged, upgraded], [result, upgraded.upgraded(4)])
-    assert [(r.level, [f.file_name for f in r.run.files]) for r in found.runs()] == [(4, ["f0", "new"]), (5, ["f3"])]
-
-
-def test_replacing_a_file_that_is_not_there_is_a_bug() -> None:
-    with pytest.raises(AssertionError):
-        levels_of("L0:1").with_compacted([sized_file("other", 0, 1)], [])

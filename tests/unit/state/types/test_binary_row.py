@@ -10,7 +10,7 @@ from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row, encode_rows, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
-from bucketline.state.types.murmur import murmur_binary, murmur_words
+from bucketline.state.types.murmur import murmur_ragged, murmur_words
 from tests.support.internal_values import column_of
 
 MILLIS = 1704067200123
@@ -124,7 +124,6 @@ def test_columns_are_encoded_and_hashed_as_java_does(values, types, row, row_has
     assert rows.to_pylist() == [bare] * 3
     assert encode_rows(columns, kinds, with_arity=True).to_pylist() == [len(types).to_bytes(4, "big") + bare] * 3
     assert hash_rows(columns, kinds).to_pylist() == [row_hash] * 3
-    assert murmur_binary(rows).tolist() == [row_hash] * 3
     assert murmur_words(np.frombuffer(bare * 3, "<u4").reshape(3, -1)).tolist() == [row_hash] * 3
     assert assign_fixed_buckets(columns, kinds, 100).to_pylist() == [bucket] * 3
 
@@ -317,8 +316,7 @@ def test_bytes_that_are_no_such_row_are_corrupt(data, text) -> None:
 
 
 def test_murmur_of_rows_of_mixed_lengths_is_that_of_each_row() -> None:
-    rows = [bytes(range(8 * (i * 7 % 13))) for i in range(200)]
-    together = murmur_binary(pa.array(rows, pa.large_binary()).slice(3))
-    alone = [murmur_words(np.frombuffer(r, "<u4").reshape(1, -1))[0] for r in rows[3:]]
-    assert together.tolist() == alone
-    assert murmur_binary(pa.array([], pa.large_binary())).tolist() == []
+    rows = [np.frombuffer(bytes(range(8 * (i * 7 % 13))), "<u4") for i in range(200)]
+    counts = np.array([len(words) for words in rows])
+    together = murmur_ragged(np.concatenate(rows), np.cumsum(counts) - counts, counts)
+    assert together.tolist() == [murmur_words(words.reshape(1, -1))[0] for words in rows]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.commit.replay import commit_user, find_commit, find_twin, newest_of_user, writer_of
+from bucketline.state.commit.replay import commit_user, find_twin, newest_of_user, writer_of
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
@@ -37,9 +37,8 @@ def test_a_user_without_an_id_after_its_prefix_is_a_name_of_its_own(user: str) -
 
 def test_commits_of_one_writer_are_found_under_other_prefixes() -> None:
     history = [snapshot(3, user=f"new_{QUERY}", identifier=2), snapshot(2, user=QUERY, identifier=1)]
-    assert find_commit(history, f"old_{QUERY}", 2) == history[0]
-    assert find_commit(history, f"old_{QUERY}", 1) == history[1]
-    assert find_commit(history, f"{QUERY}-other", 1) is None
+    assert newest_of_user(history, f"old_{QUERY}") == history[0]
+    assert newest_of_user(history, f"{QUERY}-other") is None
     assert find_twin(history, QUERY, 2) == history[0]
     assert newest_of_user(history[1:], f"new_{QUERY}") == history[1]
 

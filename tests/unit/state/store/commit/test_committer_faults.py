@@ -9,9 +9,8 @@ from random import Random
 import pytest
 
 from bucketline.state.commit.outcome import CommitResult, Committed, Unknown
-from bucketline.state.commit.replay import find_commit
 from bucketline.state.errors import StorageError
-from bucketline.state.format.entries import CommitKind
+from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -87,10 +86,9 @@ def run_with_fault(scene: str, *, strike: int, fault: Fault, with_view: bool) ->
     table.check()
     if fault in (Fault.BEFORE, Fault.AFTER, Fault.TORN) and not _is_delete(io, strike):
         assert table.manifest_files() == table.named_manifest_files()
-    found = find_commit(reversed(table.all_snapshots()), ME, BATCH)
+    ours = _snapshots_of(table, BATCH)
     if isinstance(outcome, Committed):
-        assert found is not None and not outcome.replayed
-        ours = [s for s in table.all_snapshots() if (s.commit_user, s.commit_identifier) == (ME, BATCH)]
+        assert ours and not outcome.replayed
         # What was told is there, and what is there was told, if only as a compaction that may have arrived.
         assert ours[: len(outcome.snapshots)] == list(outcome.snapshots)
         unclear = outcome.dropped.uuid if isinstance(outcome.dropped, Unknown) else None
@@ -98,8 +96,8 @@ def run_with_fault(scene: str, *, strike: int, fault: Fault, with_view: bool) ->
         if isinstance(outcome.dropped, Unknown | StorageError):
             assert table.storage.exists(table.data_path("top-b"))
     elif not isinstance(outcome, Unknown):
-        assert found is None, outcome
-    if found is None:
+        assert not ours, outcome
+    if not ours:
         again = write_batch(table, "b-again", table.storage, with_view=with_view)
         assert isinstance(again, Committed)
     table.check()
@@ -109,6 +107,10 @@ def run_with_fault(scene: str, *, strike: int, fault: Fault, with_view: bool) ->
     assert rows == 20 + (10 if "rival" in names else 0)
     assert len(compacted_by_us | (names & {"b", "b-again"})) == 1
     return calls >= strike
+
+
+def _snapshots_of(table: CommitTable, batch: int) -> list[Snapshot]:
+    return [s for s in table.all_snapshots() if (s.commit_user, s.commit_identifier) == (ME, batch)]
 
 
 def _is_delete(io: FaultyIO, number: int) -> bool:
@@ -145,7 +147,7 @@ def test_a_stream_survives_any_faults_and_rivals(seed: int) -> None:
     io.before_call = between
     tries = count()
     for batch in range(8):
-        while find_commit(reversed(table.all_snapshots()), ME, batch) is None:
+        while not _snapshots_of(table, batch):
             new = data_file(f"{batch}-{next(tries)}")
             zeroes = [e.file for e in table.live() if e.file.level == 0]
             top = data_file(f"top-{new.file_name}", level=5, rows=10 * len(zeroes) + 10)

@@ -2,7 +2,7 @@
 
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.objects.object_io import requests_sent
-from bucketline.state.store.storage.remembered import BUDGET_BYTES, Remembered, remembered_bytes
+from bucketline.state.store.storage.remembered import BUDGET_BYTES, FILES_OF_PROCESS, Remembered
 from tests.support.s3_server import S3Server
 
 
@@ -53,5 +53,5 @@ def test_a_process_has_one_budget_however_often_a_catalog_lends_it_other_keys(s3
         before = requests_sent(renewed)
         assert len(renewed.read_unchanging(path)) == len(renewed.read_unchanging(path)) == 3 << 20
         assert requests_sent(renewed).since(before).get == 1
-        assert remembered_bytes() <= BUDGET_BYTES
-    assert remembered_bytes() > BUDGET_BYTES - (4 << 20)
+        assert FILES_OF_PROCESS.used_bytes <= BUDGET_BYTES
+    assert FILES_OF_PROCESS.used_bytes > BUDGET_BYTES - (4 << 20)
