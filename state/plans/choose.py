@@ -16,7 +16,7 @@ from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
-from bucketline.state.lsm.tree.pick import CompactUnit, hour_of, last_full_seed_ms, pick_due, pick_full, pick_level0
+from bucketline.state.lsm.tree.pick import CompactUnit, last_full_ms, pick_compaction, pick_full, pick_level0
 from bucketline.state.lsm.tree.run import KeyOrder
 from bucketline.state.plans.item_unit import why_unsound
 from bucketline.state.plans.plan import InputFile, Item
@@ -187,13 +187,13 @@ def _unit(
     if full or plan.strategy is Strategy.FULL:
         return pick_full(levels, options, must_rewrite=must_rewrite)
     if plan.strategy is Strategy.LEVEL_0:
-        return pick_level0(levels, options, hour=hour_of(local_ms)) if len(levels.level0) >= plan.min_runs else None
+        return pick_level0(levels, options, local_ms) if len(levels.level0) >= plan.min_runs else None
     if plan.strategy is Strategy.SIZE_AMPLIFICATION:
         enough = len(levels.runs()) > 1 and _amplification(levels) >= plan.min_amplification_percent
         return pick_full(levels, options) if enough else None
     if plan.strategy is Strategy.READ_AMPLIFICATION and len(levels.runs()) < plan.min_runs:
         return None
-    picked = pick_due(levels, options, local_ms)
+    picked = pick_compaction(levels, options, local_ms)
     if picked is None and plan.strategy is Strategy.READ_AMPLIFICATION and len(levels.runs()) > 1:
         return pick_full(levels, options)
     return picked
@@ -203,8 +203,8 @@ def _is_old(levels: Levels, plan: PlanOptions, local_ms: int) -> bool:
     """Whether the last full compaction was too long ago."""
     if plan.full_after_ms is None:
         return False
-    last_full_ms = last_full_seed_ms(levels)
-    return last_full_ms is None or local_ms - last_full_ms >= plan.full_after_ms
+    full_ms = last_full_ms(levels)
+    return full_ms is None or local_ms - full_ms >= plan.full_after_ms
 
 
 def _urgency(levels: Levels, plan: PlanOptions) -> tuple[float, ...]:

@@ -16,12 +16,9 @@ from bucketline.state.lsm.tree.run import LevelSortedRun
 __all__ = [
     "CompactOptions",
     "CompactUnit",
-    "Pick",
     "drops_deletes",
-    "hour_of",
-    "last_full_seed_ms",
+    "last_full_ms",
     "pick_compaction",
-    "pick_due",
     "pick_full",
     "pick_level0",
 ]
@@ -43,25 +40,11 @@ class CompactUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
-    """What to compact, if anything.
-
-    `was_full`: the caller remembers now as the time of the last full compaction, even when `unit` is None.
-    `idle_count`: handed to the next call for the bucket; counts triggers without a pick (`lookup-compact` = gentle).
-    """
-
-    unit: CompactUnit | None
-    was_full: bool = False
-    idle_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class _Candidate:
     """The first `count` runs, and where they go."""
 
     count: int
     output_level: int
-    full: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +54,7 @@ class _Bucket:
     ratio_percent: int
 
 
-def last_full_seed_ms(levels: Levels) -> int | None:
+def last_full_ms(levels: Levels) -> int | None:
     """When the bucket was last compacted fully, judged by its files: the newest creation time on the last level."""
     if levels.max_level == 0:
         return None
@@ -79,54 +62,26 @@ def last_full_seed_ms(levels: Levels) -> int | None:
     return max(created, default=None)
 
 
-def pick_compaction(
-    levels: Levels, options: CompactOptions, *, now_ms: int, last_full_ms: int | None, hour: int, idle_count: int = 0
-) -> Pick:
+def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
     """The compaction that a bucket needs after new files have come, by the rules of universal compaction.
 
-    `last_full_ms` is None when none is known; `hour` is the local hour of day, 0..23.
+    `local_ms` is local wall-clock time, as the creation times of files are.
     What is picked leaves at most `stop_trigger` runs, the output included.
     The unit holds all files of level 0 and of the levels up to its output, or only the newest files of level 0 and
     nothing that lies between them and its output; runs left behind are older.
     """
-    bucket = _Bucket(levels.runs(), levels.max_level, options.size_ratio_at(hour))
-    candidate = _early_full(bucket, options, now_ms, last_full_ms) or _universal(bucket, options)
+    bucket = _bucket_at(levels, options, local_ms)
+    candidate = _early_full(bucket, options, local_ms, last_full_ms(levels)) or _universal(bucket, options)
     if candidate is None and (options.lookup_cause is not None or options.force_up_level0):
         gentle = options.lookup_cause is not None and options.lookup_compact is LookupCompact.GENTLE
-        if gentle and idle_count + 1 < options.lookup_compact_max_interval:
-            return Pick(None, idle_count=idle_count + 1)
-        idle_count = 0
-        candidate = _level0_up(bucket)
-    if candidate is None:
-        return Pick(None, idle_count=idle_count)
-    files = tuple(f for r in bucket.runs[: candidate.count] for f in r.run.files)
-    if len(files) == 1 and files[0].level == candidate.output_level:
-        return Pick(None, was_full=candidate.full, idle_count=idle_count)
-    unit = CompactUnit(
-        files, candidate.output_level, drop_deletes=drops_deletes(levels, candidate.output_level, options)
-    )
-    return Pick(unit, was_full=candidate.full, idle_count=idle_count)
-
-
-def pick_due(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
-    """What `pick_compaction` picks at a local wall-clock time, where nothing but the files is known of the past.
-
-    Creation times are local wall-clock time too.
-    """
-    return pick_compaction(
-        levels,
-        options,
-        now_ms=local_ms,
-        last_full_ms=last_full_seed_ms(levels),
-        hour=hour_of(local_ms),
         # Every trigger without a pick has left a file on level 0.
-        idle_count=max(0, len(levels.level0) - 1),
-    ).unit
-
-
-def hour_of(local_ms: int) -> int:
-    """The hour of the day, 0..23."""
-    return local_ms // _HOUR_MS % 24
+        if gentle and len(levels.level0) < options.lookup_compact_max_interval:
+            return None
+        candidate = _level0_up(bucket)
+    unit = _unit(levels, options, bucket, candidate)
+    if unit is not None and len(unit.files) == 1 and unit.files[0].level == unit.output_level:
+        return None
+    return unit
 
 
 def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collection[str] = ()) -> CompactUnit | None:
@@ -150,11 +105,11 @@ def drops_deletes(levels: Levels, output_level: int, options: CompactOptions) ->
     return output_level != 0 and (output_level >= levels.highest_level or options.deletion_vectors)
 
 
-def _early_full(bucket: _Bucket, options: CompactOptions, now_ms: int, last_full_ms: int | None) -> _Candidate | None:
+def _early_full(bucket: _Bucket, options: CompactOptions, local_ms: int, full_ms: int | None) -> _Candidate | None:
     if len(bucket.runs) <= 1:
         return None
     interval = options.optimization_interval_ms
-    if interval is not None and (last_full_ms is None or now_ms - last_full_ms > interval):
+    if interval is not None and (full_ms is None or local_ms - full_ms > interval):
         return _all(bucket)
     total, increment = options.total_size_threshold_bytes, options.incremental_size_threshold_bytes
     if total is not None and _size(bucket.runs) < total:
@@ -177,16 +132,20 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
     if unit_count > 1 and count - unit_count + 1 > options.stop_trigger:
         # Paimon makes its writers wait here; a batch that compacts by itself compacts more instead.
         unit_count = _similar(bucket, count - trigger + 1)
-    return _unit(bucket, unit_count) if unit_count > 1 else None
+    return _up_to(bucket, unit_count) if unit_count > 1 else None
 
 
-def pick_level0(levels: Levels, options: CompactOptions, *, hour: int) -> CompactUnit | None:
-    """All of level 0, and the runs above that are not much larger; None when level 0 is empty.
+def pick_level0(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
+    """All of level 0, and the runs above that are not much larger; None when level 0 is empty."""
+    bucket = _bucket_at(levels, options, local_ms)
+    return _unit(levels, options, bucket, _level0_up(bucket))
 
-    `hour` is the local hour of day, 0..23.
-    """
-    bucket = _Bucket(levels.runs(), levels.max_level, options.size_ratio_at(hour))
-    candidate = _level0_up(bucket)
+
+def _bucket_at(levels: Levels, options: CompactOptions, local_ms: int) -> _Bucket:
+    return _Bucket(levels.runs(), levels.max_level, options.size_ratio_at(local_ms // _HOUR_MS % 24))
+
+
+def _unit(levels: Levels, options: CompactOptions, bucket: _Bucket, candidate: _Candidate | None) -> CompactUnit | None:
     if candidate is None:
         return None
     files = tuple(f for r in bucket.runs[: candidate.count] for f in r.run.files)
@@ -200,7 +159,7 @@ def _level0_up(bucket: _Bucket) -> _Candidate | None:
         return None
     if count < len(bucket.runs) and bucket.runs[count].level == 1:
         count += 1
-    return _unit(bucket, _similar(bucket, count))
+    return _up_to(bucket, _similar(bucket, count))
 
 
 def _similar(bucket: _Bucket, count: int) -> int:
@@ -215,18 +174,18 @@ def _similar(bucket: _Bucket, count: int) -> int:
     return count
 
 
-def _unit(bucket: _Bucket, count: int) -> _Candidate:
+def _up_to(bucket: _Bucket, count: int) -> _Candidate:
     runs = bucket.runs
     output_level = bucket.max_level if count == len(runs) else max(0, runs[count].level - 1)
     while output_level == 0 and count < len(runs):
         # Level 0 is never an output; absorb runs until one offers a level.
         output_level = runs[count].level
         count += 1
-    return _all(bucket) if count == len(runs) else _Candidate(count, output_level, full=False)
+    return _all(bucket) if count == len(runs) else _Candidate(count, output_level)
 
 
 def _all(bucket: _Bucket) -> _Candidate:
-    return _Candidate(len(bucket.runs), bucket.max_level, full=True)
+    return _Candidate(len(bucket.runs), bucket.max_level)
 
 
 def _size(runs: Sequence[LevelSortedRun]) -> int:

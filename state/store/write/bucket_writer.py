@@ -21,7 +21,7 @@ from bucketline.state.lsm.merge.changelog_folds import LogEverything
 from bucketline.state.lsm.merge.fold import Fold, fold_for
 from bucketline.state.lsm.merge.fold_choice import early_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
-from bucketline.state.lsm.tree.pick import CompactUnit, pick_due, pick_full
+from bucketline.state.lsm.tree.pick import CompactUnit, pick_compaction, pick_full
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.append_compact import compact_append, watched
 from bucketline.state.store.compact.bucket_access import BucketAccess
@@ -157,7 +157,7 @@ def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collect
     if write.trigger is CompactTrigger.FULL:
         expired = write.access.expired(files)
         return pick_full(levels, options, must_rewrite={*masked, *expired} if options.deletion_vectors else expired)
-    return pick_due(levels, options, write.access.clock.local_ms())
+    return pick_compaction(levels, options, write.access.clock.local_ms())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import (
     CompactUnit,
-    Pick,
-    last_full_seed_ms,
+    last_full_ms,
     pick_compaction,
     pick_full,
 )
@@ -20,14 +19,11 @@ from tests.support.levels import levels_of, sized_file
 UNIVERSAL: dict[str, str] = {}
 FORCED = {"compaction.force-up-level-0": "true"}
 RADICAL = {"force-lookup": "true"}
+HOUR_MS = 3_600_000
 
 
-def _pick(
-    levels: Levels, options: dict[str, str], *, now_ms: int = 0, last_ms: int | None = None, hour: int = 0
-) -> Pick:
-    return pick_compaction(
-        levels, CompactOptions.of(TableSettings(options)), now_ms=now_ms, last_full_ms=last_ms, hour=hour
-    )
+def _pick(levels: Levels, options: dict[str, str], *, local_ms: int = 0) -> CompactUnit | None:
+    return pick_compaction(levels, CompactOptions.of(TableSettings(options)), local_ms)
 
 
 def _short(unit: CompactUnit | None) -> str:
@@ -74,53 +70,35 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("options", "runs", "expected"), GOLDEN)
 def test_picks_what_paimon_picks(options: dict[str, str], runs: str, expected: str) -> None:
-    assert _short(_pick(levels_of(runs), options).unit) == expected
+    assert _short(_pick(levels_of(runs), options)) == expected
 
 
 @pytest.mark.parametrize(("options", "runs", "expected"), [g for g in GOLDEN if g[0] is FORCED])
 def test_lookup_tables_pick_like_forced_ones(options: dict[str, str], runs: str, expected: str) -> None:
-    assert _short(_pick(levels_of(runs), RADICAL).unit) == expected
+    assert _short(_pick(levels_of(runs), RADICAL)) == expected
 
 
-def test_gentle_lookup_empties_level_0_at_every_third_idle_trigger() -> None:
-    options = CompactOptions.of(
-        TableSettings(
-            RADICAL
-            | {
-                "lookup-compact": "gentle",
-                "lookup-compact.max-interval": "3",
-                "num-sorted-run.compaction-trigger": "3",
-                "num-levels": "6",
-            }
-        )
-    )
-    assert options.lookup_compact is LookupCompact.GENTLE
-    found, idle = [], 0
-    for _ in range(4):
-        pick = pick_compaction(levels_of("L0:1 L5:100"), options, now_ms=0, last_full_ms=None, hour=0, idle_count=idle)
-        idle = pick.idle_count
-        found.append(_short(pick.unit))
-    assert found == ["none", "none", "1 -> L4", "none"]
+@pytest.mark.parametrize(("interval", "expected"), [("5", "5 -> L5"), ("6", "none")])
+def test_gentle_lookup_empties_level_0_once_it_has_as_many_files_as_the_interval(interval: str, expected: str) -> None:
+    options = RADICAL | {"lookup-compact": "gentle", "lookup-compact.max-interval": interval}
+    assert _short(_pick(levels_of("L0:1,2,4,8,17"), options)) == expected
+    assert _short(_pick(levels_of("L0:1 L5:100"), options)) == "none"
 
 
 def test_force_up_level_0_is_never_gentle_without_lookup() -> None:
     options = FORCED | {"lookup-compact": "gentle"}
-    assert _short(_pick(levels_of("L0:1 L5:100"), options).unit) == "1 -> L4"
+    assert _short(_pick(levels_of("L0:1 L5:100"), options)) == "1 -> L4"
 
 
 def test_the_optimization_interval_must_have_passed() -> None:
-    options, levels = {"compaction.optimization-interval": "1 h"}, levels_of("L0:1 L5:100")
-    hour_ms = 3_600_000
-    assert _pick(levels, options, now_ms=hour_ms, last_ms=0) == Pick(None)
-    assert _short(_pick(levels, options, now_ms=hour_ms + 1, last_ms=0).unit) == "2 -> L5"
-    assert _short(_pick(levels, options).unit) == "2 -> L5"
-    assert _pick(levels_of("L5:100"), options) == Pick(None)
-
-
-def test_full_picks_say_so() -> None:
-    assert _pick(levels_of("L0:1,1,1,1,1"), {}).was_full
-    assert _pick(levels_of("L0:1,2,4,8,16 L5:1000"), {}).was_full
-    assert not _pick(levels_of("L0:1,1,1,1 L5:100"), {}).was_full
+    options = {"compaction.optimization-interval": "1 h"}
+    files = [sized_file("new", 0, 1), sized_file("full", 5, 100, created_ms=0)]
+    levels = Levels.from_files(files, 6, number_of)
+    assert _pick(levels, options, local_ms=HOUR_MS) is None
+    assert _short(_pick(levels, options, local_ms=HOUR_MS + 1)) == "2 -> L5"
+    never = Levels.from_files([sized_file("new", 0, 1), sized_file("old", 4, 100)], 6, number_of)
+    assert _short(_pick(never, options)) == "2 -> L5"
+    assert _pick(levels_of("L5:100"), options) is None
 
 
 @pytest.mark.parametrize(
@@ -142,20 +120,20 @@ def test_off_peak_hours_relax_the_size_ratio(start: str, end: str, hour: int, ex
         "compaction.offpeak.end.hour": end,
         "compaction.offpeak-ratio": "100",
     }
-    assert _short(_pick(levels_of("L0:1,2,4,8 L5:1000"), options, hour=hour).unit) == expected
+    assert _short(_pick(levels_of("L0:1,2,4,8 L5:1000"), options, local_ms=hour * HOUR_MS)) == expected
 
 
 def test_size_amplification_counts_from_the_percentage() -> None:
     levels = levels_of("L0:1,2,4,8 L5:100")
-    assert _short(_pick(levels, {"compaction.max-size-amplification-percent": "15"}).unit) == "none"
-    assert _short(_pick(levels, {"compaction.max-size-amplification-percent": "14"}).unit) == "5 -> L5"
+    assert _short(_pick(levels, {"compaction.max-size-amplification-percent": "15"})) == "none"
+    assert _short(_pick(levels, {"compaction.max-size-amplification-percent": "14"})) == "5 -> L5"
 
 
 def test_deletes_are_dropped_only_when_nothing_older_lies_below() -> None:
     for runs, drops in [("L0:1,1,1,1,1", True), ("L0:1,1,1,1 L5:100", False), ("L0:1,1,1,1 L5:1", True)]:
-        unit = _pick(levels_of(runs), {}).unit
+        unit = _pick(levels_of(runs), {})
         assert unit is not None and unit.drop_deletes is drops
-    forced = _pick(levels_of("L0:1 L5:100"), {"deletion-vectors.enabled": "true"}).unit
+    forced = _pick(levels_of("L0:1 L5:100"), {"deletion-vectors.enabled": "true"})
     assert forced is not None and forced.drop_deletes
 
 
@@ -184,8 +162,8 @@ def test_the_last_full_compaction_is_read_from_the_last_level() -> None:
         sized_file("b", 5, 1, keys=(10, 19), created_ms=5),
         sized_file("c", 4, 1, created_ms=9),
     ]
-    assert last_full_seed_ms(Levels.from_files(files, 6, number_of)) == 7
-    assert last_full_seed_ms(Levels.from_files(files[2:], 6, number_of)) is None
+    assert last_full_ms(Levels.from_files(files, 6, number_of)) == 7
+    assert last_full_ms(Levels.from_files(files[2:], 6, number_of)) is None
 
 
 def test_every_option_is_read() -> None:

@@ -53,7 +53,7 @@ def test_no_pick_leaves_more_runs_than_the_stop_trigger(
     levels = Levels.from_files(files, num_levels, number_of)
     texts = {"num-sorted-run.compaction-trigger": trigger, "num-sorted-run.stop-trigger": trigger + more}
     options = CompactOptions.of(TableSettings({k: str(n) for k, n in texts.items()} | {"num-levels": str(num_levels)}))
-    unit = pick_compaction(levels, options, now_ms=0, last_full_ms=None, hour=0).unit
+    unit = pick_compaction(levels, options, 0)
     taken = set() if unit is None else {f.file_name for f in unit.files}
     left = [f for f in levels.files if f.file_name not in taken]
     runs = sum(f.level == 0 for f in left) + len({f.level for f in left} - {0}) + (unit is not None)
