@@ -154,7 +154,7 @@ def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: boo
     place, options = given_place(path, assignments(option, "-o"))
     table = open_to_examine(place.uri, options, place.storage)
     with progress_bar("states and buckets") as bar:
-        findings = examine(table, rows=rows, watch=bar.show)
+        findings = examine(table, rows=rows, progress=bar.show)
     if findings or form is not Format.TABLE:
         print_table(_findings_table(findings), form)
     errors = sum(f.severity is Severity.ERROR for f in findings)

@@ -3,10 +3,8 @@
 Source: Paimon 2.0 AppendCompactTask, BucketedAppendCompactManager, AppendDeleteFileMaintainer.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-
-import pyarrow as pa
 
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.bucket.mode import bucket_mode
@@ -16,6 +14,7 @@ from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_app
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult
+from bucketline.state.store.compact.watch import Watch, unwatched, watched
 from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.read.bucket_deletions import BucketDeletions, VectorFiles, load_deletions, masked_files
 from bucketline.state.store.read.prune import BucketFiles
@@ -36,11 +35,11 @@ def compact_append(
     *,
     full: bool,
     vector_files: VectorFiles = (),
-    watch: Callable[[], None] = lambda: None,
+    watch: Watch = unwatched,
 ) -> CompactResult:
     """Joins the files that `pick_append` picks, with one record batch in memory at a time. After an error none of the
     new files are left. Rows that `vector_files` mark as deleted are dropped; vectors of other files in the same index
-    file are written again. `watch` as in `compact_unit`.
+    file are written again.
     """
     columns = [f.name for f in access.schema.fields]
     bucket = BucketFiles(*bucket_id, total_buckets=0, files=tuple(files))
@@ -67,13 +66,6 @@ def compact_append(
     except BaseException:
         access.delete_own(after, bucket_id)
         raise
-
-
-def watched(batches: Iterable[pa.RecordBatch], watch: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-    """The batches; `watch` is called before each."""
-    for batch in batches:
-        watch()
-        yield batch
 
 
 def index_change(

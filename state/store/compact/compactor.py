@@ -4,7 +4,7 @@ replace which.
 Source: Paimon 2.0 MergeTreeCompactTask, MergeTreeCompactRewriter, ChangelogMergeTreeRewriter.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +28,7 @@ from bucketline.state.lsm.tree.upgrade import Rewrite, Upgrade, plan_rewrite
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.older_values import Above, OlderValues
+from bucketline.state.store.compact.watch import Watch, unwatched
 from bucketline.state.store.read.bucket_deletions import BucketDeletions, VectorFiles, load_deletions
 from bucketline.state.store.read.merge_read import FileAccess, merge_columns, merge_section, run_batch_bytes
 from bucketline.state.store.read.prune import BucketFiles
@@ -77,12 +78,11 @@ def compact_unit(
     *,
     memory_bytes: int,
     vector_files: VectorFiles = (),
-    watch: Callable[[], None] = lambda: None,
+    watch: Watch = unwatched,
 ) -> CompactResult:
     """Compacts a unit of one bucket, whose live files are `live`. Memory: about `memory_bytes` of Arrow data, whatever
-    the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the table has them. `watch`
-    is called with every record batch, and may raise. After an error none of the new files are left; the files of the
-    unit are never changed.
+    the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the table has them.
+    After an error none of the new files are left; the files of the unit are never changed.
     """
     levels, options = access.levels(live), access.compact_options
     deletions = load_deletions(access.files, vector_files) if options.deletion_vectors else None
@@ -121,7 +121,7 @@ class _Compaction:
     options: CompactOptions
     memory_bytes: int
     deletions: BucketDeletions | None
-    watch: Callable[[], None]
+    watch: Watch
     before: list[DataFileMeta] = field(default_factory=list)
     after: list[DataFileMeta] = field(default_factory=list)
     made: list[DataFileMeta] = field(default_factory=list)

@@ -6,7 +6,7 @@ are skipped; all others run. The table may be written, compacted and expired mea
 Source: the rules of Paimon 2.0 (ConflictDetection, SnapshotManager, SchemaManager) and of this library.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bucketline.conf.errors import BucketlineError
@@ -34,7 +34,7 @@ from bucketline.state.store.doctor.rows import row_problems
 from bucketline.state.store.doctor.states import NamedState, named_states
 from bucketline.state.store.doctor.vectors import vector_problems
 from bucketline.state.store.index.deletion_vectors import find_deletions
-from bucketline.state.store.maintenance.orphans import remove_orphan_files
+from bucketline.state.store.maintenance.orphans import Progress, remove_orphan_files
 from bucketline.state.store.maintenance.read_once import ReadOnceIO
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
@@ -46,15 +46,12 @@ reads manifests again that are not kept in memory."""
 
 _ENTRY_BYTES = 3000
 
-Watch = Callable[[int, int], None]
-"""Called with the number of finished steps, and the total."""
-
 
 def examine(
     table: TableHandle,
     *,
     rows: bool = False,
-    watch: Watch = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
     live_bytes: int = LIVE_BYTES,
     pause: Pause = SYSTEM_PAUSE,
 ) -> list[Finding]:
@@ -65,13 +62,13 @@ def examine(
     when the storage fails for another reason than a missing file.
     """
     looked_at = replace(table, io=ReadOnceIO(table.io))
-    examination = _Examination(looked_at, watch, live_bytes)
+    examination = _Examination(looked_at, progress, live_bytes)
     problems = [*examination.states(), *(examination.rows() if rows else ())]
     problems, findings = still_broken(table, problems, pause)
     findings += [Finding(Severity.ERROR, p.rule, p.subject, p.message) for p in problems]
     # Without all states readable it is not known what is an orphan.
     try:
-        orphans = remove_orphan_files(looked_at, watch=examination.goes_on)
+        orphans = remove_orphan_files(looked_at, progress=examination.goes_on)
     except BucketlineError as e:
         passable(e)
     else:
@@ -109,8 +106,8 @@ def open_to_examine(
 class _Examination:
     """One examination of all states of a table."""
 
-    def __init__(self, table: TableHandle, watch: Watch, live_bytes: int) -> None:
-        self._table, self._watch = table, watch
+    def __init__(self, table: TableHandle, progress: Progress, live_bytes: int) -> None:
+        self._table, self._progress = table, progress
         self._live_bytes = live_bytes
         self._newest: Snapshot | None = None
         self._done = self._total = 0
@@ -234,11 +231,11 @@ class _Examination:
 
     def goes_on(self, done: int, total: int) -> None:
         """Reports the progress of the search for orphans, which comes last."""
-        self._watch(self._done + done, self._total + total)
+        self._progress(self._done + done, self._total + total)
 
     def _step(self) -> None:
         self._done += 1
-        self._watch(self._done, self._total)
+        self._progress(self._done, self._total)
 
 
 def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ Files are read in order, and their rows sealed into sorted runs of the buckets t
 run is the same as in a write.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,12 +15,11 @@ from bucketline.state.lsm.merge.fold import drop_deletes
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.compact.append_compact import watched
 from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.compact.watch import Watch, unwatched, watched
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
 from bucketline.state.store.read.merge_read import merge_columns, merge_section
 from bucketline.state.store.read.prune import BucketFiles
-from bucketline.state.store.write.bucket_writer import unwatched
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.state.types.arrow import VALUE_KIND
 
@@ -36,7 +35,7 @@ class PostponedFile:
     bucket_id: BucketId
     file: DataFileMeta
     origin: int
-    watch: Callable[[], None] = unwatched
+    watch: Watch = unwatched
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
         bucket = BucketFiles(*self.bucket_id, total_buckets=self.bucket_id[1], files=(self.file,))

@@ -49,8 +49,8 @@ from bucketline.state.store.storage.hidden_files import bring_back, is_aside, ow
 from bucketline.state.store.storage.objects.unended_uploads import end_upload, unended_uploads
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 
-Watch = Callable[[int, int], None]
-"""Called with the number of finished snapshots, and the total."""
+Progress = Callable[[int, int], None]
+"""Called with how many steps are done, and the total."""
 
 _AT_ONCE = 20
 """Files that are removed before it is looked again what has been committed since."""
@@ -81,14 +81,14 @@ def remove_orphan_files(
     no_writers: bool = False,
     clock: Clock = SYSTEM_CLOCK,
     ids: IdSource = SYSTEM_IDS,
-    watch: Watch = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> OrphanResult:
     """The orphans whose content last changed more than `older_than_ms` ago; removes them unless it is a dry run.
     Uploads in parts that were begun so long ago and have not ended are among them, as `unended_uploads` lists them.
 
     Ages are by the storage's clock; a dry run, which writes nothing, takes `clock` for it. A file whose time the
     storage does not record is kept. `no_writers` says that nobody writes, and lifts the limit of a day.
-    `watch` is called after each snapshot whose files were looked up. Memory: about 300 bytes for each file in the
+    `progress` is called after each snapshot whose files were looked up. Memory: about 300 bytes for each file in the
     table's folder while they are listed, then so much for each that is old enough, and 150 bytes for each that a state
     names, manifests among them.
     Raises FilesTooYoungError when younger ones are to be removed without it, OptionError for a negative time,
@@ -118,7 +118,7 @@ def remove_orphan_files(
         begun = (u for u in unended_uploads(ground.io, ground.root) if ground.may_hold(u))
         uploads += [(ground, u) for u in begun if u.modified_ms < now_ms - older_than_ms]
     used = _Names(table.io, table.path, table.manifests)
-    used.collect(watch)
+    used.collect(progress)
     if dry_run:
         dry = (f for _, old_files, _ in listed for f in old_files if used.is_orphan(f))
         return OrphanResult((*dry, *(upload for _, upload in uploads)), deleted=False)
@@ -261,7 +261,7 @@ class _Names:
     def is_orphan(self, file: FileInfo) -> bool:
         return _is_temporary(file) or own_name(file) not in self.names
 
-    def collect(self, watch: Watch) -> None:
+    def collect(self, progress: Progress) -> None:
         """Raises CorruptFileError when a state is there and cannot be read."""
         roots = self._roots()
         total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)
@@ -270,7 +270,7 @@ class _Names:
             for state in self._added(where, root, _states(self._io, root)):
                 if state.startswith("snapshot "):
                     done += 1
-                    watch(done, max(done, total))
+                    progress(done, max(done, total))
             self.names |= named_by_plans(self._io, root)
             for old in _changelogs(self._io, root):
                 for name_of_list in (old.base_manifest_list, old.delta_manifest_list, old.changelog_manifest_list):

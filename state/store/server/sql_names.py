@@ -130,12 +130,12 @@ class SqlLock:
     longest_sleep_ms: int
 
     @contextmanager
-    def held(self, *, pause: Pause = SYSTEM_PAUSE, watch: Stopwatch = SYSTEM_STOPWATCH) -> Iterator[None]:
+    def held(self, *, pause: Pause = SYSTEM_PAUSE, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> Iterator[None]:
         """Holds the lock for the work inside. Raises StorageError when it cannot be had in time: nothing was sent."""
         _make_missing(self.database, _LOCKS)
-        since, sleep_ms = watch.elapsed_ms(), _FIRST_SLEEP_MS
+        since, sleep_ms = stopwatch.elapsed_ms(), _FIRST_SLEEP_MS
         while not self._acquire():
-            if watch.elapsed_ms() - since > self.timeout_ms:
+            if stopwatch.elapsed_ms() - since > self.timeout_ms:
                 raise StorageError(
                     f"the lock {self.lock_id!r} was not free within {self.timeout_ms} ms (lock-acquire-timeout)",
                     path=self.lock_id,

@@ -31,7 +31,7 @@ from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files, vectors_by_file
 from bucketline.state.store.read.merge_read import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, visible_files
-from bucketline.state.store.table.found_rows import pruned
+from bucketline.state.store.table.rows_to_change import pruned
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.row_acceptance import RowAcceptance

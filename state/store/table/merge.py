@@ -20,7 +20,6 @@ from bucketline.state.store.read.predicate import conjunction
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.change_rules import check_delete, check_update
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes, write_plan
-from bucketline.state.store.table.found_rows import current_rows, found_rows
 from bucketline.state.store.table.merge_clauses import (
     DeleteClause,
     InsertClause,
@@ -34,6 +33,7 @@ from bucketline.state.store.table.merge_join import join
 from bucketline.state.store.table.merge_source import JoinKey, MergeSource, Seen, check_key, spooled
 from bucketline.state.store.table.merge_spread import SourceKeys, joined_source, look_at_source
 from bucketline.state.store.table.row_changes import check_engine
+from bucketline.state.store.table.rows_to_change import buckets_to_change, current_rows
 from bucketline.state.store.table.write import SpreadData
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.write_session import WriteSession
@@ -124,7 +124,7 @@ def _merge_spread(
     if not keys.size_bytes and not planned.by_source:
         return write_changes(session, Parts(), Operation.MERGE, engine=engine)
     if table.primary_key:
-        source = joined_source(session, rows, keys, planned, found_rows(session, looked_at, partitions), engine)
+        source = joined_source(session, rows, keys, planned, buckets_to_change(session, looked_at, partitions), engine)
         return write_changes(session, source, Operation.MERGE, engine=engine)
     stored = StoredRows(session)
     columns = keys.key.columns if planned.clauses.looks_at_keys_alone else None

@@ -28,7 +28,7 @@ from bucketline.state.store.table.assignments import Assignments, plan_assignmen
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
 from bucketline.state.store.table.conditions import Condition, plan_condition
-from bucketline.state.store.table.found_rows import found_parts
+from bucketline.state.store.table.rows_to_change import changed_parts
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
@@ -46,7 +46,7 @@ def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> Wr
     session = open_change(table)
     if not table.primary_key:
         return _change_appended(session, condition, None, engine)
-    source = found_parts(session, condition.expression, DeletedRows(session.plan.schema, condition))
+    source = changed_parts(session, condition.expression, DeletedRows(session.plan.schema, condition))
     return write_changes(session, source, Operation.DELETE, engine=engine)
 
 
@@ -68,7 +68,7 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
     planned = plan_assignments(schema, values, fixed_columns(schema))
     if not table.primary_key:
         return _change_appended(session, condition, planned, engine)
-    source = found_parts(session, condition.expression, UpdatedRows(condition, planned))
+    source = changed_parts(session, condition.expression, UpdatedRows(condition, planned))
     return write_changes(session, source, Operation.UPDATE, engine=engine)
 
 

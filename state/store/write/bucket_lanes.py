@@ -5,7 +5,7 @@ number of rows, and the names of a lane's files follow from one name that is dra
 compression run outside of Python, so that lanes advance at the same time.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Event, Lock
@@ -14,6 +14,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import NumberedIds
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
+from bucketline.state.store.compact.watch import Watch
 from bucketline.state.store.storage.parallel import all_items
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
@@ -92,7 +93,7 @@ def _in_lanes(
         return {(m.partition, m.bucket): m for m in written}
 
 
-def _lane_write(write: BucketWrite, lanes: int, watch: Callable[[], None]) -> BucketWrite:
+def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:
     """How one of so many lanes writes: with its part of the memory, and with names of its own."""
     # A copy of the access also chooses dictionaries by the rows of its own lane.
     return replace(

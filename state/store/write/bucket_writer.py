@@ -3,7 +3,7 @@
 Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -23,9 +23,10 @@ from bucketline.state.lsm.merge.fold_choice import early_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.pick import CompactUnit, pick_compaction, pick_full
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.compact.append_compact import compact_append, watched
+from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult, compact_unit
+from bucketline.state.store.compact.watch import Watch, unwatched, watched
 from bucketline.state.store.read.bucket_deletions import VectorFiles, masked_files
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
 from bucketline.state.store.write.sealed_runs import SealedRun, sequence_offsets, unseal
@@ -73,15 +74,10 @@ class BucketCounts:
         return self.others.get(partition, self.count)
 
 
-def unwatched() -> None:
-    """Nobody stops the work."""
-
-
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `watch` is called
-    again and again during the work, and ends it by what it raises. `parallelism` is how many buckets one process may
-    write at the same time, if the options say so.
+    """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `parallelism` is
+    how many buckets one process may write at the same time, if the options say so.
     """
 
     access: BucketAccess
@@ -90,7 +86,7 @@ class BucketWrite:
     merge_memory_bytes: int
     compact_memory_bytes: int
     local_directory: str | None = None
-    watch: Callable[[], None] = unwatched
+    watch: Watch = unwatched
     parallelism: int | None = None
 
 

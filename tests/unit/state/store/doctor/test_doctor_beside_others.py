@@ -252,7 +252,9 @@ def long(tmp_path: Path) -> Table:
 
 def test_each_manifest_file_of_thousands_of_snapshots_is_read_once(long: Table) -> None:
     calls, told = FaultyIO(handle_of(long).io), []
-    found = examine(handle_of(on_io(long, calls)), watch=lambda done, total: told.append((done, total)), pause=Waits())
+    found = examine(
+        handle_of(on_io(long, calls)), progress=lambda done, total: told.append((done, total)), pause=Waits()
+    )
     assert found == []
     reads = Counter(path for name, path in calls.calls if name == "read" and "/manifest/" in path)
     assert set(reads.values()) == {1} and len(reads) > SNAPSHOTS // 100

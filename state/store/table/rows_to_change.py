@@ -19,40 +19,40 @@ from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prun
 from bucketline.state.store.write.write_session import WriteSession
 
 
-def found_parts(session: WriteSession, expression: pc.Expression | None, change: RowChange) -> Parts:
+def changed_parts(session: WriteSession, expression: pc.Expression | None, change: RowChange) -> Parts:
     """A source of what a change makes of the rows that pass the expression.
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
-    target = _target(session, expression)
-    if target.waiting:
-        return Parts([GivenRows(_changed(target, change))])
-    return Parts([ChangedRows(b, change, origin) for origin, b in enumerate(_buckets(session, target, expression))])
+    source = _source(session, expression)
+    if source.waiting:
+        return Parts([GivenRows(_changed(source, change))])
+    return Parts([ChangedRows(b, change, origin) for origin, b in enumerate(_buckets(session, source, expression))])
 
 
-def found_rows(
+def buckets_to_change(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
     """The rows that pass the expression, bucket by bucket, of a table none of whose readers see postponed rows."""
-    target = _target(session, expression, partitions)
-    assert not target.waiting, "an engine that reads elsewhere does not merge postponed rows"
-    return list(_buckets(session, target, expression))
+    source = _source(session, expression, partitions)
+    assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"
+    return list(_buckets(session, source, expression))
 
 
 def current_rows(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
-    target = _target(session, expression, partitions)
-    if target.waiting:
-        yield from read_with_postponed(target.access.files, [*target.buckets, *target.waiting], target.projection)
+    source = _source(session, expression, partitions)
+    if source.waiting:
+        yield from read_with_postponed(source.access.files, [*source.buckets, *source.waiting], source.projection)
         return
-    for bucket in _buckets(session, target, expression):
+    for bucket in _buckets(session, source, expression):
         yield from bucket.batches()
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class _Source:
     """Where the rows are: in `buckets`, and in postpone buckets, `waiting`, where readers see those too."""
 
     access: BucketAccess
@@ -61,9 +61,9 @@ class _Target:
     waiting: Sequence[BucketFiles]
 
 
-def _target(
+def _source(
     session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None = None
-) -> _Target:
+) -> _Source:
     schema = _seeing_all(session.plan.schema)
     refuse_unreadable(schema)
     projection = plan_projection(schema, None, expression)
@@ -73,15 +73,15 @@ def _target(
     seen = visible_files(schema, stored, read_optimized=False)
     sees_postponed = schema.settings.reading.sees_postponed
     waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET] if sees_postponed else []
-    return _Target(BucketAccess(session.table.uri, schema), projection, seen, waiting)
+    return _Source(BucketAccess(session.table.uri, schema), projection, seen, waiting)
 
 
-def _buckets(session: WriteSession, target: _Target, expression: pc.Expression | None) -> Iterator[StoredBucket]:
+def _buckets(session: WriteSession, source: _Source, expression: pc.Expression | None) -> Iterator[StoredBucket]:
     """The buckets that may hold rows passing the expression."""
     vectors = session.deletion_entries()
-    for bucket in pruned(target.access, target.buckets, expression):
+    for bucket in pruned(source.access, source.buckets, expression):
         vector_files = vectors.get((bucket.partition, bucket.bucket), ())
-        yield StoredBucket(target.access, bucket, target.projection, vector_files)
+        yield StoredBucket(source.access, bucket, source.projection, vector_files)
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
@@ -99,8 +99,8 @@ def pruned(
     return prune(access.schema, buckets, expression, access.files.schema_of)
 
 
-def _changed(target: _Target, change: RowChange) -> Iterator[pa.Table]:
-    for batch in read_with_postponed(target.access.files, [*target.buckets, *target.waiting], target.projection):
+def _changed(source: _Source, change: RowChange) -> Iterator[pa.Table]:
+    for batch in read_with_postponed(source.access.files, [*source.buckets, *source.waiting], source.projection):
         changed = change.rows(batch)
         if changed is not None:
             yield changed

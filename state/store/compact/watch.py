@@ -1,0 +1,19 @@
+"""What long work on a bucket calls again and again, so that it can be ended from outside."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+Watch = Callable[[], None]
+"""Called before each record batch; ends the work by what it raises."""
+
+
+def unwatched() -> None:
+    """Nobody ends the work."""
+
+
+def watched(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:
+    """The batches; `watch` is called before each."""
+    for batch in batches:
+        watch()
+        yield batch
