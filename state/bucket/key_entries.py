@@ -1,6 +1,6 @@
 """What the key index stores, as columns and as bytes.
 
-    00 "label"                 JSON: which table, which shard, which snapshot
+    00 "label"                 JSON: which table, which share, which snapshot
     00 "p" u32 BE code         a serialized partition
     00 "q" partition           u32 BE: its code
     00 "r" u32 BE code u16 BE  u64 LE: keys in that partition's bucket
@@ -26,7 +26,7 @@ from bucketline.state.types.logical import DataType
 from bucketline.state.types.order import normalized_keys
 
 NOTE_PROPERTY = "bucketline.key-index-notes"
-"""Snapshot property: the tokens of the notes that the snapshot makes true, one for each shard, joined by commas."""
+"""Snapshot property: the tokens of the notes that the snapshot makes true, one for each share, joined by commas."""
 
 META_PREFIX = b"\x00"
 KEY_PREFIX = b"\x01"

@@ -32,7 +32,7 @@ HISTORY_GONE = "history-gone"
 KeyOrder = Callable[[bytes], Any]
 """Serialized key -> a value that compares as Paimon compares keys."""
 
-ShareKeys = Callable[[ManifestEntry, ManifestEntry], bool]
+CommonKeyTest = Callable[[ManifestEntry, ManifestEntry], bool]
 """Whether two files of a bucket hold a key in common."""
 
 
@@ -290,12 +290,12 @@ def check_rows_unchanged(
     newer_entries: Iterable[ManifestEntry],
     delta_entries: Sequence[ManifestEntry],
     key_order: KeyOrder,
-    share_keys: ShareKeys,
+    common_keys: CommonKeyTest,
 ) -> Conflict | None:
     """Rule `rows-changed`: nobody has written a key of the new files since their rows were read.
 
     `newer_entries` are the changes of others that write rows. What was computed from an older row would overwrite the
-    newer one. `share_keys` is asked of files whose ranges overlap; a file that was deleted
+    newer one. `common_keys` is asked of files whose ranges overlap; a file that was deleted
     meanwhile counts with its whole range. Files of the postpone bucket are not compared: their rows have no order among
     writers. Bounds are inclusive. Not a rule of Paimon 2.0.
     """
@@ -309,7 +309,7 @@ def check_rows_unchanged(
         low, high = key_order(newer.file.min_key), key_order(newer.file.max_key)
         for entry in own:
             overlaps = key_order(entry.file.min_key) <= high and low <= key_order(entry.file.max_key)
-            if overlaps and (newer.kind is FileKind.DELETE or share_keys(newer, entry)):
+            if overlaps and (newer.kind is FileKind.DELETE or common_keys(newer, entry)):
                 return Conflict(
                     "rows-changed",
                     f"{newer.file.file_name} has rows that another writer changed after they were read for "

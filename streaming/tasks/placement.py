@@ -1,4 +1,4 @@
-"""Placing shards on tasks exactly: which task gets a bucket, and a key that Spark's hash partitioning sends to a task.
+"""Which task gets a bucket, and a key that Spark's hash partitioning sends to a task.
 
 `repartition(n, column)` hashes the column, so the hash is inverted: a task's key is the smallest non-negative int that
 lands on it. `repartitionById` exists from Spark 4.1 on only.
@@ -35,30 +35,19 @@ def spark_hash(values: np.ndarray) -> np.ndarray:
 
 
 @cache
-def shard_keys(shard_count: int) -> tuple[int, ...]:
-    """For each shard of `shard_count`, the int key that `repartition(shard_count, key)` sends to task number shard."""
-    assert shard_count > 0, shard_count
-    keys = np.full(shard_count, -1, np.int64)
-    start, step = 0, max(1024, 8 * shard_count)
+def task_keys(task_count: int) -> tuple[int, ...]:
+    """For each of `task_count` tasks, the int key that `repartition(task_count, key)` sends to it."""
+    assert task_count > 0, task_count
+    keys = np.full(task_count, -1, np.int64)
+    start, step = 0, max(1024, 8 * task_count)
     while (keys < 0).any():
         candidates = np.arange(start, start + step, dtype=np.int32)
-        placed = np.mod(spark_hash(candidates).astype(np.int64), shard_count)
+        placed = np.mod(spark_hash(candidates).astype(np.int64), task_count)
         tasks, first = np.unique(placed, return_index=True)
         missing = keys[tasks] < 0
         keys[tasks[missing]] = candidates[first[missing]]
         start += step
     return tuple(int(k) for k in keys)
-
-
-def shard_of_bucket(partition: bytes, bucket: int, shard_count: int) -> int:
-    """The shard of a bucket: those of one partition go round, so that none gets two before each has one."""
-    return (_first_shard(partition) + bucket) % shard_count
-
-
-@lru_cache(1024)
-def _first_shard(partition: bytes) -> int:
-    words = np.frombuffer(partition, "<u4", offset=4).reshape(1, -1)
-    return abs(int(murmur_words(words)[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +63,15 @@ class Destination:
         number = self.assigners.writer(partition, bucket) if share is None else share
         if self.assigners.across_partitions:
             return number % self.task_count
-        return shard_of_bucket(partition, number, self.task_count)
+        return _task_of_bucket(partition, number, self.task_count)
+
+
+def _task_of_bucket(partition: bytes, bucket: int, task_count: int) -> int:
+    """The task of a bucket: those of one partition go round, so that no task gets two before each has one."""
+    return (_first_task(partition) + bucket) % task_count
+
+
+@lru_cache(1024)
+def _first_task(partition: bytes) -> int:
+    words = np.frombuffer(partition, "<u4", offset=4).reshape(1, -1)
+    return abs(int(murmur_words(words)[0]))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from bucketline.state.store.engine.engine import TaskStats
 from bucketline.state.store.write.placing import BucketNews
 from bucketline.state.store.write.sealed_runs import SealedRun
-from bucketline.streaming.tasks.placement import shard_keys
+from bucketline.streaming.tasks.placement import task_keys
 
 ROUTED_DDL = (
     "shard_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
@@ -143,7 +143,7 @@ def unpack(data: bytes) -> Sent:
 def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
     """What is routed as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
     run = routed.run
-    values = (shard_keys(task_count)[routed.task], routed.kind, run.partition, *_numbers(run))
+    values = (task_keys(task_count)[routed.task], routed.kind, run.partition, *_numbers(run))
     columns = [pa.array([value], field.type) for value, field in zip(values, list(ROUTED)[:-1], strict=True)]
     offsets = pa.py_buffer(np.array([0, len(run.blob)], np.int32))
     columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(run.blob)]))

@@ -23,9 +23,9 @@ row = st.tuples(st.integers(0, 12), st.sampled_from("abc"), st.integers(0, 99), 
 step = st.lists(row, min_size=1, max_size=8) | st.sampled_from(["compact", "lose", "damage", "back up", "skip"])
 
 
-def plan_of(table: MovingKeys, root: Path, shard: int = 0, shards: int = 1) -> IndexPlan:
+def plan_of(table: MovingKeys, root: Path, share: int = 0, shares: int = 1) -> IndexPlan:
     backup = BackupFolder(LocalIO(), str(root / "checkpoint"))
-    return IndexPlan(str(table.path), table.keys(shard, shards), str(root / "local"), SETTINGS, backup)
+    return IndexPlan(str(table.path), table.keys(share, shares), str(root / "local"), SETTINGS, backup)
 
 
 def contents(index: KeyIndex) -> dict[bytes, tuple[bytes, int]]:
@@ -123,8 +123,8 @@ def test_shards_hold_each_key_once_and_together_all(tmp_path: Path) -> None:
         with index:
             table.write([(i, "abc"[i % 3], i, INSERT) for i in range(start, start + 150)], index)
     parts: list[dict[bytes, tuple[bytes, int]]] = []
-    for shard in range(3):
-        index, _ = ready_index(plan_of(table, tmp_path, shard, 3), table.source, table.latest())
+    for share in range(3):
+        index, _ = ready_index(plan_of(table, tmp_path, share, 3), table.source, table.latest())
         with index:
             parts.append(contents(index))
     index, _ = ready_index(whole, table.source, table.latest())

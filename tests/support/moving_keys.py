@@ -20,7 +20,7 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.key_index.catch_up import IndexSource
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.note import write_note
-from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, handle_of, open_table
@@ -60,8 +60,8 @@ class MovingKeys:
     def latest(self) -> Snapshot | None:
         return handle_of(self.table).snapshot_store.latest()
 
-    def keys(self, shard: int = 0, shards: int = 1) -> ShardKeys:
-        return ShardKeys(handle_of(self.table).table_schema, shard, shards)
+    def keys(self, share: int = 0, shares: int = 1) -> KeyShare:
+        return KeyShare(handle_of(self.table).table_schema, share, shares)
 
     def rows(self) -> dict[int, tuple[str, int]]:
         """What a reader sees, by id; fails when an id is there twice."""

@@ -11,8 +11,8 @@ from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.changes import Changes, changed_buckets
 from bucketline.state.commit.conflict import (
     HISTORY_GONE,
+    CommonKeyTest,
     Conflict,
-    ShareKeys,
     check_bucket_counts,
     check_conflicts,
     check_index_deletes,
@@ -71,7 +71,7 @@ class Half:
     index: tuple[IndexManifestEntry, ...]
     check: AppendCheck
     overwrite: PartitionTest | None = None
-    share_keys: ShareKeys | None = None
+    common_keys: CommonKeyTest | None = None
     planned: PlannedOn | None = None
 
 
@@ -87,7 +87,7 @@ class Fit:
 
 
 def append_half(
-    changes: Changes, overwrite: PartitionTest | None, check: AppendCheck, share_keys: ShareKeys | None = None
+    changes: Changes, overwrite: PartitionTest | None, check: AppendCheck, common_keys: CommonKeyTest | None = None
 ) -> Half:
     """The first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
     if overwrite is not None:
@@ -102,7 +102,7 @@ def append_half(
         changes.append_changelog,
         changes.append_index,
         check if kind is CommitKind.APPEND or check is AppendCheck.ONE_WRITER else AppendCheck.ALL_RULES,
-        share_keys=share_keys,
+        common_keys=common_keys,
     )
 
 
@@ -316,7 +316,7 @@ class CommitChecks:
                 if not snapshot.commit_kind.moves_rows and all(e.bucket >= 0 for e in delta):
                     continue
                 conflict = check_rows_unchanged(
-                    delta, half.entries, self._key_order, half.share_keys or _may_share_keys
+                    delta, half.entries, self._key_order, half.common_keys or _may_hold_common_keys
                 )
                 if conflict is not None:
                     return conflict
@@ -340,7 +340,7 @@ class CommitChecks:
         return None
 
 
-def _may_share_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
+def _may_hold_common_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
     del one, other
     return True
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.changes import Changes, collect_changes
-from bucketline.state.commit.conflict import Conflict, ShareKeys
+from bucketline.state.commit.conflict import CommonKeyTest, Conflict
 from bucketline.state.commit.file_age import is_fresh
 from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.message import CommitMessage
@@ -104,7 +104,7 @@ class Committer:
         kind: CommitKind = CommitKind.APPEND,
         overwrite: PartitionTest | None = None,
         append_check: AppendCheck = AppendCheck.BUCKET_COUNT,
-        share_keys: ShareKeys | None = None,
+        common_keys: CommonKeyTest | None = None,
         ignore_empty: bool | None = None,
         based_on: int | None = None,
         view: TableView | None = None,
@@ -123,7 +123,7 @@ class Committer:
         missing one is a Conflict. With COMPACT `planned` is what the table held at `based_on`: the commit comes through
         also when that snapshot has expired meanwhile.
 
-        `operation` is written into the first snapshot, for people. `share_keys` says for ROWS_READ whether two files
+        `operation` is written into the first snapshot, for people. `common_keys` says for ROWS_READ whether two files
         hold a key in common; without it their ranges of keys decide.
 
         Without changes there is a snapshot all the same, to show that the identifier is done, unless `ignore_empty`;
@@ -154,7 +154,7 @@ class Committer:
         made: tuple[Snapshot, ...] = ()
         if kind is not CommitKind.COMPACT and (overwrite is not None or self._appends(changes, identity, ignore_empty)):
             outcome = self._commit_half(
-                append_half(changes, overwrite, append_check, share_keys), identity, based_on, view
+                append_half(changes, overwrite, append_check, common_keys), identity, based_on, view
             )
             if not isinstance(outcome, Snapshot):
                 return outcome

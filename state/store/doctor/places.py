@@ -15,7 +15,7 @@ from bucketline.state.store.doctor.problem import Problem
 from bucketline.state.store.key_index.build import KeyIndexBuild
 from bucketline.state.store.key_index.index_scope import label_of
 from bucketline.state.store.key_index.rocks import RocksSettings
-from bucketline.state.store.key_index.table_keys import ShardKeys, live_keys
+from bucketline.state.store.key_index.table_keys import KeyShare, live_keys
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.storage.errors import scratch_folder
 
@@ -29,7 +29,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     schema = table.table_schema
     if not bucket_mode(schema).moves_keys or schema.settings.bucket.index_ttl_ms is not None:
         return
-    keys = ShardKeys(schema)
+    keys = KeyShare(schema)
     access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
     vectors = table.manifests.read_index(snapshot.index_manifest)
     try:

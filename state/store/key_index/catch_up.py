@@ -21,7 +21,7 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.key_index.index_scope import IndexLabel, label_of
 from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
 from bucketline.state.store.key_index.note import read_note
-from bucketline.state.store.key_index.table_keys import BATCH_ROWS, ShardKeys, written_at
+from bucketline.state.store.key_index.table_keys import BATCH_ROWS, KeyShare, written_at
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
@@ -55,7 +55,7 @@ class IndexSource:
 
 
 def catch_up(
-    index: KeyIndex, source: IndexSource, latest: Snapshot, wanted: ShardKeys, *, memory_bytes: int, expires: bool
+    index: KeyIndex, source: IndexSource, latest: Snapshot, wanted: KeyShare, *, memory_bytes: int, expires: bool
 ) -> CaughtUp | MustRebuild:
     """Brings the index to `latest`, snapshot by snapshot; each step is durable, so that it can be interrupted anywhere.
 
@@ -79,7 +79,7 @@ def catch_up(
         if step.commit_kind is CommitKind.OVERWRITE or any(e.kind is FileKind.DELETE for e in entries):
             return MustRebuild(f"snapshot {step.id} replaced files")
         added = sum(e.file.row_count for e in entries)
-        if added * _BYTES_PER_ROW > memory_bytes * wanted.shards:
+        if added * _BYTES_PER_ROW > memory_bytes * wanted.shares:
             return MustRebuild(f"snapshot {step.id} added {counted(added, 'row')}, too many to be applied one by one")
         try:
             delta = _read_delta(index, source.access, entries, wanted)
@@ -125,9 +125,9 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
 
 
 def _read_delta(
-    index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: ShardKeys
+    index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: KeyShare
 ) -> _Delta | None:
-    """The rows of this shard in added files; None when there are none."""
+    """The rows of this share in added files; None when there are none."""
     parts = list(_delta_parts(index, access, entries, wanted))
     if not parts:
         return None
@@ -138,7 +138,7 @@ def _read_delta(
 
 
 def _delta_parts(
-    index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: ShardKeys
+    index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: KeyShare
 ) -> Iterator[tuple[HashedKeys, list[np.ndarray]]]:
     columns = (*wanted.names, SEQUENCE, VALUE_KIND)
     for bucket in group_by_bucket(entries):

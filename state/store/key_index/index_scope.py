@@ -1,4 +1,4 @@
-"""Which table, shard and snapshot a key index belongs to; this decides whether it can be trusted."""
+"""Which table, share of its keys and snapshot a key index belongs to; this decides whether it can be trusted."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from bucketline.state.format.entries import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class IndexScope:
-    """What an index belongs to: a table by its path, its key and partition columns as text, and one shard of its
-    keys."""
+    """What an index belongs to: a table by its path, its key and partition columns as text, and one share of its
+    keys: number `shard` of `shards`, as its files name them."""
 
     table: str
     columns: str
@@ -17,7 +17,7 @@ class IndexScope:
     shards: int
 
     def directory(self, root: str) -> str:
-        """The folder of this index below `root`; each table, key and number of shards has its own."""
+        """The folder of this index below `root`; each table, key and number of shares has its own."""
         name = hashlib.sha256(f"{self.table}\n{self.columns}".encode()).hexdigest()[:24]
         return f"{root}/key-index/{name}/shard-{self.shard}-of-{self.shards}"
 

@@ -1,4 +1,4 @@
-"""The key index of one shard: full primary key → partition and bucket, in a RocksDB on local disk.
+"""The key index of one share: full primary key → partition and bucket, in a RocksDB on local disk.
 
 It reflects one snapshot, which its label names. Entries, counts and label change together, in one ingested file, so
 that a crash leaves the index either before or after a change. `ready` handles an index that is damaged, belongs to
@@ -92,7 +92,7 @@ class KeyIndex:
     @staticmethod
     def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
         """The index in a directory. Raises IndexStateError with `reason`: missing, locked by a running process,
-        damaged, or foreign (of another table, key, shard or release).
+        damaged, or foreign (of another table, key, share or release).
         """
         path = f"{directory}/{_DATABASE}"
         if not os.path.isfile(f"{path}/CURRENT"):

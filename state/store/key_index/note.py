@@ -1,4 +1,4 @@
-"""The changes of a batch to the keys of a shard, noted next to the index until it is known whether the batch was
+"""The changes of a batch to the keys of a share, noted next to the index until it is known whether the batch was
 committed. The index itself is never changed before the commit. The note has a token, and so has the batch's snapshot
 among its properties. If they are equal, the next batch applies the note instead of reading the files. Otherwise the
 note is ignored and the files are read. A note belongs to one label.

@@ -18,7 +18,7 @@ from bucketline.state.store.key_index.catch_up import CaughtUp, IndexSource, Mus
 from bucketline.state.store.key_index.index_scope import label_of
 from bucketline.state.store.key_index.key_index import KeyIndex, remove_index
 from bucketline.state.store.key_index.rocks import LOCKED, MISSING, RocksSettings
-from bucketline.state.store.key_index.table_keys import READER_BYTES, ShardKeys, live_keys
+from bucketline.state.store.key_index.table_keys import READER_BYTES, KeyShare, live_keys
 from bucketline.state.store.storage.parallel import core_count
 
 _LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class IndexPlan:
     """Which index is wanted, and its places. `table` is the table's URI, `directory` local, `backup` optional."""
 
     table: str
-    keys: ShardKeys
+    keys: KeyShare
     directory: str
     settings: RocksSettings
     backup: BackupFolder | None = None

@@ -1,4 +1,4 @@
-"""The keys of a table's files, for the key index: only key columns are read, and only of one shard's keys.
+"""The keys of a table's files, for the key index: only key columns are read, and only of one share's keys.
 
 The keys of a bucket need merging only if rows may have been deleted; otherwise every key of every file is a key of the
 bucket. For the engines that merge rows a deleted key counts as present: it may live on in an aggregate, and a row that
@@ -37,12 +37,12 @@ READER_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ShardKeys:
-    """How the keys of one shard are read and compared."""
+class KeyShare:
+    """How the keys of one share are read and compared."""
 
     schema: TableSchema
-    shard: int = 0
-    shards: int = 1
+    share: int = 0
+    shares: int = 1
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,24 +59,24 @@ class ShardKeys:
         columns = [f"{f.name} {f.type}" for f in self.schema.select(self.names)]
         partitions = [f"{f.name} {f.type}" for f in self.schema.select(self.schema.partition_keys)]
         named = table if branch == BRANCH.default else f"{table}$branch_{branch}"
-        return IndexScope(named, f"{', '.join(columns)} in {', '.join(partitions)}", self.shard, self.shards)
+        return IndexScope(named, f"{', '.join(columns)} in {', '.join(partitions)}", self.share, self.shares)
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> HashedKeys:
-        """The keys of all rows, of whatever shard."""
+        """The keys of all rows, of whatever share."""
         return hashed_keys([rows.column(name) for name in self.names], self.types)
 
     def normalized(self, rows: pa.RecordBatch) -> pa.Array:
-        """The normalized keys of this shard's rows."""
-        if self.shards == 1:
+        """The normalized keys of this share's rows."""
+        if self.shares == 1:
             return normalized_keys([rows.column(name) for name in self.names], self.types)
         keys = self.keys(rows)
         return keys.normalized.filter(pa.array(self.mine(keys)))
 
     def mine(self, keys: HashedKeys) -> np.ndarray | None:
-        """Which keys are of this shard, as a mask; None for all."""
-        if self.shards == 1:
+        """Which keys are of this share, as a mask; None for all."""
+        if self.shares == 1:
             return None
-        mask: np.ndarray = hash_share(keys.hashes, self.shards) == self.shard
+        mask: np.ndarray = hash_share(keys.hashes, self.shares) == self.share
         return mask
 
 
@@ -84,7 +84,7 @@ def live_keys(
     access: FileAccess,
     entries: Iterable[ManifestEntry],
     index: Iterable[IndexManifestEntry],
-    wanted: ShardKeys,
+    wanted: KeyShare,
     *,
     alive_since: int = 0,
     readers: int = 1,
@@ -119,17 +119,17 @@ def _has_dead_keys(schema: TableSchema, bucket: BucketFiles) -> bool:
     return schema.settings.changelog.deletion_vectors or any(f.may_hold_deletes for f in bucket.files)
 
 
-def _merged_keys(access: FileAccess, bucket: BucketFiles, wanted: ShardKeys) -> Iterator[KeyBlock]:
+def _merged_keys(access: FileAccess, bucket: BucketFiles, wanted: KeyShare) -> Iterator[KeyBlock]:
     seconds = max(written_at(f) for f in bucket.files)
     projection = Projection(wanted.names, None, wanted.names)
     for batch in read_buckets(access, [bucket], projection, batch_rows=BATCH_ROWS):
         yield _block(batch, bucket, seconds, wanted)
 
 
-def _stored_keys(access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: ShardKeys) -> Iterator[KeyBlock]:
+def _stored_keys(access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: KeyShare) -> Iterator[KeyBlock]:
     for batch in access.rows(bucket, file, wanted.names, batch_rows=BATCH_ROWS):
         yield _block(batch, bucket, written_at(file), wanted)
 
 
-def _block(batch: pa.RecordBatch, bucket: BucketFiles, seconds: int, wanted: ShardKeys) -> KeyBlock:
+def _block(batch: pa.RecordBatch, bucket: BucketFiles, seconds: int, wanted: KeyShare) -> KeyBlock:
     return KeyBlock(wanted.normalized(batch), bucket.partition, bucket.bucket, seconds)

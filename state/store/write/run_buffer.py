@@ -1,7 +1,7 @@
 """Reduce side: sealed runs kept until all of a bucket have arrived, in memory up to a budget, then in one spill file.
 
 Runs arrive in any order. Past the budget each further blob is appended to an unlinked temporary file and read back
-piece by piece when its bucket is merged, so that a shard of any size is held in `budget_bytes` of memory.
+piece by piece when its bucket is merged, so that a share of any size is held in `budget_bytes` of memory.
 The file is not mapped into memory: pages of a map count as the worker's own, and cluster managers kill by that.
 """
 

@@ -32,7 +32,7 @@ from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.commit.overflow_check import refuse_overflow
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.compact.bucket_access import BucketAccess
-from bucketline.state.store.compact.shared_keys import share_keys
+from bucketline.state.store.compact.common_keys import hold_common_keys
 from bucketline.state.store.index.hash_index_store import hash_entries
 from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.store.storage.parallel import all_at_once
@@ -206,7 +206,7 @@ class WriteSession:
                 based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
                 view=self._view,
                 append_check=check or self.plan.mode.append_check,
-                share_keys=partial(share_keys, self._access()),
+                common_keys=partial(hold_common_keys, self._access()),
                 planned_ms=self._planned_ms,
                 planned=PlannedOn(self.view, self.deletion_entries()) if kind is CommitKind.COMPACT else None,
             )

@@ -43,7 +43,7 @@ from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.note import write_note
 from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
-from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.write.cross.key_assign import PlacedBatch, place_batch
 from bucketline.state.store.write.grouping import GivenBuckets
@@ -139,7 +139,7 @@ class CrossWrite(Placing):
         backup = None
         if self.backup is not None:
             backup = BackupFolder(*file_io_for(self.backup, self.schema.storage))
-        keys = ShardKeys(self.schema, share, self.shares)
+        keys = KeyShare(self.schema, share, self.shares)
         return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup)
 
     def source(self) -> IndexSource:
@@ -177,7 +177,7 @@ def _place_whole(
         rows[VALUE_KIND].combine_chunks(),
         plan.keys,
         rule=write.rule,
-        own=Ownership(plan.keys.shard, plan.keys.shards),
+        own=Ownership(plan.keys.share, plan.keys.shares),
         alive_since=plan.alive_since,
         expires=write.schema.settings.bucket.index_ttl_ms is not None,
     )
@@ -202,7 +202,7 @@ class _Placer:
 
     def __init__(self, write: CrossWrite, index: KeyIndex, plan: IndexPlan) -> None:
         self._write, self._index, self._plan = write, index, plan
-        self._own = Ownership(plan.keys.shard, plan.keys.shards)
+        self._own = Ownership(plan.keys.share, plan.keys.shares)
         self._allocations: dict[int, Allocation] = {}
         self._moved_keys: pa.Array | None = None
         self._moved = Places(np.empty(0, np.int32), np.empty(0, np.int32))

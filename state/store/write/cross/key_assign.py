@@ -1,4 +1,4 @@
-"""From rows of one shard to rows that are ready to be written: looked up in the key index, placed, and noted.
+"""From rows of one share to rows that are ready to be written: looked up in the key index, placed, and noted.
 
 Source: Paimon 2.0 GlobalIndexAssigner.
 """
@@ -22,7 +22,7 @@ from bucketline.state.bucket.cross_partition import (
 from bucketline.state.bucket.key_entries import number_keys
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.key_index.key_index import KeyIndex
-from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.write.sealed_runs import partition_codes
 from bucketline.state.types.distinct import distinct
 
@@ -47,21 +47,21 @@ def place_batch(
     index: KeyIndex,
     rows: pa.Table,
     kinds: pa.Array,
-    shard: ShardKeys,
+    share: KeyShare,
     *,
     rule: AllocationRule,
     own: Ownership,
     alive_since: int = 0,
     expires: bool = False,
 ) -> PlacedBatch:
-    """Where all rows of a batch go that are of one shard; the index stays as it is.
+    """Where all rows of a batch go that are of one share; the index stays as it is.
 
     Shapes: the table's columns, n rows in arrival order, n int8 kinds. A batch is placed as a whole: rows of one key in
     two calls would not know of each other. `own` are the buckets that new keys may be put into.
     """
-    schema = shard.schema
+    schema = share.schema
     flat = rows.combine_chunks()
-    keys, numbers = number_keys(shard.keys(flat))
+    keys, numbers = number_keys(share.keys(flat))
     old = index.lookup(keys.normalized, alive_since=alive_since)
     codes, old, stored = _row_and_old_codes(index, flat, old, schema)
     names = index.partitions(stored.tolist())

@@ -20,7 +20,7 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.ready import IndexPlan
 from bucketline.state.store.key_index.rocks import RocksSettings
-from bucketline.state.store.key_index.table_keys import ShardKeys
+from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.compact import commit_compaction, compact_now
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
@@ -247,7 +247,7 @@ def test_21_the_index_of_keys_that_expire_grows_with_those_that_live(tmp_path: P
             write_table(handle_of(table), rows, options={"local-directory": str(tmp_path / "local")}, clock=clock)
         (directory,) = (tmp_path / "local").rglob("shard-0-of-1")
         index = KeyIndex.open(
-            str(directory), ShardKeys(handle_of(table).table_schema).scope(table.path), RocksSettings()
+            str(directory), KeyShare(handle_of(table).table_schema).scope(table.path), RocksSettings()
         )
         with index:
             sizes.append(len(index.items(b"\x01", 1_000_000)))
@@ -293,6 +293,6 @@ def test_22_the_key_index_is_built_once_a_run_and_no_batch_after_reads_data_file
         with opened() as found:
             sink.write(Cluster(draw, 2).frame(rows, 2), identity)
         counts.append(len(found))
-    # The first batch reads each live file once a shard; a restart in between reads nothing again.
+    # The first batch reads each live file once a share; a restart in between reads nothing again.
     assert counts[0] > 0 and counts[1:] == [0] * 5
     assert table.to_arrow().num_rows == 50

@@ -12,7 +12,7 @@ from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.binary_row import encode_rows
 
 
-def share_keys(access: BucketAccess, first: ManifestEntry, other: ManifestEntry) -> bool:
+def hold_common_keys(access: BucketAccess, first: ManifestEntry, other: ManifestEntry) -> bool:
     """Whether a key is in both files; True where one of them is gone. Memory: the keys of the smaller file."""
     small, large = sorted((first, other), key=lambda e: e.file.row_count)
     try:
