@@ -21,8 +21,9 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
-from bucketline.streaming.decode.records import UpdateBefore, decode_debezium, decode_json
+from bucketline.streaming.decode.records import decode_debezium, decode_json
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows, pack_rejects
+from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 
 METADATA: Mapping[str, str] = {

@@ -19,8 +19,7 @@ connectors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -34,6 +33,16 @@ from bucketline.streaming.decode.debezium_envelope import NO_EVENT, Images, read
 from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_rows
 from bucketline.streaming.decode.json_blocks import read_objects
 from bucketline.streaming.decode.json_shape import Shape, row_shape
+from bucketline.streaming.decode.row_changes import (
+    Change,
+    UpdateBefore,
+    as_binary,
+    chosen,
+    has_text,
+    in_order,
+    true_of,
+    with_left_out,
+)
 from bucketline.streaming.decode.schema_needs import Watch
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -44,13 +53,6 @@ _UNAVAILABLE_REASON = (
     "on the source table"
 )
 _NO_KEY = "a delete (op d) without before, and the record key does not hold the primary key"
-
-
-class UpdateBefore(Enum):
-    """Whether an update also produces the old row as -U."""
-
-    DROP = "drop"
-    EMIT = "emit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +76,24 @@ class _Events:
 
     @property
     def has_before(self) -> npt.NDArray[np.bool_]:
-        return _true(self.before.is_valid())
+        return true_of(self.before.is_valid())
 
     @property
     def has_after(self) -> npt.NDArray[np.bool_]:
-        return _true(self.after.is_valid())
+        return true_of(self.after.is_valid())
 
     def is_one_of(self, *codes: str) -> npt.NDArray[np.bool_]:
-        return _true(pc.is_in(self.op, value_set=pa.array(codes)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """Rows of one kind, and the index of each one's record, ascending."""
-
-    rows: pa.Array
-    records: npt.NDArray[np.int64]
-    kind: RowKind
+        return true_of(pc.is_in(self.op, value_set=pa.array(codes)))
 
 
 def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Watch.NOTHING) -> Decoded:
     """The rows in JSON objects, all of them inserts. Shapes: n binary or string values in; a null value has no row.
     Raises UnsupportedTableError for column types that JSON cannot hold.
     """
-    data = _binary(values)
-    live = _true(data.is_valid())
+    data = as_binary(values)
+    live = true_of(data.is_valid())
     positions = np.flatnonzero(live)
-    objects = read_objects(_some(data, live), _json_shape(tuple(fields)), watch)
+    objects = read_objects(chosen(data, live), _json_shape(tuple(fields)), watch)
     unjudged = Unjudged(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
@@ -127,10 +120,10 @@ def decode_debezium(
     delete may leave out; by default all that are not in `primary_key`.
     """
     columns = tuple(fields)
-    data = _binary(values)
-    live = _true(pc.and_(data.is_valid(), pc.fill_null(pc.greater(pc.binary_length(data), 0), False)))
+    data = as_binary(values)
+    live = has_text(data)
     positions = np.flatnonzero(live)
-    alive = _some(data, live)
+    alive = chosen(data, live)
     needs_all = update_before is UpdateBefore.EMIT or watch is not Watch.NOTHING or not primary_key
     images = Images(columns, None if needs_all else tuple(f for f in columns if f.name in primary_key))
     objects = read_events(alive, images, watch)
@@ -143,20 +136,20 @@ def decode_debezium(
     else:
         whole = read_events(alive.take(pa.array(objects.positions[gone])), Images(columns))
         records = events.records[gone]
-        deletes = _Change(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
+        deletes = Change(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
         bad |= {int(records[at]): _explained(reason) for at, reason in whole.bad}
     changes = [deletes, *_changes(events, moved, update_before)]
     nameless = events.is_one_of("d") & ~events.has_before
     if np.any(nameless):
         records = events.records[nameless]
         rows = _rows_of_keys(keys, records, columns, primary_key, events.after.type)
-        known = _true(rows.is_valid())
+        known = true_of(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
-        changes.append(_Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
-    unjudged = _in_order(changes, bad, objects.need)
+        changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
+    unjudged = in_order(changes, None, bad, objects.need)
     _refuse_unavailable(unjudged, columns, primary_key)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return judge_rows(_filled(unjudged, columns, may_miss), columns)
+    return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
 
 
 def _unfollowed(events: _Events) -> dict[int, str]:
@@ -182,7 +175,7 @@ def _moved(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]
     return events.is_one_of("u") & events.has_after & events.has_before & _key_changed(events, primary_key)
 
 
-def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[_Change]:
+def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[Change]:
     """The rows in events apart from deletes, which come before them in each record."""
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after
@@ -194,17 +187,8 @@ def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: Updat
     return changes
 
 
-def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind: RowKind) -> _Change:
-    return _Change(images.filter(pa.array(mask)), events.records[mask], kind)
-
-
-def _in_order(changes: Sequence[_Change], bad: dict[int, str], need: pa.DataType) -> Unjudged:
-    """All rows by record; those of one record stay in the order of the changes."""
-    kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
-    origin = np.concatenate([c.records for c in changes])
-    order = np.argsort(origin, kind="stable")
-    rows = pa.concat_arrays([c.rows for c in changes]).take(pa.array(order))
-    return Unjudged(rows, kinds[order], origin[order], bad, need)
+def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind: RowKind) -> Change:
+    return Change(images.filter(pa.array(mask)), events.records[mask], kind)
 
 
 @lru_cache(maxsize=64)
@@ -216,7 +200,7 @@ def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.
     """True for events whose two images differ in a column of the key."""
     is_changed = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
-        is_changed |= _true(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
+        is_changed |= true_of(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
     return is_changed
 
 
@@ -231,10 +215,10 @@ def _rows_of_keys(
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)
-    key_rows = read_keys(_binary(keys).take(pa.array(records)), key_fields)
-    complete = _true(key_rows.is_valid())
+    key_rows = read_keys(as_binary(keys).take(pa.array(records)), key_fields)
+    complete = true_of(key_rows.is_valid())
     for f in key_fields:
-        complete &= _true(key_rows.field(f.name).is_valid())
+        complete &= true_of(key_rows.field(f.name).is_valid())
     children = [
         key_rows.field(f.name) if f in key_fields else pa.nulls(len(key_rows), child.type)
         for f, child in zip(fields, row_type, strict=True)
@@ -267,45 +251,9 @@ def _unavailable(column: pa.Array) -> npt.NDArray[np.bool_] | None:
         same = pc.equal(column, UNAVAILABLE.encode())
     else:
         return None
-    return _true(pc.fill_null(same, False)) if pc.any(same).as_py() else None
-
-
-def _filled(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequence[str]) -> Unjudged:
-    """The rows with zero in the `loose` NOT NULL columns that deletes leave out."""
-    is_delete = pa.array(unjudged.kinds == int(RowKind.DELETE))
-    children = []
-    for f, child in zip(fields, unjudged.structs.type, strict=True):
-        column = unjudged.structs.field(f.name)
-        if not f.type.nullable and f.name in loose and f.type.is_atomic and column.null_count:
-            missing = pc.and_(column.is_null(), is_delete)
-            column = pc.if_else(missing, _zero(child.type), column)
-        children.append(column)
-    structs = pa.StructArray.from_arrays(children, fields=list(unjudged.structs.type)) if children else unjudged.structs
-    return replace(unjudged, structs=structs)
-
-
-def _zero(data_type: pa.DataType) -> pa.Scalar:
-    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
-        return pa.scalar(b"").cast(data_type)
-    return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]
+    return true_of(pc.fill_null(same, False)) if pc.any(same).as_py() else None
 
 
 def _explained(reason: str) -> str:
     """The reason, with an explanation if the value is Debezium's placeholder in a column that is not text."""
     return f"{reason}; {_UNAVAILABLE_REASON}" if UNAVAILABLE in reason else reason
-
-
-def _binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(values, pa.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-    return values.cast(pa.binary())
-
-
-def _some(values: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """The values where the mask is true; without a copy where that is all of them."""
-    return values if mask.all() else values.filter(pa.array(mask))
-
-
-def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    values: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
-    return values

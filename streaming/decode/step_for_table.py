@@ -10,7 +10,7 @@ from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.decode.records import UpdateBefore
+from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 
 _RETRACTING_ENGINES = (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)

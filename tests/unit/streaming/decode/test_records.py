@@ -15,7 +15,8 @@ from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.decode.decoded_rows import Decoded
-from bucketline.streaming.decode.records import UNAVAILABLE, UpdateBefore, decode_debezium, decode_json
+from bucketline.streaming.decode.records import UNAVAILABLE, decode_debezium, decode_json
+from bucketline.streaming.decode.row_changes import UpdateBefore
 
 Json = dict[str, Any]
 NAMES = {int(kind): name for name, kind in SHORT_NAMES.items()}

@@ -1,0 +1,86 @@
+"""Rows of one kind from messages that say what became of them, put together in the order of their messages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.decoded_rows import Unjudged
+
+
+class UpdateBefore(Enum):
+    """Whether an update also produces the old row as -U."""
+
+    DROP = "drop"
+    EMIT = "emit"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows of one kind, and the number of the event that each comes from, ascending."""
+
+    rows: pa.Array
+    events: npt.NDArray[np.int64]
+    kind: RowKind
+
+
+def in_order(
+    changes: Sequence[Change], records: npt.NDArray[np.int64] | None, bad: Mapping[int, str], need: pa.DataType
+) -> Unjudged:
+    """All rows by event; those of one event stay in the order of the changes. `records` has the record of each event;
+    None where the events are numbered as the records are."""
+    kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
+    events = np.concatenate([c.events for c in changes])
+    order = np.argsort(events, kind="stable")
+    rows = pa.concat_arrays([c.rows for c in changes]).take(pa.array(order))
+    origin = events[order] if records is None else records[events[order]]
+    return Unjudged(rows, kinds[order], origin, dict(bad), need)
+
+
+def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequence[str]) -> Unjudged:
+    """The rows with zero in the `loose` NOT NULL columns that deletes leave out."""
+    is_delete = pa.array(unjudged.kinds == int(RowKind.DELETE))
+    children = []
+    for f, child in zip(fields, unjudged.structs.type, strict=True):
+        column = unjudged.structs.field(f.name)
+        if not f.type.nullable and f.name in loose and f.type.is_atomic and column.null_count:
+            missing = pc.and_(column.is_null(), is_delete)
+            column = pc.if_else(missing, _zero(child.type), column)
+        children.append(column)
+    structs = pa.StructArray.from_arrays(children, fields=list(unjudged.structs.type)) if children else unjudged.structs
+    return replace(unjudged, structs=structs)
+
+
+def _zero(data_type: pa.DataType) -> pa.Scalar:
+    if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
+        return pa.scalar(b"").cast(data_type)
+    return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]
+
+
+def as_binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values of a column as one array of bytes."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+    return values.cast(pa.binary())
+
+
+def has_text(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """True for values that are neither null nor empty."""
+    return true_of(pc.and_(values.is_valid(), pc.fill_null(pc.greater(pc.binary_length(values), 0), False)))
+
+
+def chosen(values: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values where the mask is true; without a copy where that is all of them."""
+    return values if mask.all() else values.filter(pa.array(mask))
+
+
+def true_of(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    """An Arrow array of booleans without nulls as numpy's."""
+    values: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+    return values
