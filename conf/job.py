@@ -27,12 +27,14 @@ class RecordFormat(Enum):
 
     JSON = "json"
     DEBEZIUM_JSON = "debezium-json"
+    CANAL_JSON = "canal-json"
+    MAXWELL_JSON = "maxwell-json"
     NONE = "none"
 
     @property
     def has_row_kinds(self) -> bool:
         """Whether records say what became of a row; else each is an insert."""
-        return self is RecordFormat.DEBEZIUM_JSON
+        return self not in (RecordFormat.JSON, RecordFormat.NONE)
 
     @property
     def reads_keys(self) -> bool:

@@ -69,7 +69,7 @@ SCHEMA_EVOLUTION = Option(
     parse_enum(EvolutionPolicy),
     EvolutionPolicy.FAIL,
     "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job; with "
-    "decode: json or debezium-json, fail leaves unknown fields out",
+    "decode, fail leaves unknown fields of the records out",
 )
 POSTPONE_COMPACT_BATCHES = Option(
     "postpone-compaction.batches",

@@ -18,6 +18,7 @@ from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
+from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
@@ -47,6 +48,7 @@ _SPARK_TYPES = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
+_BINLOGS = {RecordFormat.CANAL_JSON: CANAL, RecordFormat.MAXWELL_JSON: MAXWELL}
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _PLACE = ("topic", "partition", "offset")
@@ -125,6 +127,17 @@ class DecodeStep:
                 primary_key=self.primary_key,
                 loose=self.loose,
                 keys=records["key"] if "key" in records.column_names else None,
+                update_before=self.update_before,
+                watch=self.watch,
+            )
+        binlog = _BINLOGS.get(self.decode)
+        if binlog is not None:
+            return decode_binlog(
+                records["value"],
+                fields,
+                binlog,
+                primary_key=self.primary_key,
+                loose=self.loose,
                 update_before=self.update_before,
                 watch=self.watch,
             )

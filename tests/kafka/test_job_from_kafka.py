@@ -85,6 +85,37 @@ def test_debezium_events_of_a_topic_become_the_rows_of_a_table(
     assert {r["_kafka_timestamp"].isoformat() for r in found} == {"2023-11-14T22:13:20.123000"}
 
 
+def test_canal_messages_of_a_topic_become_the_rows_of_a_table_that_grows(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    def message(kind: str, rows: list[dict[str, Any]], old: list[dict[str, Any]] | None = None) -> KafkaRecord:
+        types = {"id": "bigint", "name": "varchar(9)", "amount": "decimal(12,2)", "size": "enum('s','m')"}
+        value = {"data": rows, "isDdl": False, "mysqlType": types, "old": old, "table": "orders", "type": kind}
+        return KafkaRecord(json.dumps(value).encode(), None, 0, 1_700_000_000_123)
+
+    def order(key: int, name: str) -> dict[str, Any]:
+        return {"id": str(key), "name": name, "amount": "1.50", "size": "2"}
+
+    kafka_broker.create_topic("canal.orders", partitions=1)
+    more = ("source.decode=canal-json", "options.schema-evolution=evolve", "source.reader=native")
+    config = job(tmp_path, kafka_broker, "canal.orders", *more)
+    kafka_broker.produce(
+        "canal.orders",
+        [
+            message("INSERT", [order(1, "a"), order(2, "b"), order(3, "c")]),
+            message("UPDATE", [order(1, "A"), order(4, "b")], [{"name": "a"}, {"id": "2"}]),
+            message("DELETE", [order(3, "c")]),
+        ],
+    )
+    run_job(config, spark)
+
+    found = rows(config)
+    assert [(r["id"], r["name"], str(r["amount"]), r["size"]) for r in found] == [
+        (1, "A", "1.50", "m"),
+        (4, "b", "1.50", "m"),
+    ]
+
+
 def test_bad_records_are_kept_with_topic_partition_offset_and_reason(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -77,6 +77,28 @@ def test_no_more_rejects_travel_than_can_matter() -> None:
     assert rejects_of(rejects.blob)["offset"].to_pylist() == [100, 101]
 
 
+@pytest.mark.parametrize(
+    ("decode", "values"),
+    [
+        (
+            RecordFormat.CANAL_JSON,
+            [
+                b'{"type":"INSERT","data":[{"id":"1","name":"a"}]}',
+                b'{"type":"DELETE","data":[{"id":"1","name":"a"}]}',
+            ],
+        ),
+        (
+            RecordFormat.MAXWELL_JSON,
+            [b'{"type":"insert","data":{"id":1,"name":"a"}}', b'{"type":"delete","data":{"id":1,"name":"a"}}'],
+        ),
+    ],
+)
+def test_messages_of_the_binary_log_bring_their_row_kinds(decode: RecordFormat, values: list[bytes]) -> None:
+    rows, rejects, _ = DecodeStep(decode, FIELDS, primary_key=("id",))(kafka(*values))
+    assert rejects is None
+    assert rows.to_pylist() == [{"id": 1, "name": "a", "_row_kind": 0}, {"id": 1, "name": "a", "_row_kind": 3}]
+
+
 def test_debezium_records_bring_their_row_kinds() -> None:
     step = DecodeStep(RecordFormat.DEBEZIUM_JSON, FIELDS, primary_key=("id",))
     records = [

@@ -1,0 +1,307 @@
+"""Messages of Canal and Maxwell, which follow MySQL's binary log → rows with their row kinds; bad records separately.
+
+Both give the row after a change as `data`, and of the row before an update the columns that have changed as `old`.
+Canal's messages have lists of rows, and all their values are texts. An insert gives +I; an update gives +U of the row
+after, and before it, when the primary key has changed, -D of the row before; a delete gives -D. The -U of an update is
+produced only if the merge engine needs it. Changes of the schema are skipped: new columns are found in the messages of
+rows. A truncate is bad.
+
+A record is bad as a whole or not at all. Of a delete only the key counts, as a log with `binlog_row_image=minimal` has
+nothing else: its other NOT NULL columns become zero. Where an update's row before is needed, a text with `null` behind
+`old` is read once more by Python's parser, as Arrow does not tell a null from a field that is not there.
+
+Source: Canal 1.1 FlatMessage, Maxwell 1.41 RowMap; Flink 2.0 CanalJsonDeserializationSchema and
+MaxwellJsonDeserializationSchema.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.canal_needs import need_of_bad, need_of_types
+from bucketline.streaming.decode.canal_values import ColumnTypes, column_of, column_types, has_labels, text_field
+from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
+from bucketline.streaming.decode.json_blocks import Objects, read_objects
+from bucketline.streaming.decode.json_exact import parse_json
+from bucketline.streaming.decode.json_shape import Shape, shape_of
+from bucketline.streaming.decode.row_changes import (
+    Change,
+    UpdateBefore,
+    as_binary,
+    chosen,
+    has_text,
+    in_order,
+    true_of,
+    with_left_out,
+)
+from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, joined, joined_all, part_of
+
+_NULL_BEHIND_OLD = r'(?s)"old".*null'
+_TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
+_IS_DDL = DataField(0, "isDdl", DataType(TypeRoot.BOOLEAN))
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogFormat:
+    """How a program writes the binary log: the values of `type`, and with `is_canal` lists of rows whose values are
+    all texts."""
+
+    program: str
+    inserts: tuple[str, ...]
+    update: str
+    delete: str
+    skipped: tuple[str, ...]
+    is_canal: bool = False
+
+    @property
+    def row_types(self) -> tuple[str, ...]:
+        """The types of messages with rows."""
+        return (*self.inserts, self.update, self.delete)
+
+
+CANAL = BinlogFormat(
+    "Canal",
+    inserts=("INSERT", "ROW"),
+    update="UPDATE",
+    delete="DELETE",
+    skipped=(
+        *("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY"),
+        *("GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"),
+    ),
+    is_canal=True,
+)
+MAXWELL = BinlogFormat(
+    "Maxwell",
+    inserts=("insert", "bootstrap-insert"),
+    update="update",
+    delete="delete",
+    skipped=(
+        *("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop"),
+        *("database-create", "database-alter", "database-drop", "heartbeat"),
+    ),
+)
+_TRUNCATES = ("TRUNCATE", "truncate", "table-truncate")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Changed rows in the order of their messages: n rows after each change (of a delete, the deleted row), n rows of
+    the columns that an update has changed, null where there are none, and the number and the type of each one's
+    message. `ranks` are their positions in it."""
+
+    data: pa.Array
+    old: pa.Array
+    messages: npt.NDArray[np.int64]
+    ranks: npt.NDArray[np.int64]
+    types: pa.Array
+
+    def of_type(self, *types: str) -> npt.NDArray[np.bool_]:
+        return true_of(pc.is_in(self.types, value_set=pa.array(types)))
+
+
+def decode_binlog(
+    values: pa.Array,
+    fields: Sequence[DataField],
+    form: BinlogFormat,
+    *,
+    primary_key: Sequence[str] = (),
+    loose: Sequence[str] | None = None,
+    update_before: UpdateBefore = UpdateBefore.DROP,
+    watch: Watch = Watch.NOTHING,
+) -> Decoded:
+    """The row changes in messages.
+
+    Shapes: n binary or string values in. `loose` names the NOT NULL columns that a delete may leave out; by default all
+    that are not in `primary_key`. Raises UnsupportedTableError for column types that JSON cannot hold.
+    """
+    columns = tuple(fields)
+    read = tuple(map(text_field, columns)) if form.is_canal else columns
+    given = as_binary(values)
+    live = has_text(given)
+    positions = np.flatnonzero(live)
+    alive = chosen(given, live)
+    objects = read_objects(alive, _message_shape(read, form), Watch.NOTHING if form.is_canal else watch)
+    records = positions[objects.positions]
+    bad = {int(positions[at]): reason for at, reason in objects.bad}
+    rows, reasons = _rows_in(objects.structs, form)
+    bad |= {int(records[message]): reason for message, reason in reasons.items()}
+    texts = alive.take(pa.array(objects.positions))
+    need = _need(objects, form)
+    if form.is_canal:
+        watches = watch is Watch.ALL
+        types = column_types(texts) if watches or has_labels(texts, columns) else None
+        if types is not None and watches:
+            need = need_of_types([types.types[code] for code in np.unique(types.codes[rows.messages])], columns)
+        if watches:
+            unread = alive.take(pa.array([at for at, _ in objects.bad], pa.int64()))
+            need = joined_all([need, *(need_of_bad(text, columns) for text in unread.to_pylist())])
+        rows, reasons = _converted(rows, columns, types)
+        bad = {int(records[message]): reason for message, reason in reasons.items()} | bad
+    changes = _changes(rows, texts, primary_key, form, update_before)
+    unjudged = in_order(changes, records[rows.messages], bad, need)
+    may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
+    return judge_rows(with_left_out(unjudged, columns, may_miss), columns, record_count=len(given))
+
+
+@lru_cache(maxsize=64)
+def _message_shape(fields: tuple[DataField, ...], form: BinlogFormat) -> Shape:
+    row = DataType(TypeRoot.ROW, fields=fields)
+    rows = DataType(TypeRoot.ARRAY, element=row) if form.is_canal else row
+    parts = [DataField(0, "data", rows), DataField(0, "old", rows), DataField(0, "type", _TEXT)]
+    return shape_of(DataType(TypeRoot.ROW, fields=(*parts, _IS_DDL) if form.is_canal else tuple(parts)))
+
+
+def _need(objects: Objects, form: BinlogFormat) -> pa.DataType:
+    """What the rows of messages need whose values have types of their own."""
+    if form.is_canal:
+        return NO_NEED
+    return joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
+
+
+def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
+    """The rows in messages; and the messages that should have some and do not, with the reason."""
+    types = messages.field("type")
+    is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
+    is_skipped = true_of(pc.is_in(types, value_set=pa.array(form.skipped)))
+    if form.is_canal:
+        is_ddl = true_of(pc.fill_null(messages.field("isDdl"), False))
+        is_truncate = true_of(pc.is_in(types, value_set=pa.array(_TRUNCATES)))
+        is_change, is_skipped = is_change & ~is_ddl, is_skipped | (is_ddl & ~is_truncate)
+    reasons = {int(at): _unknown(types[int(at)].as_py(), form) for at in np.flatnonzero(~is_change & ~is_skipped)}
+    at = np.flatnonzero(is_change)
+    data, old, types = (messages.field(name).take(pa.array(at)) for name in ("data", "old", "type"))
+    if not form.is_canal:
+        empty = true_of(data.is_null())
+        reasons |= {int(at[i]): _no_data(types[int(i)].as_py()) for i in np.flatnonzero(empty)}
+        return _Rows(data, old, at, np.zeros(len(at), dtype=np.int64), types), reasons
+    counts, old_counts = _lengths(data), _lengths(old)
+    parents = np.repeat(np.arange(len(at)), np.maximum(counts, 0))
+    ranks = np.arange(len(parents)) - np.repeat(_starts(counts), np.maximum(counts, 0))
+    rows = data.flatten()
+    nulls = np.zeros(len(at), dtype=bool)
+    nulls[parents[true_of(rows.is_null())]] = True
+    for i in np.flatnonzero((counts <= 0) | nulls):
+        reasons[int(at[i])] = _no_data(types[int(i)].as_py())
+    is_update = true_of(pc.equal(types, form.update))
+    for i in np.flatnonzero(is_update & (counts > 0) & (old_counts >= 0) & (counts != old_counts)):
+        reasons[int(at[i])] = (
+            f"a message of type {form.update} with {counts[i]} rows in data and {old_counts[i]} in old"
+        )
+    has_old = ranks < old_counts[parents]
+    of_old = np.where(has_old, _starts(old_counts)[parents] + ranks, 0)
+    before = old.flatten().take(pa.array(of_old, mask=~has_old))
+    return _Rows(rows, before, at[parents], ranks, types.take(pa.array(parents))), reasons
+
+
+def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
+    """How many elements lists have; -1 for null."""
+    lengths: npt.NDArray[np.int64] = pc.fill_null(pc.list_value_length(lists), -1).to_numpy().astype(np.int64)
+    return lengths
+
+
+def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the elements of each list begin among those of all lists."""
+    present = np.maximum(lengths, 0)
+    return np.cumsum(present) - present
+
+
+def _unknown(kind: str | None, form: BinlogFormat) -> str:
+    if kind is None:
+        return f"not a message of {form.program}: it has no field type"
+    if kind in _TRUNCATES:
+        return f"a truncate of the source table (type {kind}), which is not supported"
+    return f"a message of {form.program} with type {kind!r}; rows come with {', '.join(form.row_types)}"
+
+
+def _no_data(kind: str) -> str:
+    return f"a message of type {kind} without the row in data"
+
+
+def _converted(rows: _Rows, fields: tuple[DataField, ...], types: ColumnTypes | None) -> tuple[_Rows, dict[int, str]]:
+    """The rows with Canal's texts as what columns take; and why a message's rows have none, by message."""
+    of_rows = None if types is None else ColumnTypes(types.types, types.codes[rows.messages])
+    reasons: dict[int, str] = {}
+    images = []
+    for image in (rows.data, rows.old):
+        children = []
+        for f in fields:
+            values = column_of(image.field(f.name), f, of_rows)
+            children.append(values.column)
+            for row, reason in values.reasons.items():
+                reasons.setdefault(int(rows.messages[row]), f"field {f.name}: {reason}")
+        names = [f.name for f in fields]
+        mask = image.is_null()
+        images.append(pa.StructArray.from_arrays(children, names, mask=mask) if children else image)
+    return _Rows(images[0], images[1], rows.messages, rows.ranks, rows.types), reasons
+
+
+def _changes(
+    rows: _Rows, texts: pa.Array, primary_key: Sequence[str], form: BinlogFormat, update_before: UpdateBefore
+) -> list[Change]:
+    """The rows of each kind; deletes of old keys and rows before updates come before the rows after them."""
+    update = rows.of_type(form.update) & true_of(rows.data.is_valid())
+    followed = update & true_of(rows.old.is_valid())
+    moved = followed & _key_changed(rows, primary_key)
+    shown = followed & ~moved if update_before is UpdateBefore.EMIT else np.zeros(len(moved), dtype=bool)
+    before = _before(rows, np.flatnonzero(moved | shown), texts)
+    has_before = moved[moved | shown]
+    has_data = true_of(rows.data.is_valid())
+    parts = [
+        (before.filter(pa.array(has_before)), moved, RowKind.DELETE),
+        (before.filter(pa.array(~has_before)), shown, RowKind.UPDATE_BEFORE),
+        *(
+            (rows.data.filter(pa.array(mask)), mask, kind)
+            for mask, kind in (
+                (rows.of_type(form.delete) & has_data, RowKind.DELETE),
+                (rows.of_type(*form.inserts) & has_data, RowKind.INSERT),
+                (update, RowKind.UPDATE_AFTER),
+            )
+        ),
+    ]
+    return [Change(images, np.flatnonzero(mask), kind) for images, mask, kind in parts]
+
+
+def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """True for rows whose column of the key is in `old`, with another value."""
+    is_changed = np.zeros(len(rows.messages), dtype=bool)
+    for name in primary_key:
+        changed = pc.not_equal(rows.old.field(name), rows.data.field(name))
+        is_changed |= true_of(pc.fill_null(changed, False))
+    return is_changed
+
+
+def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.Array:
+    """The rows before the updates at those positions: those after them, with what `old` has."""
+    after, old = rows.data.take(pa.array(wanted)), rows.old.take(pa.array(wanted))
+    nulls = _nulls_in_old(rows, wanted, texts)
+    children = []
+    for child in after.type:
+        column = pc.coalesce(old.field(child.name), after.field(child.name))
+        if child.name in nulls:
+            column = pc.if_else(pa.array(nulls[child.name]), None, column)
+        children.append(column)
+    return pa.StructArray.from_arrays(children, fields=list(after.type)) if children else after
+
+
+def _nulls_in_old(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> dict[str, npt.NDArray[np.bool_]]:
+    """Which of the wanted rows were null before the update, by column."""
+    nulls: dict[str, npt.NDArray[np.bool_]] = {}
+    messages = rows.messages[wanted]
+    doubtful = pc.match_substring_regex(texts.take(pa.array(messages)), _NULL_BEHIND_OLD)
+    read: tuple[int, object] = (-1, None)
+    for i in np.flatnonzero(true_of(doubtful)):
+        at = int(messages[i])
+        if read[0] != at:
+            read = at, parse_json(texts[at].as_py())
+        old = read[1].get("old") if isinstance(read[1], dict) else None
+        row = old[int(rows.ranks[wanted[i]])] if isinstance(old, list) else old
+        for name in (n for n, value in row.items() if value is None) if isinstance(row, dict) else ():
+            nulls.setdefault(name, np.zeros(len(wanted), dtype=bool))[i] = True
+    return nulls

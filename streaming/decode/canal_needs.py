@@ -1,0 +1,40 @@
+"""What messages of Canal need and a table does not have. Their values are all texts: `mysqlType` says what they are."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+
+from bucketline.state.types.logical import DataField
+from bucketline.streaming.decode.json_exact import Literal, parse_json
+from bucketline.streaming.decode.json_shape import row_shape
+from bucketline.streaming.decode.mysql_types import column_type
+from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, joined_all, need_of
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def need_of_types(types: Iterable[Mapping[str, str]], fields: Sequence[DataField]) -> pa.DataType:
+    """The columns that MySQL's tables have and the table lacks, in types that hold their values."""
+    known = {f.name for f in fields}
+    needs = []
+    for of_columns in types:
+        new = [(name, column_type(declared)) for name, declared in of_columns.items() if name not in known]
+        needs.append(pa.struct(new) if new else NO_NEED)
+    return joined_all(needs)
+
+
+def need_of_bad(text: bytes, fields: Sequence[DataField]) -> pa.DataType:
+    """The wider types that the numbers of a message need which could not be read for their sake."""
+    shape = row_shape(tuple(fields))
+    with suppress(ValueError):
+        message = parse_json(text)
+        rows = message.get("data") if isinstance(message, dict) else None
+        given = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        return joined_all(need_of({n: _number(v) for n, v in row.items()}, shape, Watch.WIDER) for row in given)
+    return NO_NEED
+
+
+def _number(value: object) -> object:
+    return Literal(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value

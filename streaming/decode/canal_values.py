@@ -1,0 +1,156 @@
+"""Values of Canal, all of which are texts, in columns that JSON's texts do not fit: bytes, ENUM and SET.
+
+Bytes come as a text with a character for each of them (ISO 8859-1). Of an ENUM or a SET the binary log has a number;
+the labels are in the message's `mysqlType`.
+
+Source: Canal 1.1 FlatMessage and LogEventConvert; Paimon 1.4 CanalRecordParser.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.streaming.decode.json_exact import parse_json
+from bucketline.streaming.decode.mysql_types import is_labeled, labeled_text
+
+_TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
+_BYTES = frozenset({TypeRoot.BINARY, TypeRoot.VARBINARY})
+_TYPES_TEXT = r'"mysqlType"\s*:\s*(?P<types>\{[^{}]*\})'
+_ANY_LABELED = r'(?i):\s*"\s*(?:enum|set)\s*\('
+_BEYOND_A_BYTE = r"[^\x{00}-\x{FF}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnTypes:
+    """MySQL's types of the columns in messages: `types[codes[i]]` of message i, by column name."""
+
+    types: tuple[dict[str, str], ...]
+    codes: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """Values of a column, and why some of them are none, by position."""
+
+    column: pa.Array
+    reasons: dict[int, str]
+
+
+def text_field(field: DataField) -> DataField:
+    """The column as it is read: as a text, where `column_of` has to make something else of it."""
+    if field.type.root in _BYTES or _is_set(field.type):
+        return replace(field, type=DataType(TypeRoot.VARCHAR, nullable=field.type.nullable, length=2**31 - 1))
+    return field
+
+
+def has_labels(messages: pa.Array, fields: Sequence[DataField]) -> bool:
+    """Whether a message may have an ENUM or a SET whose labels one of the columns takes."""
+    takes = any(f.type.root in _TEXTS or _is_set(f.type) for f in fields)
+    return takes and bool(pc.any(pc.match_substring_regex(messages, _ANY_LABELED)).as_py())
+
+
+def column_types(messages: pa.Array) -> ColumnTypes:
+    """The types in messages; without any where a message has none. Each distinct text of types is parsed once."""
+    texts = pc.struct_field(pc.extract_regex(messages.cast(pa.string()), _TYPES_TEXT), "types")
+    encoded = pc.dictionary_encode(texts, null_encoding="encode")
+    types = [_types_in(text) for text in encoded.dictionary.to_pylist()]
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    named = pc.match_substring(messages, '"mysqlType"').to_numpy(zero_copy_only=False)
+    unread = np.array([t is None for t in types], dtype=bool)[codes] if len(codes) else np.zeros(0, dtype=bool)
+    for at in np.flatnonzero(unread & named):  # null, or a brace in a label
+        codes[at] = len(types)
+        types.append(_as_types(parse_json(messages[int(at)].as_py())))
+    return ColumnTypes(tuple(t or {} for t in types), codes)
+
+
+def column_of(texts: pa.Array, field: DataField, types: ColumnTypes | None) -> Values:
+    """The texts of a column as what the column takes. Shapes: n in, n out; `types` are those of their messages."""
+    if field.type.root in _BYTES:
+        return _bytes_of(texts)
+    if _is_set(field.type) or (types is not None and field.type.root in _TEXTS):
+        return _labels_of(texts, field, types or ColumnTypes(({},), np.zeros(len(texts), dtype=np.int64)))
+    return Values(texts, {})
+
+
+def _is_set(data_type: DataType) -> bool:
+    element = data_type.element
+    return data_type.root is TypeRoot.ARRAY and element is not None and element.root in _TEXTS
+
+
+def _types_in(text: str | None) -> dict[str, str] | None:
+    try:
+        return None if text is None else _as_types({"mysqlType": parse_json(text.encode())})
+    except ValueError:
+        return None
+
+
+def _as_types(message: object) -> dict[str, str]:
+    types = message.get("mysqlType") if isinstance(message, dict) else None
+    return {name: str(kind) for name, kind in types.items()} if isinstance(types, dict) else {}
+
+
+def _bytes_of(texts: pa.Array) -> Values:
+    beyond = pc.fill_null(pc.match_substring_regex(texts, _BEYOND_A_BYTE), False)
+    reasons = {}
+    if pc.any(beyond).as_py():
+        reasons = dict.fromkeys(
+            np.flatnonzero(beyond.to_numpy(zero_copy_only=False)).tolist(),
+            "is not bytes: Canal sends a character up to U+00FF for each",
+        )
+        texts = pc.if_else(beyond, None, texts)
+    filled = texts.fill_null("")
+    sizes = pc.utf8_length(filled).to_numpy()
+    start, stop = filled.offset, filled.offset + len(filled)
+    offsets = np.frombuffer(filled.buffers()[1], np.int32)[start : stop + 1]
+    data = filled.buffers()[2]
+    characters = b"" if data is None else memoryview(data)[offsets[0] : offsets[-1]]
+    encoded = str(characters, "utf-8").encode("latin-1")
+    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    whole = pa.BinaryArray.from_buffers(pa.binary(), len(filled), [None, pa.py_buffer(ends), pa.py_buffer(encoded)])
+    return Values(pc.if_else(texts.is_valid(), whole, None), reasons)
+
+
+def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
+    """Numbers of labels as labels, one pass for each type the column has in the messages."""
+    is_set, reasons = _is_set(field.type), {}
+    arrow = pa.list_(pa.string()) if is_set else pa.string()
+    parts, places = [pa.nulls(0, arrow)], [np.zeros(0, dtype=np.int64)]
+    for code, of_columns in enumerate(types.types):
+        at = np.flatnonzero(types.codes == code)
+        if not len(at):
+            continue
+        declared, part = of_columns.get(field.name, ""), texts.take(pa.array(at))
+        if is_set or is_labeled(declared):
+            part, bad = _of_each(part, declared, arrow)
+            reasons.update({int(at[row]): reason for row, reason in bad.items()})
+        parts.append(part)
+        places.append(at)
+    back = np.argsort(np.concatenate(places), kind="stable")
+    return Values(pa.concat_arrays(parts).take(pa.array(back)), reasons)
+
+
+def _of_each(texts: pa.Array, declared: str, arrow: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+    """The labels of numbers, in the Arrow type; each distinct number is looked up once."""
+    encoded = pc.dictionary_encode(texts)
+    labels: list[str | list[str] | None] = []
+    reasons: dict[int, str] = {}
+    for number in encoded.dictionary.to_pylist():
+        try:
+            if not is_labeled(declared):
+                raise ValueError("is not a SET, the only type of MySQL that an array of texts takes")
+            text = labeled_text(declared, number)
+            labels.append((text.split(",") if text else []) if pa.types.is_list(arrow) else text)
+        except ValueError as e:
+            reasons[len(labels)] = f'"{number}" {e}'
+            labels.append(None)
+    indices = encoded.indices
+    column = pa.array(labels, arrow).take(indices)
+    if not reasons:
+        return column, {}
+    codes = pc.fill_null(indices, -1).to_numpy(zero_copy_only=False)
+    return column, {int(row): reasons[int(codes[row])] for row in np.flatnonzero(np.isin(codes, list(reasons)))}

@@ -1,0 +1,101 @@
+"""Types of MySQL's columns as Canal writes them, such as `int unsigned` and `enum('a','b')`.
+
+Source: MySQL 8.4 manual, data types; Paimon 1.4 MySqlTypeUtils, which gives new columns the same types, but for BIT,
+geometries, and decimals of unknown size.
+"""
+
+import re
+
+import pyarrow as pa
+
+_NAME_AND_SIZE = re.compile(
+    r"\s*([a-z][a-z ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*(.*)|(unsigned.*|zerofill.*)?)$"
+)
+_LABELED = re.compile(r"\s*(enum|set)\s*\((.*)\)", re.IGNORECASE | re.DOTALL)
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+_MOST_DIGITS = 38
+_JDBC_SECONDS = 19
+"""Characters of a timestamp without a fraction: some sources give those as its size, and not the digits."""
+
+_SIGNED = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "mediumint": pa.int32(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "year": pa.int32(),
+}
+_UNSIGNED = {
+    "tinyint": pa.int16(),
+    "smallint": pa.int32(),
+    "mediumint": pa.int64(),
+    "int": pa.int64(),
+    "integer": pa.int64(),
+    "bigint": pa.decimal128(20, 0),
+}
+_OTHER = {
+    "bool": pa.bool_(),
+    "boolean": pa.bool_(),
+    "serial": pa.decimal128(20, 0),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "double precision": pa.float64(),
+    "real": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time32("ms"),
+    "set": pa.list_(pa.string()),
+}
+_BYTES = (
+    *("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+    *("geometry", "point", "linestring", "polygon"),
+    *("multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection"),
+)
+_DECIMALS = ("decimal", "numeric", "fixed", "dec")
+
+
+def column_type(declared: str) -> pa.DataType:
+    """The Arrow type for a new column of values with that type in MySQL; text where nothing else holds all of them."""
+    if (labeled := _LABELED.match(declared)) is not None:
+        return pa.string() if labeled[1].lower() == "enum" else _OTHER["set"]
+    known = _NAME_AND_SIZE.match(declared.lower())
+    if known is None:
+        return pa.string()
+    name, size, scale = known[1], int(known[2] or 0), int(known[3] or 0)
+    is_unsigned = "unsigned" in (known[4] or known[5] or "")
+    if (name == "tinyint" and size == 1 and not is_unsigned) or (name == "bit" and size <= 1):
+        return pa.bool_()
+    if name == "bit":
+        return pa.int64() if size < 64 else pa.decimal128(20, 0)
+    if name in _DECIMALS:
+        return pa.decimal128(size, scale) if scale <= size <= _MOST_DIGITS and size else pa.string()
+    if name in ("datetime", "timestamp"):
+        digits = size - _JDBC_SECONDS - 1 if size >= _JDBC_SECONDS else size
+        return pa.timestamp("ms" if digits <= 3 else "us")
+    if name in _BYTES:
+        return pa.binary()
+    return (_UNSIGNED if is_unsigned else _SIGNED).get(name, _OTHER.get(name, pa.string()))
+
+
+def is_labeled(declared: str) -> bool:
+    """Whether a type is an ENUM or a SET."""
+    return _LABELED.match(declared) is not None
+
+
+def labeled_text(declared: str, number: str) -> str:
+    """The text of a value of an ENUM or a SET, whose number the binary log has: the label of an ENUM, labels of a SET
+    with commas between them, as MySQL shows them. Raises ValueError with a reason."""
+    labeled = _LABELED.match(declared)
+    assert labeled is not None, declared
+    labels = [label.replace("''", "'") for label in _LABEL.findall(labeled[2])]
+    if not number.isascii() or not number.isdigit():
+        raise ValueError(f"is not the number of a label of {declared}")
+    at = int(number)
+    if labeled[1].lower() == "enum":
+        if at > len(labels):
+            raise ValueError(f"is not the number of a label of {declared}")
+        # MySQL stores 0 and shows an empty text for a value that was none of the labels.
+        return labels[at - 1] if at else ""
+    if at >> len(labels):
+        raise ValueError(f"is not a number of labels of {declared}")
+    return ",".join(label for bit, label in enumerate(labels) if at >> bit & 1)
