@@ -147,7 +147,7 @@ def decode_binlog(
     changes = _changes(rows, texts, primary_key, form, update_before)
     unjudged = in_order(changes, records[rows.messages], bad, need)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return judge_rows(with_left_out(unjudged, columns, may_miss), columns, record_count=len(given))
+    return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
 
 
 @lru_cache(maxsize=64)
@@ -191,9 +191,8 @@ def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, s
         reasons[int(at[i])] = _no_data(types[int(i)].as_py())
     is_update = true_of(pc.equal(types, form.update))
     for i in np.flatnonzero(is_update & (counts > 0) & (old_counts >= 0) & (counts != old_counts)):
-        reasons[int(at[i])] = (
-            f"a message of type {form.update} with {counts[i]} rows in data and {old_counts[i]} in old"
-        )
+        sizes = f"{counts[i]}, {old_counts[i]}"
+        reasons[int(at[i])] = f"a message of type {form.update} with unequal numbers of rows in data and old: {sizes}"
     has_old = ranks < old_counts[parents]
     of_old = np.where(has_old, _starts(old_counts)[parents] + ranks, 0)
     before = old.flatten().take(pa.array(of_old, mask=~has_old))
