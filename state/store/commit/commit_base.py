@@ -6,8 +6,9 @@ Source: Paimon 2.0 CommitScanner; bases are restricted to changed buckets, as al
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
+from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
 from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
+from bucketline.state.store.catalog.rollback import newest_to_write
 from bucketline.state.store.catalog.snapshots import Snapshots
 
 PartitionTest = Callable[[bytes], bool]
@@ -52,6 +53,27 @@ class CommitBase:
     def index(self) -> list[IndexManifestEntry]:
         """The complete list of index files."""
         return [] if self.latest is None else self._manifests.read_index(self.latest.index_manifest)
+
+
+class Bases:
+    """The newest snapshot at each try of a commit, from `view` where there is one. While the view is fresh it is not
+    refreshed: it was a moment ago, and is again only if a try has lost."""
+
+    def __init__(self, snapshots: Snapshots, manifests: Manifests, view: TableView | None, *, is_fresh: bool) -> None:
+        self._snapshots, self._manifests, self._view = snapshots, manifests, view
+        self.is_fresh = is_fresh
+
+    def newest(self, *, is_retry: bool) -> CommitBase:
+        if self._view is None:
+            return CommitBase(newest_to_write(self._snapshots), self._manifests, None)
+        self.is_fresh = self.is_fresh and not is_retry
+        live = self._view.live if self.is_fresh else self._view.refresh()
+        return CommitBase(live.snapshot, self._manifests, live)
+
+    def follow(self, snapshot: Snapshot, delta_entries: Sequence[ManifestEntry]) -> None:
+        """The commit has published this snapshot."""
+        if self._view is not None:
+            self._view.follow(snapshot, delta_entries)
 
 
 def changes_since(

@@ -1,0 +1,248 @@
+"""One half of a commit: the tries of one snapshot, until it is published, refused by a rule, or out of retries.
+
+Each try plans on the newest snapshot, writes the files that the new one names, and publishes it.
+Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that lost for certain leave no files behind.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.outcome import Committed, Unknown, outcome_unknown
+from bucketline.state.commit.plan import CommitIdentity, SnapshotPlan, WrittenList, plan_snapshot
+from bucketline.state.determinism import Clock, IdSource, Pause, Random
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.entries import ManifestFileMeta, Snapshot
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.commit.commit_base import Bases, CommitBase
+from bucketline.state.store.commit.commit_check import AppendCheck, CommitChecks, Half
+from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
+from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
+from bucketline.state.store.commit.discard import discard_manifests
+from bucketline.state.store.commit.fate import Fate, Publication
+from bucketline.state.store.commit.publication import publish_snapshot
+from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.queued_writes import QueuedWrites
+
+_LOOKS = 5
+
+Ended = Snapshot | Committed | Conflict | Unknown
+"""How a half ends: its snapshot, or why there is none; Committed when another run with the same commit user has
+published it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableStores:
+    """The metadata files of the table that is committed to, how often commits are tried, and where time, names and
+    chance come from."""
+
+    io: FileIO
+    path: str
+    schema: TableSchema
+    snapshots: Snapshots
+    schemas: Schemas
+    manifests: Manifests
+    retries: RetrySettings
+    clock: Clock
+    ids: IdSource
+    random: Random
+    pause: Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What both halves of a commit have in common: who commits, on which bases, and when and on which snapshot the work
+    was planned (`Committer.commit`)."""
+
+    identity: CommitIdentity
+    bases: Bases
+    based_on: int | None
+    planned_ms: int
+
+
+class HalfCommit:
+    """The commit of one half. `own` is the snapshot that the other half of the commit has made, if it came first."""
+
+    def __init__(
+        self, table: TableStores, checks: CommitChecks, half: Half, work: Work, own: int | None = None
+    ) -> None:
+        self._table, self._checks, self._half, self._work, self._own = table, checks, half, work, own
+        self._retries = Retries(table.retries, table.clock, table.random, table.pause)
+        brought = brought_files(table.path, table.schema, half)
+        self._proof = FilesProof(table.io, table.schema, brought, table.clock, planned_ms=work.planned_ms)
+        # The newest snapshot known to be no commit of this one.
+        self._seen = work.based_on
+        self._delta: list[ManifestFileMeta] | None = None
+        self._last_base: CommitBase | None = None
+        self._missed = 0
+        # Files of the manifest folder that serve every try, and those of one try.
+        self._of_half: list[str] = []
+        self._of_try: list[str] = []
+
+    def publish(self) -> Ended:
+        """Tries until the half has ended. Raises what `Committer.commit` does."""
+        while True:
+            ended = self._try_once()
+            if ended is not None:
+                return ended
+
+    def _try_once(self) -> Ended | None:
+        """None: it lost, and there is a next try."""
+        self._of_try = []
+        base: CommitBase | None = None
+        try:
+            base = self._work.bases.newest(is_retry=self._retries.done > 0)
+            plan = self._plan(base)
+            if not isinstance(plan, SnapshotPlan):
+                self._discard_half()
+                return plan
+            snapshot = self._write(plan, base)
+            gone = self._proof.first_gone()
+        except BucketlineError as e:
+            # Nothing of this half was published: every earlier try is known to have lost.
+            self._discard_try()
+            self._missed += bool(e.fields.get("missing"))
+            if self._may_come_right(base, e) and self._retries.wait():
+                self._last_base = base or self._last_base
+                return None
+            self._discard_half()
+            raise
+        if gone is not None:
+            self._discard_try()
+            self._discard_half()
+            return files_gone(gone)
+        publication = publish_snapshot(
+            self._table.snapshots, self._table.manifests, snapshot, self._retries, self._proof, base.latest
+        )
+        if publication.fate is Fate.UNKNOWN:
+            return outcome_unknown(snapshot, str(publication.error))
+        if publication.fate is Fate.WON:
+            self._work.bases.follow(snapshot, plan.delta_entries)
+            self._write_hints(snapshot)
+            return snapshot
+        self._last_base = base
+        return self._lost(snapshot, publication)
+
+    def _plan(self, base: CommitBase) -> SnapshotPlan | Committed | Conflict:
+        """The next snapshot, checked by the rules."""
+        half, table, based_on, identity = self._half, self._table, self._work.based_on, self._work.identity
+        if self._last_base is not None:
+            self._seen = self._checks.looked_at(self._last_base.latest, base.latest, based_on)
+        twin = self._checks.find_twin(half, identity, base.latest, self._seen)
+        if isinstance(twin, Snapshot):
+            return Committed((twin,), replayed=True)
+        stranger = None
+        if half.check is AppendCheck.ONE_WRITER and based_on is not None and self._own is None:
+            stranger = self._checks.find_stranger(identity, base.latest, based_on)
+        fit = twin or stranger or self._checks.fit(half, base, based_on, self._own)
+        if isinstance(fit, Conflict):
+            return fit
+        return plan_snapshot(
+            base.latest,
+            kind=half.kind,
+            entries=fit.entries,
+            changelog=half.changelog,
+            base_index=fit.base_index,
+            delta_index=fit.index,
+            vectors_by_file=not bucket_mode(table.schema).has_buckets,
+            identity=identity,
+            schema_id=self._newest_schema_id(base.latest),
+            uuid=table.ids.new_uuid(),
+            now_ms=table.clock.now_ms(),
+        )
+
+    def _newest_schema_id(self, latest: Snapshot | None) -> int:
+        table = self._table
+        if self._work.bases.is_fresh:
+            return max(table.schema.id, 0 if latest is None else latest.schema_id)
+        newest_id = table.schemas.latest_id()
+        if newest_id is None:
+            raise CorruptFileError(f"{table.path} has no schema any more: the table was dropped", path=table.path)
+        return newest_id
+
+    def _write(self, plan: SnapshotPlan, base: CommitBase) -> Snapshot:
+        """The snapshot; the files that it names are written."""
+        queue = QueuedWrites(self._table.io)
+        store = self._table.manifests.recording(self._of_try, queue)
+        delta, is_overwrite = self._delta, self._half.overwrite is not None
+        if delta is None or is_overwrite:
+            delta = store.write(plan.delta_entries, plan.schema_id)
+        delta_files = len(self._of_try)
+        snapshot = self._write_lists(plan, base, delta, store)
+        queue.flush()
+        if not is_overwrite:
+            # The next try has the same delta; an overwrite deletes what it finds then.
+            self._delta = delta
+            self._of_half += self._of_try[:delta_files]
+            del self._of_try[:delta_files]
+        self._proof.add_manifests([store.path(name) for name in (*self._of_half, *self._of_try)])
+        return snapshot
+
+    def _write_lists(
+        self, plan: SnapshotPlan, base: CommitBase, delta: Sequence[ManifestFileMeta], store: Manifests
+    ) -> Snapshot:
+        before = base.manifests()
+        # Under contention the merge would probably be lost again; a later commit does it.
+        after = store.merge(before, plan.schema_id) if self._retries.done == 0 else before
+        base_list = WrittenList(*store.write_list(after))
+        delta_list = WrittenList(*store.write_list(delta))
+        changelog = None
+        if plan.changelog_entries:
+            changelog = WrittenList(*store.write_list(store.write(plan.changelog_entries, plan.schema_id)))
+        index = None if plan.index_entries is None else store.write_index(plan.index_entries)
+        return plan.snapshot(base=base_list, delta=delta_list, changelog=changelog, index_manifest=index)
+
+    def _lost(self, snapshot: Snapshot, publication: Publication) -> Conflict | None:
+        """Why there is no next try; None after the pause before it."""
+        self._discard_try()
+        if publication.gone is None and publication.error is None and self._retries.wait():
+            return None
+        self._discard_half()
+        if publication.gone is not None:
+            return files_gone(publication.gone)
+        if publication.error is not None:
+            raise publication.error
+        return _gave_up(snapshot, self._retries.done)
+
+    def _may_come_right(self, base: CommitBase | None, error: BucketlineError) -> bool:
+        """Whether a file is missing because its snapshot expired, or was taken back, before all of it was read.
+
+        A file can also be missing for a moment, of the newest snapshot: while its writer takes it back, or a removal
+        of orphans has put it aside. So it is looked for `_LOOKS` times.
+        """
+        if not isinstance(error, StorageError) or not error.fields.get("missing"):
+            return False
+        latest = None if base is None else base.latest
+        return self._missed <= _LOOKS or (latest is not None and self._table.snapshots.is_gone(latest, error))
+
+    def _discard_try(self) -> None:
+        discard_manifests(self._table.manifests, self._of_try)
+
+    def _discard_half(self) -> None:
+        discard_manifests(self._table.manifests, self._of_half)
+
+    def _write_hints(self, snapshot: Snapshot) -> None:
+        """Hints are optional: readers find the snapshot without them. Paimon believes one that names a snapshot without
+        a follower, so a writer that was stopped until both had expired corrects what it wrote."""
+        snapshots = self._table.snapshots
+        with suppress(StorageError):
+            snapshots.write_latest_hint(snapshot.id)
+            if not self._proof.is_certain and not snapshots.exists(snapshot.id):
+                snapshots.write_latest_hint(max(snapshots.ids(), default=snapshot.id))
+            if snapshot.id == 1:
+                snapshots.write_earliest_hint(1)
+
+
+def _gave_up(snapshot: Snapshot, retries: int) -> Conflict:
+    return Conflict(
+        "retries",
+        f"other writers took snapshot {snapshot.id} and those before it, and {retries} retries did not help: raise "
+        "commit.max-retries or commit.timeout, or let fewer jobs write the table",
+        {"snapshot": snapshot.id, "retries": retries},
+    )
