@@ -36,97 +36,165 @@ def publish_snapshot(
     """
     if snapshots.owner is not None:
         return publish_by_owner(snapshots.owner, snapshots, snapshot, retries, proof, before)
-    error: StorageError | None = None
-    refusal: StorageError | None = None
-    is_there = False
-    lost = Fate.LOST
-    while True:
+    return _Publishing(snapshots, manifests, snapshot, retries, proof, before).publish()
+
+
+class _Publishing:
+    """The attempts to publish one snapshot."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        manifests: Manifests,
+        snapshot: Snapshot,
+        retries: Retries,
+        proof: FilesProof,
+        before: Snapshot | None,
+    ) -> None:
+        self._snapshots, self._manifests, self._snapshot = snapshots, manifests, snapshot
+        self._retries, self._proof, self._before = retries, proof, before
+        # The last attempt without an answer, and the last one that the storage says it did not do.
+        self._error: StorageError | None = None
+        self._refusal: StorageError | None = None
+        self._is_there = False
+
+    def publish(self) -> Publication:
+        while True:
+            try:
+                return self._attempt()
+            except StorageError as e:
+                if self._error is None and not self._is_there and not e.fields.get("retryable"):
+                    return self._refused(e)
+                if e.fields.get("published") is False and not self._is_there:
+                    # This attempt sent nothing that could still arrive, so only earlier attempts are in doubt.
+                    self._refusal = e
+                else:
+                    self._error = e
+            if not self._retries.wait():
+                return Publication(self._lost, self._error or self._refusal)
+
+    @property
+    def _lost(self) -> Fate:
+        """The fate where the snapshot is not there: an attempt without an answer may have been in the table, and have
+        expired since, or may still arrive."""
+        return Fate.LOST if self._error is None else Fate.UNKNOWN
+
+    def _attempt(self) -> Publication:
+        snapshots, snapshot = self._snapshots, self._snapshot
+        gone = None if self._is_there or self._proof.is_recent else self._proof.first_gone()
+        if gone is not None:
+            if self._error is None:
+                return Publication(Fate.LOST, gone=gone)
+            if not self._is_ours(snapshots.get(snapshot.id)):
+                return Publication(Fate.UNKNOWN, self._error)
+            self._is_there = True
+        if not self._is_there and not snapshots.publish(snapshot):
+            taken_by = snapshots.get(snapshot.id)
+            if not self._is_ours(taken_by):
+                return Publication(self._lost if taken_by is None else Fate.LOST)
+            # The store had created this file, lost the answer, and tried again by itself; or this writer did.
+        self._is_there = True
+        if gone is None and not self._proof.is_certain:
+            gone = self._proof.first_gone(snapshots.path(snapshot.id))
+        return self._judged(gone)
+
+    def _is_ours(self, holder: Snapshot | None) -> bool:
+        return holder is not None and holder.uuid == self._snapshot.uuid
+
+    def _judged(self, gone: str | None) -> Publication:
+        """The outcome for a snapshot that was published; it is taken back if a file of it is `gone`."""
+        fate = self._place()
+        if gone is not None and fate is Fate.WON:
+            fate = self._take_back(gone)
+        if fate is Fate.UNKNOWN and not self._has_trace():
+            return Publication(fate, self._error or _no_trace(self._snapshots, self._snapshot))
+        if fate is not Fate.LOST:
+            return Publication(Fate.WON)
+        return Publication(self._lost) if gone is None else Publication(Fate.LOST, gone=gone)
+
+    def _refused(self, refusal: StorageError) -> Publication:
+        """The outcome when the storage says that trying again does not help."""
         try:
-            gone = None if is_there or proof.is_recent else proof.first_gone()
-            if gone is not None and error is None:
-                return Publication(Fate.LOST, gone=gone)
-            if gone is not None:
-                holder = snapshots.get(snapshot.id)
-                if holder is None or holder.uuid != snapshot.uuid:
-                    # An attempt without an answer may still arrive.
-                    return Publication(Fate.UNKNOWN, error)
-                is_there = True
-            if not is_there and not snapshots.publish(snapshot):
-                taken_by = snapshots.get(snapshot.id)
-                if taken_by is None or taken_by.uuid != snapshot.uuid:
-                    return Publication(Fate.LOST if taken_by is not None else lost)
-                # The store had created this file, lost the answer, and tried again by itself; or this writer did.
-            is_there = True
-            if gone is None and not proof.is_certain:
-                gone = proof.first_gone(snapshots.path(snapshot.id))
-            fate = _place(snapshots, manifests, snapshot, before, proof)
-            if gone is not None and fate is Fate.WON:
-                fate = _take_back(snapshots, snapshot, gone, retries)
-            if fate is Fate.UNKNOWN:
-                fate = _trace(snapshots, manifests, proof)
-            if fate is Fate.UNKNOWN:
-                return Publication(fate, error or _no_trace(snapshots, snapshot))
-            if gone is not None and fate is Fate.LOST:
-                return Publication(Fate.LOST, gone=gone)
-            return Publication(lost if fate is Fate.LOST else fate)
-        except StorageError as e:
-            if error is None and not is_there and not e.fields.get("retryable"):
-                return _refused(snapshots, snapshot, e)
-            if e.fields.get("published") is False and not is_there:
-                # This attempt sent nothing that could still arrive, so only earlier attempts are in doubt.
-                refusal = e
-            else:
-                error = e
-                # An attempt without an answer may have been in the table, and have expired since.
-                lost = Fate.UNKNOWN
-        if not retries.wait():
-            return Publication(lost, refusal) if error is None else Publication(Fate.UNKNOWN, error)
+            holder = self._snapshots.get(self._snapshot.id)
+        except StorageError:
+            return Publication(Fate.UNKNOWN, refusal)
+        if holder is None:
+            return Publication(Fate.LOST, refusal)
+        return Publication(Fate.WON if self._is_ours(holder) else Fate.LOST)
 
+    def _take_back(self, gone: str) -> Fate:
+        """Removes a snapshot that was published too late: its files were removed while this process was stopped. LOST
+        then; UNKNOWN where the snapshot has gone already: its files have expired with it, if it was in the table.
 
-def _refused(snapshots: Snapshots, snapshot: Snapshot, refusal: StorageError) -> Publication:
-    """The outcome when the storage says that trying again does not help."""
-    try:
-        holder = snapshots.get(snapshot.id)
-    except StorageError:
-        return Publication(Fate.UNKNOWN, refusal)
-    if holder is None:
-        return Publication(Fate.LOST, refusal)
-    return Publication(Fate.WON if holder.uuid == snapshot.uuid else Fate.LOST)
-
-
-def _take_back(snapshots: Snapshots, snapshot: Snapshot, gone: str, retries: Retries) -> Fate:
-    """Removes a snapshot that was published too late: its files were removed while this process was stopped. LOST then;
-    UNKNOWN where the snapshot has gone already: its files have expired with it, if it was in the table.
-
-    Raises CorruptFileError where another one builds on it already, or none would be left; it stays then.
-    """
-    has_before = snapshots.exists(snapshot.id - 1)
-    if not has_before and snapshot.id > 1 and snapshots.ids() == [snapshot.id]:
-        raise _broken(snapshot, gone, "all snapshots before it have expired; put the file back from a copy")
-    is_base = snapshots.exists(snapshot.id + 1)
-    # Looked for after its follower, so that the follower cannot have been there and have expired.
-    if snapshots.get(snapshot.id) != snapshot:
-        return Fate.UNKNOWN
-    if not is_base and has_before:
-        # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
-        snapshots.write_latest_hint(snapshot.id - 1)
-    while not is_base:
-        snapshots.delete(snapshot.id)
-        if not snapshots.exists(snapshot.id + 1):
-            return Fate.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else Fate.LOST
-        # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
-        snapshots.publish(snapshot)
-        is_base = not retries.wait() or snapshots.exists(snapshot.id + 1)
-    while retries.wait():
-        # Its files go before it when it expires.
+        Raises CorruptFileError where another one builds on it already, or none would be left; it stays then.
+        """
+        snapshots, snapshot = self._snapshots, self._snapshot
+        has_before = snapshots.exists(snapshot.id - 1)
+        if not has_before and snapshot.id > 1 and snapshots.ids() == [snapshot.id]:
+            raise _broken(snapshot, gone, "all snapshots before it have expired; put the file back from a copy")
+        is_base = snapshots.exists(snapshot.id + 1)
+        # Looked for after its follower, so that the follower cannot have been there and have expired.
         if snapshots.get(snapshot.id) != snapshot:
             return Fate.UNKNOWN
-        if (snapshots.earliest_id() or 0) > snapshot.id:
-            # It expired before it was deleted here, and came back.
+        if not is_base and has_before:
+            # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
+            snapshots.write_latest_hint(snapshot.id - 1)
+        while not is_base:
             snapshots.delete(snapshot.id)
+            if not snapshots.exists(snapshot.id + 1):
+                return Fate.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else Fate.LOST
+            # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
+            snapshots.publish(snapshot)
+            is_base = not self._retries.wait() or snapshots.exists(snapshot.id + 1)
+        while self._retries.wait():
+            # Its files go before it when it expires.
+            if snapshots.get(snapshot.id) != snapshot:
+                return Fate.UNKNOWN
+            if (snapshots.earliest_id() or 0) > snapshot.id:
+                # It expired before it was deleted here, and came back.
+                snapshots.delete(snapshot.id)
+                return Fate.UNKNOWN
+        rest = f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1}"
+        raise _broken(snapshot, gone, f"{rest} and write the rows again")
+
+    def _place(self) -> Fate:
+        """Whether a published snapshot is part of the table's history; UNKNOWN where it is not there any more.
+
+        If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
+        what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
+        predecessor was taken back, by its writer or by a rollback: it would undo that. An expired one was the oldest.
+        """
+        snapshots, snapshot, before = self._snapshots, self._snapshot, self._before
+        base = None if before is None else snapshots.get(before.id)
+        if base is not None and base == before:
+            return Fate.WON
+        ids = snapshots.ids()
+        if max(ids, default=0) <= snapshot.id:
+            if base is None and not any(before is not None and i < before.id for i in ids):
+                return Fate.WON
+            snapshots.delete(snapshot.id)
+            return Fate.LOST
+        follower = snapshots.get(snapshot.id + 1)
+        # Looked for after its follower: snapshots expire oldest first, so none has gone while this one was there.
+        if snapshots.get(snapshot.id) != snapshot:
             return Fate.UNKNOWN
-    rest = f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1}"
-    raise _broken(snapshot, gone, f"{rest} and write the rows again")
+        holds: bool | None = False
+        if follower is not None:
+            holds = _holds(self._manifests, self._manifests.read_list(follower.base_manifest_list), self._proof)
+        if holds is None:
+            return Fate.UNKNOWN
+        if not holds:
+            snapshots.delete(snapshot.id)
+        return Fate.WON if holds else Fate.LOST
+
+    def _has_trace(self) -> bool:
+        """Whether the newest snapshot still holds what this one brought. If not, it may have been compacted since, or
+        the table was rolled back.
+        """
+        newest = self._snapshots.latest()
+        if newest is None:
+            return False
+        return bool(_holds(self._manifests, self._manifests.base_and_delta(newest), self._proof))
 
 
 def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
@@ -135,45 +203,6 @@ def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
         path=gone,
         snapshot=snapshot.id,
     )
-
-
-def _place(
-    snapshots: Snapshots, manifests: Manifests, snapshot: Snapshot, before: Snapshot | None, proof: FilesProof
-) -> Fate:
-    """Whether a published snapshot is part of the table's history; UNKNOWN where it is not there any more.
-
-    If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
-    what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
-    predecessor was taken back, by its writer or by a rollback: it would undo that. An expired one was the oldest.
-    """
-    base = None if before is None else snapshots.get(before.id)
-    if base is not None and base == before:
-        return Fate.WON
-    ids = snapshots.ids()
-    if max(ids, default=0) <= snapshot.id:
-        if base is None and not any(before is not None and i < before.id for i in ids):
-            return Fate.WON
-        snapshots.delete(snapshot.id)
-        return Fate.LOST
-    follower = snapshots.get(snapshot.id + 1)
-    # Looked for after its follower: snapshots expire oldest first, so none has gone while this one was there.
-    if snapshots.get(snapshot.id) != snapshot:
-        return Fate.UNKNOWN
-    holds = False if follower is None else _holds(manifests, manifests.read_list(follower.base_manifest_list), proof)
-    if holds is None:
-        return Fate.UNKNOWN
-    if not holds:
-        snapshots.delete(snapshot.id)
-    return Fate.WON if holds else Fate.LOST
-
-
-def _trace(snapshots: Snapshots, manifests: Manifests, proof: FilesProof) -> Fate:
-    """WON if the newest snapshot still holds what this one brought. UNKNOWN if not: it may have been compacted since,
-    or the table was rolled back.
-    """
-    newest = snapshots.latest()
-    is_held = newest is not None and _holds(manifests, manifests.base_and_delta(newest), proof)
-    return Fate.WON if is_held else Fate.UNKNOWN
 
 
 def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: FilesProof) -> bool | None:
