@@ -13,6 +13,7 @@ from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import conform
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 ROW_KIND_COLUMN = "_row_kind"
@@ -108,7 +109,7 @@ def _explicit_kinds(data: pa.Table) -> pa.Array:
         raise SchemaMismatchError(
             f"column {ROW_KIND_COLUMN} holds values outside 0..3 (+I 0, -U 1, +U 2, -D 3)", column=ROW_KIND_COLUMN
         )
-    return _flat(column.cast(pa.int8()))
+    return one_array(column.cast(pa.int8()))
 
 
 def _kinds_of_names(column: pa.ChunkedArray, name: str) -> pa.Array:
@@ -119,7 +120,7 @@ def _kinds_of_names(column: pa.ChunkedArray, name: str) -> pa.Array:
             f"rowkind.field {name!r} holds {bad!r}; a row kind is one of {', '.join(SHORT_NAMES)}", column=name
         )
     table = pa.array([int(k) for k in SHORT_NAMES.values()], pa.int8())
-    return _flat(pc.take(table, codes))
+    return one_array(pc.take(table, codes))
 
 
 def _refuse_retracts(kinds: pa.Array) -> None:
@@ -146,7 +147,3 @@ def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> Accep
         return AcceptedRows(rows, kinds)
     keep = pc.invert(pc.is_in(kinds, value_set=pa.array(sorted(dropped), pa.int8())))
     return AcceptedRows(rows, kinds).filter(keep)
-
-
-def _flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

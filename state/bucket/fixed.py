@@ -42,7 +42,7 @@ _FLOAT_BITS = {
 
 
 def assign_fixed_buckets(
-    columns: Sequence[pa.Array],
+    columns: Sequence[pa.Array | pa.ChunkedArray],
     types: Sequence[DataType],
     bucket_count: int,
     function: BucketFunction = BucketFunction.DEFAULT,
@@ -63,7 +63,9 @@ def assign_fixed_buckets(
     return pa.array(np.abs(np.fmod(hash_rows(columns, types).to_numpy(), count)))
 
 
-def _mod_buckets(columns: Sequence[pa.Array], types: Sequence[DataType], bucket_count: int) -> NDArray[np.int32]:
+def _mod_buckets(
+    columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType], bucket_count: int
+) -> NDArray[np.int32]:
     if len(types) != 1 or types[0].root not in (TypeRoot.INT, TypeRoot.BIGINT):
         raise UnsupportedTableError(
             "bucket function mod needs one bucket key of type INT or BIGINT", types=tuple(str(t) for t in types)
@@ -73,7 +75,7 @@ def _mod_buckets(columns: Sequence[pa.Array], types: Sequence[DataType], bucket_
     return buckets
 
 
-def _hive_hashes(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UInt32s:
+def _hive_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> UInt32s:
     assert columns and len(columns) == len(types), "one type a column, and at least one"
     hashes = np.zeros(len(columns[0]), dtype=np.uint32)
     for column, data_type in zip(columns, types, strict=True):
@@ -81,7 +83,7 @@ def _hive_hashes(columns: Sequence[pa.Array], types: Sequence[DataType]) -> UInt
     return hashes
 
 
-def _hive_field(column: pa.Array, data_type: DataType) -> UInt32s:
+def _hive_field(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> UInt32s:
     """Hive's hash of each value; 0 for null."""
     root = data_type.root
     if root not in _SIGNED and root not in _FLOAT_BITS and root not in BYTE_ROOTS and root is not TypeRoot.DECIMAL:

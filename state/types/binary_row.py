@@ -87,7 +87,9 @@ def is_wide(data_type: DataType) -> bool:
     return data_type.root in TIMESTAMP_ROOTS and precision > COMPACT_TIMESTAMP_PRECISION
 
 
-def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], *, with_arity: bool) -> pa.LargeBinaryArray:
+def encode_rows(
+    columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType], *, with_arity: bool
+) -> pa.LargeBinaryArray:
     """The BinaryRow of each row, led by the 4-byte arity if `with_arity` (metadata) or bare (hashing).
 
     Shapes: at least one column, n rows each, nulls allowed; n byte strings without nulls out. Equal rows give equal
@@ -108,7 +110,7 @@ def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], *, with_
     return _large_binary(offsets, serialized)
 
 
-def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Int32Array:
+def hash_rows(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> pa.Int32Array:
     """The hash of each row's BinaryRow without arity: what buckets and HASH indexes are made of.
 
     Shapes: at least one column, n rows each, nulls allowed; n hashes without nulls out. Raises as `encode_rows` does.
@@ -154,7 +156,7 @@ class _Tail:
     strings: ByteColumn | None = None
 
 
-def _physical(columns: Sequence[pa.Array], types: Sequence[DataType]) -> list[pa.Array]:
+def _physical(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> list[pa.Array]:
     assert columns and len(columns) == len(types), "one type a column, and at least one"
     arrays = []
     for position, (column, data_type) in enumerate(zip(columns, types, strict=True)):

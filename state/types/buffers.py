@@ -62,6 +62,13 @@ class ByteColumn:
         return overlapping[positions]
 
 
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column as one array, without a copy where it is one already; it may be a slice."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The column as one array that is neither chunked, nor dictionary-encoded, nor an extension; bytes as large_*."""
     if isinstance(column, pa.ChunkedArray):

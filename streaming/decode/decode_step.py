@@ -15,6 +15,7 @@ from bucketline.conf.job import RecordFormat
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
@@ -181,8 +182,7 @@ def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[p
 def _column(records: pa.Table, name: str) -> pa.Array:
     if name not in records.column_names:
         return pa.nulls(records.num_rows, _SPARK_TYPES[name])
-    column = records[name].combine_chunks()
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return one_array(records[name])
 
 
 def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import all_fields
 from bucketline.streaming.decode.json_convert import convert_leaf, raw_type
 from bucketline.streaming.decode.json_exact import Failures, build_array, kind_of, parse_json
@@ -261,7 +262,7 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
     )
     if table.num_rows != len(texts):
         raise ValueError("not one object per value")
-    columns = [_flat(table.column(name)) for name in shape.names]
+    columns = [one_array(table.column(name)) for name in shape.names]
     children = [_convert(column, child) for column, child in zip(columns, shape.children, strict=True)]
     if not children:
         return pa.array([{}] * len(texts), shape.arrow)
@@ -297,10 +298,6 @@ def _convert(raw: pa.Array, shape: Shape) -> pa.Array:
 def _only_form(shape: Shape) -> Form:
     assert len(shape.forms) == 1, "the shape is settled"
     return shape.forms[0]
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _is_braced(values: pa.Array) -> bool:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.decoded_rows import Unjudged
@@ -65,9 +66,7 @@ def _zero(data_type: pa.DataType) -> pa.Scalar:
 
 def as_binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The values of a column as one array of bytes."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-    return values.cast(pa.binary())
+    return one_array(values).cast(pa.binary())
 
 
 def has_text(values: pa.Array) -> npt.NDArray[np.bool_]:

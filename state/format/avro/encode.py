@@ -25,6 +25,7 @@ from bucketline.state.types.buffers import (
     byte_column,
     decimal_words,
     fixed_values,
+    one_array,
     physical_array,
     validity,
 )
@@ -82,7 +83,7 @@ def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[
     pieces: list[pa.LargeBinaryArray] = []
     for column, field in zip(columns, fields, strict=True):
         try:
-            pieces += _pieces(_whole(column), field.type, None)
+            pieces += _pieces(one_array(column), field.type, None)
         except SchemaMismatchError as e:
             raise SchemaMismatchError(f"column {field.name}: {e.message}", **{**e.fields, "column": field.name}) from e
     return _bytes_of(_joined(pieces))
@@ -266,9 +267,3 @@ def _bytes_of(array: pa.LargeBinaryArray) -> pa.Buffer:
     places = np.frombuffer(array.buffers()[1], "<i8")[array.offset :][: len(array) + 1]
     data = array.buffers()[2]
     return pa.py_buffer(b"") if data is None else data.slice(int(places[0]), int(places[-1] - places[0]))
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])

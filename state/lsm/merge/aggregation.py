@@ -12,8 +12,9 @@ import pyarrow as pa
 from bucketline.state.lsm.aggregate.choice import LastRow
 from bucketline.state.lsm.aggregate.events import Events, Indices, Op
 from bucketline.state.lsm.aggregate.functions import ColumnAggregate
-from bucketline.state.lsm.merge.computed_fold import ComputedFold, flat
+from bucketline.state.lsm.merge.computed_fold import ComputedFold
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import RowKind
 
 
@@ -41,7 +42,7 @@ class Aggregation(ComputedFold):
                 deleted = (kinds[last] == RowKind.DELETE) & self.remove_on_delete
                 arrays.append(pa.array(np.where(deleted, RowKind.DELETE, RowKind.INSERT).astype(np.int8)))
             elif name == SEQUENCE or name not in self.columns:
-                arrays.append(LastRow().fold(flat(table[name]), events))
+                arrays.append(LastRow().fold(one_array(table[name]), events))
             else:
-                arrays.append(self.columns[name].fold(flat(table[name]), events))
+                arrays.append(self.columns[name].fold(one_array(table[name]), events))
         return pa.Table.from_arrays(arrays, schema=table.schema)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from bucketline.state.lsm.aggregate.entries_of_rows import value_codes
 from bucketline.state.lsm.aggregate.events import Indices, Mask
-from bucketline.state.lsm.merge.computed_fold import flat
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import RowKind
 
 LEVEL = "_LEVEL"
@@ -98,7 +98,7 @@ def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
     """True if all columns are equal as Java compares them: NaN in a plain column equals nothing."""
     same = np.ones(left.num_rows, bool)
     for name in names:
-        left_values, right_values = flat(left[name]), flat(right[name])
+        left_values, right_values = one_array(left[name]), one_array(right[name])
         if pa.types.is_nested(left_values.type):
             codes = value_codes(pa.concat_arrays([left_values, right_values]))
             same &= codes[: len(left_values)] == codes[len(left_values) :]

@@ -42,8 +42,3 @@ class ComputedFold(ABC):
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
         """One row per key, with the schema of `table`. Shapes: n sorted rows, k >= 1 first rows of keys."""
         ...
-
-
-def flat(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

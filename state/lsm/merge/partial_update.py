@@ -16,9 +16,10 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.choice import LastNonNullValue, LastRow, LastValue
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null
 from bucketline.state.lsm.aggregate.functions import ColumnAggregate
-from bucketline.state.lsm.merge.computed_fold import ComputedFold, flat
+from bucketline.state.lsm.merge.computed_fold import ComputedFold
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import RowKind
 
 
@@ -106,21 +107,21 @@ class PartialUpdate(ComputedFold):
             if name == VALUE_KIND:
                 arrays.append(rows.result_kinds())
             elif name == SEQUENCE:
-                arrays.append(take_or_null(flat(table[name]), rows.last_counted(self.ignore_delete)))
+                arrays.append(take_or_null(one_array(table[name]), rows.last_counted(self.ignore_delete)))
             elif name in self.keys:
-                arrays.append(LastRow().fold(flat(table[name]), rows.events))
+                arrays.append(LastRow().fold(one_array(table[name]), rows.events))
             elif group is None:
-                arrays.append(LastNonNullValue().fold(flat(table[name]), ungrouped))
+                arrays.append(LastNonNullValue().fold(one_array(table[name]), ungrouped))
             else:
                 if group not in newer:
                     newer[group] = _not_older(codes[group], rows.events.starts, rows.events.ops == Op.SEED)
                     chosen[group] = _chosen(rows, newer[group])
                 if aggregate is not None:
                     events = _aggregated(rows, codes[group], newer[group])
-                    arrays.append(aggregate.fold(flat(table[name]), events))
+                    arrays.append(aggregate.fold(one_array(table[name]), events))
                 else:
                     part = "sequence" if name in group.sequence else "columns"
-                    arrays.append(take_or_null(flat(table[name]), chosen[group][part]))
+                    arrays.append(take_or_null(one_array(table[name]), chosen[group][part]))
         return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
@@ -185,7 +186,7 @@ def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table,
 
 
 def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
-    columns = [flat(table[n]) for n in names]
+    columns = [one_array(table[n]) for n in names]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=False)
     codes = np.zeros(table.num_rows, np.int64)
     if not ages:

@@ -19,10 +19,10 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.events import Mask
 from bucketline.state.lsm.aggregate.functions import ColumnAggregate
 from bucketline.state.lsm.merge.aggregation import Aggregation
-from bucketline.state.lsm.merge.computed_fold import flat
 from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, FirstRow, fold_for
 from bucketline.state.lsm.merge.partial_update import PartialUpdate
 from bucketline.state.types.arrow import VALUE_KIND
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import RowKind
 
 
@@ -57,7 +57,7 @@ class RowChecks:
             retracts &= codes != RowKind.DELETE
         for name, column in (self.columns or {}).items():
             taken_back = retracts if self.groups is None else retracts & self._reaches(name, rows, codes)
-            for bad, reason in column.unmergeable(flat(rows[name]), taken_back):
+            for bad, reason in column.unmergeable(one_array(rows[name]), taken_back):
                 yield Unmergeable(bad, reason, name)
 
     def refuse(self, rows: pa.Table, kinds: pa.Array) -> None:
@@ -79,7 +79,7 @@ class RowChecks:
         acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)
         for group in self.groups.groups:
             present = np.logical_or.reduce(
-                [flat(rows[c]).is_valid().to_numpy(zero_copy_only=False) for c in group.sequence]
+                [one_array(rows[c]).is_valid().to_numpy(zero_copy_only=False) for c in group.sequence]
             )
             if name in group.columns:
                 acts |= present

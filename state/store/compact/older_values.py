@@ -27,6 +27,7 @@ from bucketline.state.store.datafile.parquet_rows import RowGroup
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.order import normalized_keys
 from bucketline.state.types.values import to_scalar
@@ -281,8 +282,7 @@ def _count_below(keys: SortKeys, bound: Any) -> int:
 
 
 def _normalized(rows: pa.Table | pa.RecordBatch, keys: Sequence[DataField]) -> SortKeys:
-    columns = [rows.column(k.name) for k in keys]
-    arrays = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    arrays = [one_array(rows.column(k.name)) for k in keys]
     return normalized_keys(arrays, [k.type for k in keys])
 
 

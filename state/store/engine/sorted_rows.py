@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.store.write.run_buffer import SpillFile
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.curves import OrderStrategy, sort_key
 
 _KEY = "_sort_key_"
@@ -92,7 +93,7 @@ class RowSort:
 
 def key_of(rows: pa.Table, by: RowSort) -> pa.Table:
     """The sort key of rows."""
-    return sort_key([_whole(rows[name]) for name in by.columns], by.strategy)
+    return sort_key([one_array(rows[name]) for name in by.columns], by.strategy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,3 @@ def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """The rows without their sort keys."""
     shown = rows.select([name for name in rows.column_names if not name.startswith(_KEY)])
     yield from shown.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

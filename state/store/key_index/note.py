@@ -19,6 +19,7 @@ from bucketline.state.bucket.key_entries import NOTE_PROPERTY, KeyEntries
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.key_index.index_scope import IndexLabel
 from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
+from bucketline.state.types.buffers import one_array
 
 _FILE = "note.arrow"
 _LOG = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def read_note(index: KeyIndex) -> Note | None:
         with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as reader:
             table = reader.read_all().combine_chunks()
         said = json.loads(table.schema.metadata[b"note"])
-        key, partition, bucket, seconds = (_flat(table.column(i)) for i in range(4))
+        key, partition, bucket, seconds = (one_array(table.column(i)) for i in range(4))
         return Note(
             token=said["token"],
             base=IndexLabel(**said["base"]),
@@ -127,7 +128,3 @@ def read_note(index: KeyIndex) -> Note | None:
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

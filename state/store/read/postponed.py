@@ -164,7 +164,7 @@ class _Spill:
         schema = self.access.schema
         keys = bucket_keys(schema)
         types = [f.type for f in schema.select(keys)]
-        columns = [table[k].combine_chunks() for k in keys]
+        columns = [table[k] for k in keys]
         numbers = assign_fixed_buckets(columns, types, self.bucket_count, schema.settings.bucket.function)
         return np.asarray(numbers)
 

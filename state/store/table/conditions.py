@@ -15,6 +15,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.read.table_read import Filter
 from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.sql_expression import SqlExpression, condition
 from bucketline.state.types.sql_filter import parse_filter
 
@@ -53,7 +54,4 @@ def plan_condition(filter: Filter, schema: TableSchema) -> Condition:
 
 def columns_of(rows: pa.RecordBatch | pa.Table) -> Mapping[str, pa.Array]:
     """The columns by name."""
-    columns = {}
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        columns[name] = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return columns
+    return dict(zip(rows.schema.names, map(one_array, rows.columns), strict=True))

@@ -21,6 +21,7 @@ from bucketline.state.store.write.run_buffer import Blob, RunBuffer, again
 from bucketline.state.store.write.sealed_runs import SealedRun, partition_codes, seal, unseal
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import encode_rows, hash_rows
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.distinct import distinct
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import TypeRoot
@@ -53,12 +54,12 @@ class JoinKey:
         """For each row whether no column of its key is null."""
         whole = np.ones(rows.num_rows, bool)
         for name in self.columns:
-            whole &= np.asarray(pc.is_valid(_flat(rows[name])))
+            whole &= np.asarray(pc.is_valid(one_array(rows[name])))
         return pa.array(whole)
 
     def _arrays(self, rows: pa.RecordBatch | pa.Table) -> list[pa.Array]:
         # Zeros with different signs are equal, and have different bytes.
-        flat = [_flat(rows[name]) for name in self.columns]
+        flat = [one_array(rows[name]) for name in self.columns]
         return [pc.add(a, pa.scalar(0.0, a.type)) if pa.types.is_floating(a.type) else a for a in flat]
 
 
@@ -185,7 +186,7 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
         if name not in names:
             raise SchemaMismatchError(f"the source has no column {name!r} to join by", column=name)
         wanted = key.schema.field(name).type.as_nullable()
-        fitted = fit_array(_flat(table[name]), wanted, arrow_type(wanted), f"source.{name}")
+        fitted = fit_array(one_array(table[name]), wanted, arrow_type(wanted), f"source.{name}")
         position = names.index(name)
         table = table.set_column(position, pa.field(name, fitted.type), fitted)
     return table
@@ -194,7 +195,3 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
 def run_of_share(share: int, number: int, rows: pa.Table) -> SealedRun:
     """Rows of one share as a run for a `RunBuffer`, which gives the runs of a share back by `number`."""
     return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))
-
-
-def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -59,7 +59,7 @@ class FixedBuckets:
         fields = schema.select(bucket_keys(schema))
 
         def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
-            columns = [rows[f.name].combine_chunks() for f in fields]
+            columns = [rows[f.name] for f in fields]
             types = [f.type for f in fields]
             count_of = np.array([self.counts.get(p, self.count) for p in partitions])
             buckets = np.empty(rows.num_rows, np.int64)
@@ -87,7 +87,7 @@ class KeyShares:
         fields = schema.select(self.columns)
 
         def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
-            hashes = hash_rows([rows[f.name].combine_chunks() for f in fields], [f.type for f in fields])
+            hashes = hash_rows([rows[f.name] for f in fields], [f.type for f in fields])
             return share_group(hash_share(np.asarray(hashes), self.count))
 
         return group
@@ -103,7 +103,7 @@ class HashShares:
         fields = schema.select(schema.trimmed_primary_key)
 
         def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
-            columns = [rows[f.name].combine_chunks() for f in fields]
+            columns = [rows[f.name] for f in fields]
             hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
             counts = np.array([self.assigners.count(p) for p in partitions], np.int32)
             return share_group(hash_share(hashes, counts[codes]))
@@ -140,7 +140,7 @@ class KnownBuckets:
         fields = schema.select(schema.trimmed_primary_key)
 
         def group(rows: pa.Table, partitions: Sequence[bytes], codes: np.ndarray) -> np.ndarray:
-            columns = [rows[f.name].combine_chunks() for f in fields]
+            columns = [rows[f.name] for f in fields]
             hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
             groups = np.empty(rows.num_rows, np.int64)
             for code, partition in enumerate(partitions):

@@ -75,7 +75,7 @@ class NewKeys(Placing):
     def hashes(self, rows: pa.Table) -> Int32s:
         """The hash of each row's trimmed primary key."""
         fields = self.schema.select(self.schema.trimmed_primary_key)
-        return np.asarray(hash_rows([rows[f.name].combine_chunks() for f in fields], [f.type for f in fields]))
+        return np.asarray(hash_rows([rows[f.name] for f in fields], [f.type for f in fields]))
 
 
 def hash_news(partition: bytes, new_hashes: Mapping[int, Sequence[Int32s]]) -> Iterator[BucketNews]:

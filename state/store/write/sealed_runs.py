@@ -279,7 +279,7 @@ def partition_codes(rows: pa.Table, schema: TableSchema) -> tuple[list[bytes], n
     fields = schema.select(schema.partition_keys)
     if not fields:
         return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
-    columns = [rows[f.name].combine_chunks() for f in fields]
+    columns = [rows[f.name] for f in fields]
     encoded = encode_rows(columns, [f.type for f in fields], with_arity=True).dictionary_encode()
     return encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
 
