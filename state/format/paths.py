@@ -52,6 +52,11 @@ def default_partition_name(schema: TableSchema) -> str:
     return schema.settings.paths.default_partition
 
 
+def is_blank(text: str) -> bool:
+    """Whether the name of the default partition stands for a text: Java's white space alone, or nothing."""
+    return _SPACES.fullmatch(text) is not None
+
+
 def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
     """(key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
 
@@ -66,7 +71,7 @@ def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, 
     texts = []
     for key, value, data_type in zip(schema.partition_keys, values, types, strict=True):
         text = "" if value is None else text_of(value, data_type)
-        texts.append((key, default if _SPACES.fullmatch(text) else text))
+        texts.append((key, default if is_blank(text) else text))
     return tuple(texts)
 
 

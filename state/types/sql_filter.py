@@ -116,16 +116,19 @@ def untyped_scalar(node: exp.Expression) -> pa.Scalar | None:
             return pa.scalar(str(node.this.this)).cast(pa.date32())
         is_time = node.to.is_type("timestamp", "timestamptz", "timestampltz", "timestampntz")
         return pa.scalar(str(node.this.this)).cast(pa.timestamp("us")) if is_time else None
-    sign = -1 if isinstance(node, exp.Neg) else 1
-    inner = node.this if sign < 0 else node
+    is_negative = isinstance(node, exp.Neg)
+    inner = node.this if is_negative else node
     if not isinstance(inner, exp.Literal) or inner.is_string:
         return None
     try:
-        number = Decimal(inner.this) * sign
+        number = Decimal(inner.this)
     except InvalidOperation:
         return None
+    number = number.copy_negate() if is_negative else number
     if "." in inner.this or "e" in inner.this.lower():
         return pa.scalar(float(number)) if "e" in inner.this.lower() else pa.scalar(number)
+    if not -(2**63) <= number < 2**63:
+        return pa.scalar(number)
     return pa.scalar(int(number), pa.int32() if abs(number) < 2**31 else pa.int64())
 
 
@@ -179,6 +182,9 @@ class _Translator:
         if not wanted and len(literals) < len(node.expressions):
             return _NOTHING  # "not in" a list with a null is unknown at best
         values = [v for v in (_exact_value(field, e) for e in literals) if v is not None]
+        if field.type.root in _FLOATS and any(v.as_py() == 0 for v in values):
+            # Arrow takes the zeros for two values here, and for equal ones in comparisons.
+            values += [pa.scalar(zero, arrow_type(field.type)) for zero in (0.0, -0.0)]
         is_member = pc.field(field.name).isin(pa.array(values, arrow_type(field.type)))
         return is_member if wanted else pc.field(field.name).is_valid() & ~is_member
 
@@ -249,9 +255,10 @@ def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expressio
     """As `_compare`, with any number: also one between two values of the type, or beyond all of them."""
     column = pc.field(field.name)
     digits, low, high = _bounds(field)
-    floor = number.scaleb(digits).to_integral_value("ROUND_FLOOR")
+    units = _shifted(number, digits)
+    floor = units.to_integral_value("ROUND_FLOOR")
     if low <= floor <= high:
-        if floor != number.scaleb(digits):
+        if floor != units:
             if sign in ("=", "<>"):
                 return _NOTHING if sign == "=" else column.is_valid()
             sign = ">" if sign in (">", ">=") else "<="
@@ -265,7 +272,7 @@ def _exact_value(field: DataField, node: exp.Expression) -> pa.Scalar | None:
     if field.type.root not in _EXACT:
         return _value(field, node)
     digits, low, high = _bounds(field)
-    number = _number(field, node).scaleb(digits)
+    number = _shifted(_number(field, node), digits)
     if number != number.to_integral_value() or not low <= number <= high:
         return None
     return _scaled(field, int(number))
@@ -287,6 +294,12 @@ def _scaled(field: DataField, units: int) -> pa.Scalar:
         sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
         return pa.scalar(Decimal((sign, digits, -(field.type.scale or 0))), arrow_type(field.type))
     return pa.scalar(units, arrow_type(field.type))
+
+
+def _shifted(number: Decimal, places: int) -> Decimal:
+    """The finite number with its point so many places further right. Arithmetic would round it to 28 digits."""
+    sign, digits, exponent = number.as_tuple()
+    return Decimal((sign, digits, int(exponent) + places))
 
 
 def _number(field: DataField, node: exp.Expression) -> Decimal:

@@ -16,6 +16,7 @@ from bucketline.state.store.datafile.data_files import BATCH_ROWS
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.read.merge_read import (
     FileAccess,
+    is_merged,
     merge_columns,
     merge_section,
     plan_projection,
@@ -49,7 +50,7 @@ def _kept(access: FileAccess, bucket: BucketFiles) -> Iterator[pa.RecordBatch]:
     columns = [*(f.name for f in schema.fields), VALUE_KIND]
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
     for runs in sections(bucket.files, order):
-        if len(runs) == 1 or schema.settings.changelog.deletion_vectors:
+        if not is_merged(schema, runs):
             for file in chain.from_iterable(run.files for run in runs):
                 yield from access.rows(bucket, file, columns, batch_rows=BATCH_ROWS)
             continue

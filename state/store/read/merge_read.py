@@ -386,7 +386,7 @@ def _merged_rows(
     schema = access.schema
     fold = reading_fold(schema)
     for runs in _sections(schema, bucket):
-        if _is_merged(schema, runs):
+        if is_merged(schema, runs):
             with_system = merge_columns(schema, columns)
             # Other versions of a row may not pass the filter: what is left out must hold none of its key.
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
@@ -411,7 +411,7 @@ def _sections(schema: TableSchema, bucket: BucketFiles) -> list[list[SortedRun]]
     return sections(bucket.files, key_order([f.type for f in schema.select(schema.trimmed_primary_key)]))
 
 
-def _is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
+def is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
     """Whether the rows of a section are merged. Above level 0, deletion vectors leave one row of each key."""
     is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for run in runs for f in run.files)
     return len(runs) > 1 and not is_looked_up
@@ -420,7 +420,7 @@ def _is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
 def _read_together(schema: TableSchema, runs: Sequence[SortedRun]) -> list[list[DataFileMeta]]:
     """The files of a section: all at once where they are merged, else each alone."""
     files = [f for run in runs for f in run.files]
-    return [files] if _is_merged(schema, runs) else [[f] for f in files]
+    return [files] if is_merged(schema, runs) else [[f] for f in files]
 
 
 def _reader(

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
-from bucketline.state.format.paths import default_partition_name
+from bucketline.state.format.paths import default_partition_name, is_blank
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
@@ -225,9 +225,9 @@ def _cardinality(entry: IndexManifestEntry) -> int | None:
 
 
 def _partition_path(schema: TableSchema, partition: bytes) -> str:
-    """`dt=2026-01-01/hr=7`; empty for a table without partitions."""
+    """`dt=2026-01-01/hr=7`, the default partition's name for null and blank texts; empty without partitions."""
     fields = schema.select(schema.partition_keys)
     values = decode_row(partition, [f.type for f in fields])
     default = default_partition_name(schema)
-    texts = [default if v is None else value_text(v, f.type) for v, f in zip(values, fields, strict=True)]
-    return "/".join(f"{f.name}={text}" for f, text in zip(fields, texts, strict=True))
+    texts = ["" if v is None else value_text(v, f.type) for v, f in zip(values, fields, strict=True)]
+    return "/".join(f"{f.name}={default if is_blank(text) else text}" for f, text in zip(fields, texts, strict=True))

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.sql_expression import condition, expr
-from bucketline.state.types.sql_filter import parse_filter
+from bucketline.state.types.sql_filter import parse_filter, untyped_scalar
 
 FIELDS = parse_columns(
     "id INT, big BIGINT, amount DECIMAL(6, 2), name STRING, ok BOOLEAN, score DOUBLE, part FLOAT, day DATE, "
@@ -190,6 +191,43 @@ def test_what_is_not_understood_is_refused_by_name(condition: str, says: str) ->
         parse_filter(condition, FIELDS)
     assert says.lower() in caught.value.message.lower()
     assert "\x1b" not in caught.value.message
+
+
+@pytest.mark.parametrize("digits", [28, 29, 38])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_decimals_of_any_length_are_compared_exactly(digits: int, sign: str) -> None:
+    fields = parse_columns("id INT, d DECIMAL(38, 10)")
+    whole = ("1234567890" * 4)[: digits - 10]
+    texts = [f"{sign}{whole}.1234567890", f"{sign}{whole}.1234567891"]
+    values = pa.array([Decimal(t) for t in texts], pa.decimal128(38, 10))
+    table = pa.table({"id": pa.array([0, 1], pa.int32()), "d": values})
+
+    def found(condition: str) -> list[int]:
+        return list(table.filter(parse_filter(condition, fields))["id"].to_pylist())
+
+    for i, text in enumerate(texts):
+        assert found(f"d = {text}") == found(f"d IN ({text}, 1)") == found(f"d BETWEEN {text} AND {text}") == [i]
+        assert found(f"d <> {text}") == found(f"d NOT IN ({text})") == [1 - i]
+        assert found(f"d <= {text}") == sorted({i, 1 if sign else 0})
+        assert found(f"d = {text}5") == []
+    assert found(f"d > {texts[0]}5") == ([0] if sign else [1])
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+def test_the_two_zeros_are_one_value(kind: str) -> None:
+    fields = parse_columns(f"f {kind}")
+    table = pa.table({"f": pa.array([0.0, -0.0, 1.0, None], arrow_schema(fields).field("f").type)})
+    for zero in ("0", "0.0", "-0.0"):
+        for text in (f"f = {zero}", f"f IN ({zero})", f"f IN (5, {zero})", f"NOT f NOT IN ({zero})"):
+            assert table.filter(parse_filter(text, fields)).num_rows == 2, text
+        assert table.filter(parse_filter(f"f NOT IN ({zero})", fields))["f"].to_pylist() == [1.0]
+
+
+@pytest.mark.parametrize("text", ["12345678901234567890123456789012345678", "-1234567890123456789012345678901234.5678"])
+def test_a_constant_of_a_query_keeps_all_its_digits(text: str) -> None:
+    found = untyped_scalar(sqlglot.parse_one(text, read="sqlite"))
+    assert found is not None
+    assert str(found.as_py()) == text
 
 
 def test_thousands_of_alternatives_are_no_matter_of_depth() -> None:

@@ -65,6 +65,31 @@ def test_the_log_shows_the_kind_of_the_newest_record_of_each_key_until_a_compact
     assert table.system("audit_log")["k"].to_pylist() == table.system("ro")["k"].to_pylist() == [2]
 
 
+def test_the_log_shows_one_record_of_a_key_where_level_0_is_read_beside_deletion_vectors(tmp_path: Path) -> None:
+    options = {"bucket": "1", "deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": "true"}
+    table = create_table(str(tmp_path / "t"), "k INT, v STRING", ("k",), options=options)
+    table.write(pa.table({"k": pa.array([1, 2, 3], pa.int32()), "v": ["a", "b", "c"]}))
+    table.compact()
+    waiting = open_table(table.path, options={"compaction": "none"})
+    waiting.write(pa.table({"k": pa.array([1], pa.int32()), "v": ["new"]}))
+    waiting.delete("k = 2")
+    expected = [
+        {"rowkind": "+I", "k": 1, "v": "new"},
+        {"rowkind": "-D", "k": 2, "v": "b"},
+        {"rowkind": "+I", "k": 3, "v": "c"},
+    ]
+    assert table.system("audit_log").to_pylist() == expected
+    shown = [row for row in expected if row.pop("rowkind") == "+I"]
+    assert table.to_arrow().to_pylist() == shown
+
+
+def test_null_and_blank_partitions_are_shown_by_the_default_name(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "p STRING, k INT", (), ("p",))
+    table.write(pa.table({"p": ["", None, " ", "a"], "k": pa.array([1, 2, 3, 4], pa.int32())}))
+    names = ["p=__DEFAULT_PARTITION__"] * 3 + ["p=a"]
+    assert table.system("partitions")["partition"].to_pylist() == names
+
+
 def test_rows_of_an_append_table_are_all_inserts_in_its_log(tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "t"), "k INT")
     table.write(pa.table({"k": pa.array([1, 1], pa.int32())}))
