@@ -13,6 +13,7 @@ from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.engine.engine import GivenBack, TaskStats
+from bucketline.state.store.write.bucket_lanes import threads_that_wait
 from bucketline.state.store.write.placing import SharedBucket, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.stages import Stages, WriteStage
@@ -68,7 +69,7 @@ class WriteTask:
                     yield Result(kind, bytes(run.blob))
             busy: set[BucketId] = set()
             with discarded_on_error(write.access) as messages:
-                for made in write_buckets(stage, buffer, news):
+                for made in write_buckets(stage, buffer, news, threads=threads_that_wait(write)):
                     if isinstance(made, SnapshotNote):
                         yield Result(NOTE, made.token.encode())
                         continue

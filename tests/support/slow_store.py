@@ -103,9 +103,11 @@ class SlowStore:
             self.objects.pop(key, None)
             return 204, {}, b""
         if request.command == "POST":
-            for gone in re.findall("<Key>([^<]*)</Key>", body.decode()):
+            keys = re.findall("<Key>([^<]*)</Key>", body.decode())
+            for gone in keys:
                 self.objects.pop(gone, None)
-            return 200, {}, b"<DeleteResult/>"
+            deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+            return 200, {}, f"<DeleteResult>{deleted}</DeleteResult>".encode()
         if not key:
             return 200, {"Content-Type": "application/xml"}, self._listing(query)
         found = self.objects.get(key)

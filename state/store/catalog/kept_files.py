@@ -5,6 +5,7 @@ Source: Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from bucketline.state.commit.expire import FileKey, Footprint, file_key
 from bucketline.state.errors import StorageError
@@ -13,6 +14,7 @@ from bucketline.state.format.paths import INDEX_DIR, MANIFEST_DIR, STATISTICS_DI
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.store.storage.parallel import all_at_once
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -52,15 +54,24 @@ def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
     io.delete(path)
 
 
-def metadata_paths(root: str, footprint: Footprint) -> list[str]:
-    """The full paths of a footprint's files, files that name others last, so that an interrupted removal can be
-    repeated."""
-    return [
-        *(located(root, p) for p in sorted(footprint.index_files)),
-        *(f"{root}/{STATISTICS_DIR}/{n}" for n in sorted(footprint.statistics)),
-        *(f"{root}/{MANIFEST_DIR}/{n}" for n in sorted(footprint.manifests)),
-        *(f"{root}/{MANIFEST_DIR}/{n}" for n in sorted(footprint.lists)),
-    ]
+def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> None:
+    """Removes files of the table as `remove_file`, step after step; those of one step at the same time where storage
+    answers late."""
+    for paths in steps:
+        all_at_once(io, [partial(remove_file, io, schema, path) for path in paths])
+
+
+def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]:
+    """The full paths of a footprint's files, files that name others in later steps, so that an interrupted removal can
+    be repeated."""
+    return (
+        [
+            *(located(root, p) for p in sorted(footprint.index_files)),
+            *(f"{root}/{STATISTICS_DIR}/{n}" for n in sorted(footprint.statistics)),
+        ],
+        [f"{root}/{MANIFEST_DIR}/{n}" for n in sorted(footprint.manifests)],
+        [f"{root}/{MANIFEST_DIR}/{n}" for n in sorted(footprint.lists)],
+    )
 
 
 def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:

@@ -114,8 +114,7 @@ class Manifests:
 
     def delete(self, names: Iterable[str]) -> None:
         """Removes files of the folder; missing ones are no error."""
-        for name in names:
-            self._io.delete(self.path(name))
+        all_at_once(self._io, [partial(self._io.delete, self.path(name)) for name in names])
 
     def exists(self, name: str) -> bool:
         """Whether the folder has a file of that name."""

@@ -3,8 +3,9 @@
 Source: Paimon 2.0 CommitCleaner; its abort deletes upgraded files too, which are live, and keeps lost manifests.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import StorageError
@@ -17,6 +18,7 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_base import changes_since
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.parallel import all_at_once
 
 
 def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, str]]:
@@ -56,23 +58,31 @@ def discard_outputs(
     taken_names: set[str],
 ) -> None:
     """Removes the outputs of lost compactions, except those in `taken_names`; files that cannot be removed stay."""
-    for name, path in compaction_outputs(schema, messages):
-        if name not in taken_names:
-            with suppress(StorageError):
-                remove_file(io, schema, located(table_path, path))
+    outputs = compaction_outputs(schema, messages)
+    _remove(io, schema, [located(table_path, path) for name, path in outputs if name not in taken_names])
 
 
 def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Iterable[CommitMessage]) -> None:
     """Removes every file that the messages' writers created; files that cannot be removed stay. Only for messages that
     are certainly in no snapshot and never will be.
     """
+    paths: list[str] = []
     for m in messages:
         folder = bucket_path(schema, m.partition, m.bucket)
-        paths = [path for f in m.made_files for _, path in _with_extra(folder, f)]
         indexes = (e for e in (*m.new_index_files, *m.compact_index_files) if e.external_path is None)
-        for path in (*paths, *(f"{INDEX_DIR}/{e.file_name}" for e in indexes)):
-            with suppress(StorageError):
-                remove_file(io, schema, located(table_path, path))
+        paths += [path for f in m.made_files for _, path in _with_extra(folder, f)]
+        paths += [f"{INDEX_DIR}/{e.file_name}" for e in indexes]
+    _remove(io, schema, [located(table_path, path) for path in paths])
+
+
+def _remove(io: FileIO, schema: TableSchema, paths: Sequence[str]) -> None:
+    """Removes the files, at the same time where storage answers late; those that cannot be removed stay."""
+
+    def remove(path: str) -> None:
+        with suppress(StorageError):
+            remove_file(io, schema, path)
+
+    all_at_once(io, [partial(remove, path) for path in paths])
 
 
 def _with_extra(folder: str, file: DataFileMeta) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pai
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.data_file import DataFileMeta, FileSource
@@ -24,6 +24,7 @@ from bucketline.state.store.datafile.rolling_writer import RollingWriter
 from bucketline.state.store.read.merge_read import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.storage.parallel import all_at_once
 from bucketline.state.types.order import key_order
 
 
@@ -129,9 +130,9 @@ class BucketAccess:
 
     def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:
         """Removes files that the caller has just written and nothing names."""
-        for file in files:
-            io, path = self.files.place(BucketFiles(*bucket_id, total_buckets=0, files=()), file)
-            io.delete(path)
+        bucket = BucketFiles(*bucket_id, total_buckets=0, files=())
+        places = [self.files.place(bucket, file) for file in files]
+        all_at_once(self.files.io, [partial(io.delete, path) for io, path in places])
 
     @contextmanager
     def removed_on_error(self, bucket_id: BucketId) -> Iterator[list[DataFileMeta]]:

@@ -10,6 +10,7 @@ from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import idle_jobs
 from bucketline.state.store.engine.engine import Jobs, Outcome, PartReport, Parts
 from bucketline.state.store.storage.parallel import core_count
+from bucketline.state.store.write.bucket_lanes import threads_that_wait
 from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
@@ -59,8 +60,10 @@ class LocalEngine:
                             reports.append(run.payload)
                         else:
                             buffer.add(run)
-                threads = 1 if buffer.size_bytes < SMALL_BYTES else threads
-                for made in write_buckets(write, buffer, threads=threads):
+                writers = 1 if buffer.size_bytes < SMALL_BYTES else threads
+                if bucket_write.parallelism is None:
+                    writers = max(writers, threads_that_wait(bucket_write))
+                for made in write_buckets(write, buffer, threads=writers):
                     if isinstance(made, SnapshotNote):
                         notes.append(made.token)
                     else:

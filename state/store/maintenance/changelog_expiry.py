@@ -30,9 +30,9 @@ from bucketline.state.store.catalog.kept_files import (
     delta_or_nothing,
     footprint_of,
     live_keys,
-    metadata_paths,
+    metadata_steps,
     remains_of,
-    remove_file,
+    remove_in_steps,
 )
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -123,14 +123,13 @@ def _remove(
         entries = [e for last, e in dead.values() if last == changelog.id - 1]
         data = [p for e in entries for p in data_paths(path, schema, e)]
         log = [p for e in changelog_or_nothing(manifests, changelog) for p in data_paths(path, schema, e)]
-        metadata = metadata_paths(path, gone[changelog.id])
-        for file in (*data, *log, *metadata, _path(root, changelog.id)):
-            remove_file(io, schema, file)
+        metadata = metadata_steps(path, gone[changelog.id])
+        remove_in_steps(io, schema, [*data, *log], *metadata, [_path(root, changelog.id)])
         removed = ExpiredChangelogs(
             removed.count + 1,
             removed.data_files + len(data),
             removed.changelog_files + len(log),
-            removed.metadata_files + len(metadata),
+            removed.metadata_files + sum(map(len, metadata)),
         )
     io.overwrite(f"{root}/{CHANGELOG_DIR}/{EARLIEST}", str(end).encode())
     return removed

@@ -8,7 +8,7 @@ Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter 
 files, and a partly missing delta is not used.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bucketline.conf.table.choices import ChangelogProducer
@@ -39,9 +39,9 @@ from bucketline.state.store.catalog.kept_files import (
     footprint_of,
     index_only,
     live_keys,
-    metadata_paths,
+    metadata_steps,
     remains_of,
-    remove_file,
+    remove_in_steps,
     reraise_unless_missing,
 )
 from bucketline.state.store.catalog.manifests import Manifests
@@ -80,13 +80,14 @@ class ExpireResult:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The files removed with one snapshot: full paths, in order, before the snapshot's own file."""
+    """The files removed with one snapshot: full paths, in order, before the snapshot's own file; of `metadata` one step
+    after another."""
 
     snapshot_id: int
     commit_user: str
     data: tuple[str, ...]
     changelog: tuple[str, ...]
-    metadata: tuple[str, ...]
+    metadata: tuple[Sequence[str], ...]
 
 
 def expire_snapshots(
@@ -250,8 +251,8 @@ class _Expiry:
         needed = {key for state in kept for key in live_keys(self._manifests, state, entries)}
         dead = [e for e in entries if file_key(e) not in needed]
         gone = footprint.without(unite(footprint_of(self._manifests, self._schema, s) for s in kept))
-        self._delete(p for e in dead for p in data_paths(self._path, self._schema, e))
-        self._delete(metadata_paths(self._path, gone))
+        data = [p for e in dead for p in data_paths(self._path, self._schema, e)]
+        remove_in_steps(self._io, self._schema, data, *metadata_steps(self._path, gone))
 
     def _end_tags(self, clock: Clock) -> tuple[str, ...]:
         if not self._schema.settings.tags.end_by_time:
@@ -333,7 +334,7 @@ class _Expiry:
             snapshot.commit_user,
             data=tuple(p for e in dead for p in data_paths(self._path, self._schema, e)),
             changelog=tuple(p for e in changelog for p in data_paths(self._path, self._schema, e)),
-            metadata=tuple(metadata_paths(self._path, gone)),
+            metadata=metadata_steps(self._path, gone),
         )
 
     def _remove(
@@ -347,7 +348,7 @@ class _Expiry:
                 break
             if self._keeps_changelogs:
                 keep_changelog(self._io, self._root, self._snapshots, step.snapshot_id)
-            self._delete((*step.data, *step.changelog, *step.metadata))
+            remove_in_steps(self._io, self._schema, (*step.data, *step.changelog), *step.metadata)
             self._io.delete(self._snapshots.path(step.snapshot_id))
         self._snapshots.write_earliest_hint(end)
         return ExpireResult(
@@ -355,7 +356,7 @@ class _Expiry:
             end,
             data_files=sum(len(s.data) for s in steps),
             changelog_files=sum(len(s.changelog) for s in steps),
-            metadata_files=sum(len(s.metadata) for s in steps),
+            metadata_files=sum(len(paths) for s in steps for paths in s.metadata),
             tags=ended,
         )
 
@@ -370,7 +371,3 @@ class _Expiry:
                 path=self._path,
                 state=name,
             ) from error
-
-    def _delete(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            remove_file(self._io, self._schema, path)

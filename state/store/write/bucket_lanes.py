@@ -15,9 +15,12 @@ from bucketline.state.determinism import NumberedIds
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.watch import Watch
-from bucketline.state.store.storage.parallel import all_items
+from bucketline.state.store.storage.parallel import all_items, answers_late
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
+
+WAITING = 8
+"""Buckets that one task writes at the same time where storage answers late: its threads wait most of the time."""
 
 LANE_BYTES = 64 << 20
 """What a lane needs of the memory for merging: a row group, what its encoding takes, and batches of the runs."""
@@ -44,6 +47,11 @@ def written_buckets(
         left += [by_bucket[bucket_id] for bucket_id in bucket_ids]
         while left:
             yield left.pop(0)
+
+
+def threads_that_wait(write: BucketWrite) -> int:
+    """How many buckets are written at the same time by a task that has one core."""
+    return WAITING if answers_late(write.access.files.io) else 1
 
 
 def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:

@@ -43,6 +43,37 @@ def test_a_small_batch_waits_for_few_requests_one_after_another(tmp_path: Path) 
     assert len(quiet) >= 5 and median(quiet) <= 16
 
 
+def test_buckets_of_a_batch_are_written_and_removed_beside_each_other(tmp_path: Path) -> None:
+    """40 partitions: one after another, each batch would wait for 40 uploads, and expiry for the removal of each."""
+    count = 40
+    days = [f"d{n:02d}" for n in range(count)]
+    with SlowStore() as store:
+        options = {"bucket": "1", "snapshot.num-retained.min": "1"}
+        create_table(URI, COLUMNS, ("id", "day"), partition_by=("day",), options=options, storage_options=store.storage)
+        folder, checkpoint = {"local-directory": str(tmp_path)}, str(tmp_path / "checkpoint")
+        sink = TableSink(URI, folder, storage_options=store.storage, checkpoint=checkpoint, decode=DecodedRows)
+        chains = []
+        store.delay_s = 0.03
+        for number in range(2):
+            store.sent.clear()
+            rows = pa.table({"id": range(count), "day": days, "n": [number] * count}).cast(COLUMNS)
+            identity = BatchIdentity("query", number, f"[{number - 1}]", f"[{number}]", "d", checkpoint=checkpoint)
+            sink.write(Cluster(random.Random(number)).frame(rows, 1), identity)
+            chains.append(longest_chain([s for s in store.sent if s.method == "PUT" and "/data-" in s.path]))
+        table = open_table(URI, storage_options=store.storage)
+        store.sent.clear()
+        table.write(pa.table({"id": range(count), "day": days, "n": [9] * count}).cast(COLUMNS))
+        chains.append(longest_chain([s for s in store.sent if s.method == "PUT" and "/data-" in s.path]))
+        store.sent.clear()
+        table.compact()
+        table.expire_snapshots(retain_max=1)
+        removed = [s for s in store.sent if s.method == "POST"]
+        found = table.to_arrow()
+    assert all(0 < len(chain) <= count // 2 for chain in chains)
+    assert len(removed) > count and len(longest_chain(removed)) <= len(removed) // 2
+    assert found["n"].to_pylist() == [9] * count
+
+
 @pytest.mark.parametrize("keys", [(), ("id",)])
 @pytest.mark.parametrize("text_bytes", [1, 60_000])
 def test_files_of_a_read_are_opened_ahead_and_each_once(text_bytes: int, keys: tuple[str, ...]) -> None:
