@@ -16,7 +16,7 @@ from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.batch.classic import require_classic
-from bucketline.streaming.batch.offsets_log import Offsets, aligned, parse_offsets, records_behind
+from bucketline.streaming.batch.offsets_log import Offsets, aligned, not_whole, parse_offsets, records_behind
 
 QUERY_ID = "sql.streaming.queryId"
 JOB_GROUP = "spark.jobGroup.id"
@@ -207,19 +207,39 @@ def _initial_offsets(spark: Any, root: str, sources: list[str]) -> Offsets | Non
 
 
 def query_of(spark: Any, root: str) -> str | None:
-    """The query's id in a checkpoint folder; None where no query has begun there."""
-    text = _read(spark, f"{root}/metadata")
-    return None if text is None else str(json.loads(text)["id"])
+    """The query's id in a checkpoint folder; None where no query has begun there. Raises CorruptFileError."""
+    path = f"{root}/metadata"
+    text = _read(spark, path)
+    try:
+        return None if text is None else str(json.loads(text)["id"])
+    except ValueError as e:
+        raise not_whole(path) from e
 
 
 def newest_offsets_of(spark: Any, root: str) -> Offsets:
-    """The newest offsets in a checkpoint folder; empty where no batch has been planned yet."""
+    """The newest offsets in the checkpoint folder of a query that reads Kafka; empty where no batch was planned yet.
+
+    Raises CorruptFileError where what a start reads of the folder was not written to its end.
+    """
+    for path in (f"{root}/sources/0/0", _newest(spark, f"{root}/commits")):
+        text = None if path is None else _read(spark, path)
+        if path is not None and text is not None and "\n" not in text:
+            raise not_whole(path)
+    newest = _newest(spark, f"{root}/offsets")
+    offsets = {} if newest is None else parse_offsets(_read(spark, newest) or "", newest)
+    if newest is not None and (not offsets or any(isinstance(of, str) for of in offsets.values())):
+        raise not_whole(newest)
+    return offsets
+
+
+def _newest(spark: Any, folder: str) -> str | None:
+    """The file of the newest batch in a folder of a checkpoint; None where there is none."""
     context = spark.sparkContext
-    folder = context._jvm.org.apache.hadoop.fs.Path(f"{root}/offsets")
-    files = folder.getFileSystem(context._jsc.hadoopConfiguration())
-    names = [str(f.getPath().getName()) for f in files.listStatus(folder)] if files.exists(folder) else []
+    location = context._jvm.org.apache.hadoop.fs.Path(folder)
+    files = location.getFileSystem(context._jsc.hadoopConfiguration())
+    names = [str(f.getPath().getName()) for f in files.listStatus(location)] if files.exists(location) else []
     newest = max((int(name) for name in names if name.isdigit()), default=None)
-    return {} if newest is None else _offsets(spark, root, newest) or {}
+    return None if newest is None else f"{folder}/{newest}"
 
 
 def _kafka_start(text: str) -> Any:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 
 Offsets = dict[str, Any]
 """From a source's id to its offset: parsed JSON, the text where it is none, None where the source has no offset yet."""
@@ -22,9 +22,12 @@ _NONE = "-"
 def parse_offsets(text: str, path: str) -> Offsets:
     """The offsets in the text of `offsets/N`, ids in canonical order: positions by number, names as texts.
 
-    Raises UnsupportedTableError for a version that is not known, and for text that is no offsets log.
+    Raises UnsupportedTableError for a version that is not known, and for text that is no offsets log; CorruptFileError
+    for a file that was not written to its end.
     """
     version, _, rest = text.partition("\n")
+    if not rest:
+        raise not_whole(path)
     if version not in ("v1", "v2"):
         raise UnsupportedTableError(
             f"{path} is an offsets log of version {version[:20]!r}, and v1 and v2 are known: a newer Spark has written "
@@ -41,6 +44,16 @@ def parse_offsets(text: str, path: str) -> Offsets:
             raise UnsupportedTableError(f"{path}: {line[:80]!r} is no line of Spark's offsets log", path=path)
         offsets[source] = _offset(offset)
     return dict(sorted(offsets.items(), key=lambda item: _rank(item[0])))
+
+
+def not_whole(path: str) -> CorruptFileError:
+    """The error for a file of a checkpoint that is empty or cut short."""
+    return CorruptFileError(
+        f"{path} is empty or cut short: the disk was full, or the machine went down while Spark wrote it. Restore the "
+        "checkpoint, or run the job once with --reset-identity: a new checkpoint begins at the Kafka offsets that the "
+        "table holds",
+        path=path,
+    )
 
 
 def aligned(offsets: Mapping[str, Any] | None, sources: Sequence[str]) -> list[Any] | None:

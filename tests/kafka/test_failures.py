@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import (
@@ -85,6 +86,27 @@ def test_brokers_that_do_not_answer_are_named(spark: Any, kafka_broker: KafkaBro
     for servers in ("127.0.0.1:1", "no-such-host.invalid:9092"):
         with pytest.raises(KafkaUnreachableError, match=f"no broker answers at {servers}"):
             run_job(orders.job(f"source.options.kafka.bootstrap.servers={servers}"), spark)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("metadata", 0), ("metadata", 9), ("offsets/1", 0), ("offsets/1", -9), ("commits/1", 0)]
+)
+def test_a_checkpoint_that_was_not_written_to_its_end_is_told_and_begins_again(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, name: str, kept: int
+) -> None:
+    """As a full disk, or a machine that went down, leaves it."""
+    orders = Orders(tmp_path, kafka_broker, f"cut-{name.replace('/', '-')}{kept}")
+    for i in range(2):
+        orders.put([i])
+        run_job(orders.job(), spark)
+    file = tmp_path / "checkpoint" / name
+    file.write_bytes(file.read_bytes()[:kept])
+    (file.parent / f".{file.name}.crc").unlink()
+    orders.put([2])
+    with pytest.raises(CorruptFileError, match=f"checkpoint/{name} is empty or cut short: .* --reset-identity"):
+        run_job(orders.job(), spark)
+    run_job(orders.job(), spark, reset_identity=True)
+    assert orders.sums() == dict.fromkeys(range(3), 1)
 
 
 @pytest.fixture(scope="module")

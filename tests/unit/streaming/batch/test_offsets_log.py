@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.streaming.batch.identity import batch_digest
 from bucketline.streaming.batch.offsets_log import aligned, parse_offsets, records_behind
 
@@ -53,9 +53,15 @@ def test_an_offset_that_is_no_json_counts_as_the_text_it_is() -> None:
     assert parse_offsets(log("v2", f"0:{text}"), "offsets/0") == {"0": text}
 
 
-@pytest.mark.parametrize("text", ["v3\n{}\n0:{}", "", "{}\n{}"])
+@pytest.mark.parametrize("text", ["v3\n{}\n0:{}", "{}\n{}"])
 def test_a_version_that_is_not_known_is_refused_with_the_remedy(text: str) -> None:
     with pytest.raises(UnsupportedTableError, match=r"ck/offsets/3 is an offsets log .* use a newer bucketline"):
+        parse_offsets(text, "ck/offsets/3")
+
+
+@pytest.mark.parametrize("text", ["", "v", "v1", "v1\n"])
+def test_a_log_that_was_not_written_to_its_end_is_told_with_the_remedy(text: str) -> None:
+    with pytest.raises(CorruptFileError, match=r"ck/offsets/3 is empty or cut short: .* --reset-identity"):
         parse_offsets(text, "ck/offsets/3")
 
 
