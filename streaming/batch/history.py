@@ -46,7 +46,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     if marker is not None and all(s.id < marker.id for s in commits):
         commits = (marker,)
     complete = known or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
-    others = () if commits or marker else _others(target)
+    others = () if commits or marker else other_queries(target)
     history = UserHistory(commits, marker, complete, others)
     state = replace(
         state,
@@ -57,6 +57,23 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         shares_buckets=state.shares_buckets or any(SHARED_BUCKETS in s.properties for s in _known(history)),
     )
     return target.at(_with_rejected(state, history)), history
+
+
+def other_queries(target: Target) -> tuple[Snapshot, ...]:
+    """The newest snapshot of each other streaming query; of one whose snapshots have expired, that of its tag."""
+    latest, table = target.session.view.snapshot, target.session.table
+    newest: dict[str, Snapshot] = {}
+    for snapshot in table.snapshot_store.newest_first(latest or 0):
+        writer = writer_of(snapshot.commit_user)
+        if END_OFFSETS not in snapshot.properties or writer == writer_of(target.user):
+            continue
+        if newest.setdefault(writer, snapshot).commit_kind is CommitKind.COMPACT:
+            newest[writer] = snapshot
+    tags = Tags(table.io, table.metadata_path)
+    for tag in map(tags.get, (name for name in tags.names() if name.startswith(MARKER_TAG))):
+        if tag is not None and END_OFFSETS in tag.snapshot.properties:
+            newest.setdefault(writer_of(tag.snapshot.commit_user), tag.snapshot)
+    return tuple(newest.values())
 
 
 def key_shares(history: UserHistory) -> int | None:
@@ -125,19 +142,6 @@ def _is_undone(session: WriteSession, commit: Snapshot) -> bool:
         return True
     published = latest if latest.id == commit.id else session.table.snapshot_store.get(commit.id)
     return published not in (None, commit)
-
-
-def _others(target: Target) -> tuple[Snapshot, ...]:
-    """The newest visible snapshot of each other streaming query; asked once, for a query's first batch."""
-    latest = target.session.view.snapshot
-    newest: dict[str, Snapshot] = {}
-    for snapshot in target.session.table.snapshot_store.newest_first(latest or 0):
-        writer = writer_of(snapshot.commit_user)
-        if END_OFFSETS not in snapshot.properties or writer == writer_of(target.user):
-            continue
-        if newest.setdefault(writer, snapshot).commit_kind is CommitKind.COMPACT:
-            newest[writer] = snapshot
-    return tuple(newest.values())
 
 
 def _seen(target: Target, marker: Snapshot) -> int:

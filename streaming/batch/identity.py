@@ -111,33 +111,21 @@ def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def source_topics(offsets: str | None) -> tuple[str, ...]:
-    """The Kafka topics that a batch's offsets speak of, sorted; empty for other sources."""
-    topics = [
-        topic
+def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
+    """Topic and partition → offset, of what a batch's offsets say of Kafka; empty for other sources."""
+    return {
+        (topic, partition): int(offset)
         for source in json.loads(offsets or "[]")
         if isinstance(source, dict)
         for topic, partitions in source.items()
         if isinstance(partitions, dict)
-    ]
-    return tuple(sorted(set(topics)))
-
-
-def starts_after(start: str | None, end: str | None) -> bool:
-    """True when a query that began at `start` reads no record up to `end` again, for the topics of `end`."""
-    began: dict[tuple[str, str], int] = {}
-    for source in json.loads(start or "[]"):
-        for topic, partitions in source.items() if isinstance(source, dict) else ():
-            began |= {(topic, p): int(offset) for p, offset in partitions.items()}
-    ends = {
-        (topic, p): int(offset)
-        for source in json.loads(end or "[]")
-        if isinstance(source, dict)
-        for topic, partitions in source.items()
-        if isinstance(partitions, dict)
-        for p, offset in partitions.items()
+        for partition, offset in partitions.items()
     }
-    return all(began.get(place, -1) >= offset for place, offset in ends.items())
+
+
+def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
+    """The topics and partitions that the batch reads and the one before it did not."""
+    return frozenset(kafka_offsets(batch.end_offsets).keys() - kafka_offsets(batch.start_offsets).keys())
 
 
 @dataclass(slots=True)

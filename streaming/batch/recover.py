@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.streaming.batch.identity import BatchIdentity, source_topics, starts_after
+from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets, new_partitions
 
 DIGEST = "bucketline.batch-digest"
 START_OFFSETS = "bucketline.offsets.start"
@@ -48,7 +48,7 @@ class UserHistory:
 
     `commits`: its snapshots still visible, newest first. `marker`: the snapshot its tag keeps, if there is one.
     `complete`: no snapshot after the marker (or, without one, after the table's first) has expired.
-    `others`: for each other query of ours, its newest snapshot that can be seen.
+    `others`: for each other query of ours, its newest snapshot; empty where the batch cannot read theirs again.
     """
 
     commits: tuple[Snapshot, ...]
@@ -86,25 +86,42 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
             checkpoint_batch=batch.batch_id,
             history_complete=history.complete,
         )
-    if newest is None:
-        _refuse_same_source(batch, history.others)
+    _refuse_read_again(batch, history.others, is_new=newest is None)
     return WriteBatch()
 
 
-def _refuse_same_source(batch: BatchIdentity, others: tuple[Snapshot, ...]) -> None:
-    """A new query must not read again what another query has put into the table."""
-    topics = set(source_topics(batch.end_offsets))
-    for other in others:
-        end = other.properties.get(END_OFFSETS)
-        shared = topics & set(source_topics(end))
-        if not shared or _other_cluster(batch, other) or starts_after(batch.start_offsets, end):
+def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is_new: bool) -> None:
+    """What a query begins to read must not be in the table already, put there by another query.
+
+    A new query begins with all that it reads, a later batch with the partitions that are new to the query. Of each
+    partition the newest of the others counts.
+    """
+    starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
+    unchecked = set(ends if is_new else new_partitions(batch))
+    for other in sorted(others, key=lambda s: s.id, reverse=True):
+        if _other_cluster(batch, other):
             continue
-        raise CheckpointMismatchError(
-            f"this is a new query, but query {other.commit_user} has already written topic {sorted(shared)[0]!r} into "
-            f"the table: the checkpoint was lost, or a second job reads the same topic. {_REMEDIES}",
-            user=other.commit_user,
-            topic=sorted(shared)[0],
+        written = {
+            p: offset for p, offset in kafka_offsets(other.properties.get(END_OFFSETS)).items() if p in unchecked
+        }
+        unchecked -= written.keys()
+        again = sorted(p for p, offset in written.items() if starts.get(p, 0) < offset)
+        if again:
+            raise CheckpointMismatchError(
+                _said_of(again[0][0], other, is_new=is_new), user=other.commit_user, topic=again[0][0]
+            )
+
+
+def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
+    if is_new:
+        return (
+            f"this is a new query, but query {other.commit_user} has already written topic {topic!r} into the table: "
+            f"the checkpoint was lost, or a second job reads the same topic. {_REMEDIES}"
         )
+    return (
+        f"this query begins to read topic {topic!r}, but query {other.commit_user} has already written records of it "
+        f"into the table: the job had left the topic out, or a second job reads it. {_REMEDIES}"
+    )
 
 
 def _other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:

@@ -26,8 +26,8 @@ from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.batch.compact_beside import beside_backlog, check_beside, notice_batch
 from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, refuse_need
-from bucketline.streaming.batch.history import check_rolled_back, read_history
-from bucketline.streaming.batch.identity import BatchIdentity, read_identity
+from bucketline.streaming.batch.history import check_rolled_back, other_queries, read_history
+from bucketline.streaming.batch.identity import BatchIdentity, new_partitions, read_identity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
@@ -133,6 +133,8 @@ def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, r
     target.session.refresh()
     check_plan_ahead(target.session)
     target, history = read_history(taken_over(target))
+    if new_partitions(identity) and not history.others:
+        history = replace(history, others=other_queries(target))
     try:
         return target, recover.decide(identity, history, allow_reprocess=job.allow_reprocess)
     except recover.CheckpointMismatchError as e:

@@ -1,12 +1,13 @@
 """The id and partitions of a Kafka cluster, asked once at the start with Kafka's client in Spark's JVM."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError
 
+from bucketline.conf.source_options import kafka_source
 from bucketline.streaming.job.kafka_failure import is_about_login, kafka_failure
 from bucketline.streaming.tasks.kafka_errors import KafkaUnreachableError
 
@@ -31,18 +32,22 @@ def cluster_id(spark: Any, options: Mapping[str, str]) -> str | None:
         return None
 
 
-def partitions_of(spark: Any, options: Mapping[str, str], topics: Sequence[str]) -> dict[str, list[str]]:
-    """The partitions of topics; topics that the cluster does not know are left out."""
+def partitions_of(spark: Any, options: Mapping[str, str]) -> dict[str, list[str]]:
+    """The topics that a source with these options reads, of those that the cluster has, with the partitions that it
+    reads; empty where they are not known."""
+    source = kafka_source(options)
     try:
         with _admin(spark, options) as admin:
             names = spark.sparkContext._jvm.java.util.ArrayList()
-            for topic in topics:
-                names.add(topic)
-            topics_by_name = admin.describeTopics(names).allTopicNames().get()
-            return {t: [str(p.partition()) for p in topics_by_name.get(t).partitions()] for t in topics}
+            for topic in admin.listTopics().names().get():
+                if source.reads(str(topic)):
+                    names.add(topic)
+            found = admin.describeTopics(names).allTopicNames().get()
+            partitions = {str(t): [p.partition() for p in found.get(t).partitions()] for t in names}
     except (Py4JError, TypeError) as e:
-        _LOG.debug("the partitions of %s are not known: %s", ", ".join(topics), e)
+        _LOG.debug("the partitions of %s are not known: %s", source.topics_text, e)
         return {}
+    return {t: [str(p) for p in numbers if p in source.assigned.get(t, numbers)] for t, numbers in partitions.items()}
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Offsets are valid only for the topic and cluster they came from. Spark reports s
 not at all: another cluster whose topic is long enough is read from the middle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,17 +79,34 @@ def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
     return cluster is None or known is None or known == cluster
 
 
-def with_new_partitions(offsets: Topics, partitions: Mapping[str, Sequence[str]]) -> Topics:
-    """The offsets with every existing partition, as Spark demands; a new partition starts at its first record."""
-    return offsets | {
-        topic: {p: offsets.get(topic, {}).get(p, _EARLIEST) for p in numbers} | offsets.get(topic, {})
-        for topic, numbers in partitions.items()
+def restart_offsets(
+    written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
+) -> Topics:
+    """Where a source with these options begins to read what the table does not have; empty if that says nothing of its
+    topics. `written` are the offsets of the table's writers, newest first: of each topic the first counts.
+
+    `partitions` are those that the source reads now, empty where they are not known. Spark demands each of them: one
+    that no writer knows begins at its first record. Topics that are gone are left out.
+    """
+    offsets: Topics = {}
+    for topics in written:
+        offsets = {**_chosen(topics, options), **offsets}
+        if partitions.keys() and partitions.keys() <= offsets.keys():
+            break
+    if not offsets or not partitions:
+        return offsets
+    return {topic: {p: _EARLIEST for p in numbers} | offsets.get(topic, {}) for topic, numbers in partitions.items()}
+
+
+def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
+    """The topics that the source reads, among the given ones."""
+    source = kafka_source(options)
+    chosen = {
+        t: {p: o for p, o in partitions.items() if t not in source.assigned or int(p) in source.assigned[t]}
+        for t, partitions in topics.items()
+        if source.reads(t)
     }
-
-
-def subscribed(options: Mapping[str, str]) -> list[str]:
-    """The topics in a Kafka source's `subscribe`; empty if it uses another option."""
-    return list(kafka_source(options).topics)
+    return {t: partitions for t, partitions in chosen.items() if partitions}
 
 
 def reads_topic(options: Mapping[str, str], topic: str) -> bool:

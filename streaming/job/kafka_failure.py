@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.source_options import kafka_source
+from bucketline.conf.source_options import KafkaSource, kafka_source
 from bucketline.streaming.batch.failure import said_by
 from bucketline.streaming.tasks.kafka_errors import (
     KafkaDataLostError,
@@ -63,7 +63,7 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
     source = kafka_source(options)
     topics, servers = source.topics_text or "", source.servers or ""
     if _LOST.search(text):
-        return _data_lost(text, topics)
+        return _data_lost(text, topics, source)
     if _MISSING.search(text):
         return topic_missing(topics, servers)
     partial = _PARTIAL.search(text)
@@ -87,13 +87,19 @@ def is_about_login(text: str) -> bool:
     return refusal is not None and refusal[1] in ("SaslAuthenticationException", "SslAuthenticationException")
 
 
-def _data_lost(text: str, topics: str) -> KafkaDataLostError:
+def _data_lost(text: str, topics: str, source: KafkaSource) -> KafkaDataLostError:
     anew = _MADE_ANEW.search(text)
     if anew:
+        remedy = "Start a new checkpoint at its first record with --allow-reprocess"
+        if source.pattern is not None or len({*source.topics, *source.assigned}) > 1:
+            remedy = (
+                "If it is gone for good, run the job once with --reset-identity: the other topics go on. If it was "
+                "created again, start a new checkpoint with --allow-reprocess, whose startingOffsets are those that "
+                "`bucketline offsets` prints, with -2 for each partition of this topic"
+            )
         return KafkaDataLostError(
             f"{named(topics)} is not the one that the checkpoint is about ({' '.join(anew[0].split())}): it was "
-            "deleted and created again, or lost partitions. Start a new checkpoint at its first record with "
-            "--allow-reprocess (docs/kafka.md)",
+            f"deleted and created again, or lost partitions. {remedy} (docs/kafka.md)",
             topics=topics,
         )
     where = _RANGE.search(text)

@@ -37,14 +37,14 @@ from bucketline.streaming.job.kafka_checkpoint import (
     check_source,
     is_of_cluster,
     read_checkpoint,
-    subscribed,
-    with_new_partitions,
+    restart_offsets,
 )
 from bucketline.streaming.job.kafka_failure import kafka_failures
 from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.source import read_stream
 from bucketline.streaming.job.start_report import StartReport
-from bucketline.streaming.job.table_offsets import Topics, newest_offsets
+from bucketline.streaming.job.table_offsets import newest_offsets
+from bucketline.streaming.tasks.kafka_errors import topic_missing
 
 _LOG = logging.getLogger("bucketline.job")
 
@@ -154,36 +154,24 @@ def _reset(spark: Any, config: JobConfig, source: SourceOptions, table: Table, c
             f"{config.source.format!r}; restore the checkpoint, or use a new one with --allow-reprocess",
             key=SOURCE_FORMAT.key,
         )
-    writers = (w for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
-    offsets = next((f for f in (_chosen(w.topics, source.options) for w in writers) if f), None)
-    if offsets is None:
+    written = (w.topics for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
+    partitions = partitions_of(spark, source.options)
+    missing = [t for t in kafka_source(source.options).topics if partitions and t not in partitions]
+    if missing:
+        raise topic_missing(missing[0], kafka_source(source.options).servers or "")
+    offsets = restart_offsets(written, source.options, partitions)
+    if not offsets:
         raise OptionError(
             f"--reset-identity: no snapshot or tag of {table.path} holds offsets of the topics of this job in this "
             "cluster; set source.options.startingOffsets and a new checkpoint instead",
             key=CHECKPOINT.key,
         )
-    offsets = with_new_partitions(
-        offsets, partitions_of(spark, source.options, subscribed(source.options) or [*offsets])
-    )
     kept = set_aside(spark, config.checkpoint)
     if kept is not None:
         _LOG.warning("the old checkpoint was renamed to %s", kept)
     text = json.dumps(offsets, separators=(",", ":"), sort_keys=True)
     _LOG.warning("the new checkpoint starts at the offsets that the table holds: %s", text)
     return replace(source, options=start_at(source.options, text))
-
-
-def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
-    """The topics that the source reads, among the given ones."""
-    source = kafka_source(options)
-    if source.topics or source.pattern is not None:
-        return {topic: partitions for topic, partitions in topics.items() if source.reads(topic)}
-    chosen = source.assigned
-    return {
-        t: {p: o for p, o in partitions.items() if int(p) in chosen[t]}
-        for t, partitions in topics.items()
-        if t in chosen
-    }
 
 
 def set_aside(spark: Any, checkpoint: str) -> str | None:

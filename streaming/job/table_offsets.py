@@ -5,7 +5,7 @@ table's rows, whatever happened to the checkpoint. A writer's tag keeps them whe
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,25 +28,44 @@ class WriterOffsets:
 
 
 def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffsets]:
-    """The newest offsets of each writer that can be found quickly, newest first; only of `user` if given.
+    """The newest offsets of each writer, newest first; only of `user` if given.
 
     A writer is the same under every `commit.user-prefix`.
-    Snapshots are walked from the newest back to the first with offsets; other users are known by their tags.
+    Snapshots are walked from the newest back to the first with offsets; other users are known by their tags. Who asks
+    for more gets, after those, writers whose tags are gone, as a rollback leaves them: that takes all snapshots.
     """
     wanted = None if user is None else writer_of(user)
     handle = handle_of(table)
     store = handle.snapshot_store
     latest = store.latest_id()
-    walked = []
-    for snapshot in store.newest_first(latest) if latest is not None else ():
-        if wanted in (None, writer_of(snapshot.commit_user)) and kafka_topics(snapshot):
-            walked.append(snapshot)
-            if snapshot.commit_kind is not CommitKind.COMPACT:
-                break
+    walk = store.newest_first(latest) if latest is not None else iter(())
+    with_offsets = (s for s in walk if wanted in (None, writer_of(s.commit_user)) and kafka_topics(s))
+    walked = list(_up_to_rows(with_offsets))
+    kept = [t.snapshot for t in Tags(handle.io, handle.metadata_path).list()]
+    known = list(_newest_of_each(walked, kept, wanted))
+    yield from known
+    if wanted is None:
+        seen = {writer_of(w.snapshot.commit_user) for w in known}
+        every = _newest_of_each([*walked, *with_offsets], (), None)
+        yield from (w for w in every if writer_of(w.snapshot.commit_user) not in seen)
+
+
+def _up_to_rows(newest_first: Iterator[Snapshot]) -> Iterator[Snapshot]:
+    """The snapshots up to the first that is no compaction, itself included."""
+    for snapshot in newest_first:
+        yield snapshot
+        if snapshot.commit_kind is not CommitKind.COMPACT:
+            return
+
+
+def _newest_of_each(
+    walked: Sequence[Snapshot], kept: Sequence[Snapshot], wanted: str | None
+) -> Iterator[WriterOffsets]:
+    """The newest offsets of each writer, newest first; only of `wanted` if given. `walked` are snapshots without a gap
+    between them, `kept` those of tags."""
     # A compaction may be published after a later batch than its own; only snapshots with rows count.
     rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
     late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
-    kept = (t.snapshot for t in Tags(handle.io, handle.metadata_path).list())
     snapshots = {s.id: s for s in (*kept, *walked) if s.id not in late}
     seen = set()
     for _, snapshot in sorted(snapshots.items(), reverse=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import JobConfig
@@ -15,6 +16,7 @@ from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.job.kafka_checkpoint import OtherClusterError, OtherTopicError
 from bucketline.streaming.job.run import run_job
+from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
 from tests.support.broker import KafkaBroker, KafkaRecord
 from tests.support.page import commands, run_commands
 
@@ -151,3 +153,96 @@ def test_history_is_loaded_by_a_bounded_job_and_handed_over_at_named_offsets(
     run_job(orders.job(), spark)
 
     assert orders.sums() == dict.fromkeys(range(45), 1)
+
+
+def test_a_topic_is_left_out_and_read_again_from_where_the_table_is(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders, both = Orders(tmp_path, kafka_broker, "kept"), "source.options.subscribe=kept,left-out"
+    kafka_broker.create_topic("left-out", partitions=2)
+    orders.put(range(6))
+    orders.put(range(10, 16), "left-out")
+    run_job(orders.job(both), spark)
+    orders.put([6])
+    with pytest.raises(OtherTopicError, match="to leave topics out, run it once with --reset-identity"):
+        run_job(orders.job(), spark)
+    run_job(orders.job(), spark, reset_identity=True)
+    assert orders.sums() == dict.fromkeys([*range(7), *range(10, 16)], 1)
+
+    orders.put([7])
+    orders.put([16], "left-out")
+    with pytest.raises(CheckpointMismatchError, match="begins to read topic 'left-out', but query"):
+        run_job(orders.job(both), spark)
+    run_job(orders.job(both), spark, reset_identity=True)
+    assert orders.sums() == dict.fromkeys([*range(8), *range(10, 17)], 1)
+
+
+def test_jobs_of_one_table_begin_again_after_a_rollback_each_at_its_own_offsets(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """The rollback has removed the tag of the job that wrote before the other."""
+    orders = Orders(tmp_path, kafka_broker, "first-job")
+    kafka_broker.create_topic("second-job", partitions=2)
+    second = ("source.options.subscribe=second-job", f"checkpoint=file:{tmp_path}/checkpoint-second")
+    for i in range(3):
+        orders.put([i])
+        orders.put([100 + i], "second-job")
+        run_job(orders.job(*second), spark)
+        run_job(orders.job(), spark)
+    open_table(orders.table).rollback_to(4)
+    run_job(orders.job(), spark, reset_identity=True)
+    run_job(orders.job(*second), spark, reset_identity=True)
+    assert orders.sums() == dict.fromkeys([0, 1, 2, 100, 101, 102], 1)
+
+
+def test_a_lost_checkpoint_is_told_though_the_snapshots_of_its_query_have_expired(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "expired")
+    orders.put(range(4))
+    run_job(orders.job(), spark)
+    table = open_table(orders.table)
+    table.write(pa.table({"id": [50], "n": [1]}))
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    orders.put([4])
+    with pytest.raises(CheckpointMismatchError, match="has already written topic 'expired'"):
+        run_job(orders.job(), spark)
+    run_job(orders.job(), spark, reset_identity=True)
+    assert orders.sums() == dict.fromkeys([*range(5), 50], 1)
+
+
+def test_a_pattern_begins_again_with_the_topics_that_are_there(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders, pattern = Orders(tmp_path, kafka_broker, "pattern-1"), "source.options.subscribePattern=pattern-."
+    orders.file.write_text(orders.file.read_text().replace("subscribe: pattern-1, ", ""))
+    kafka_broker.create_topic("pattern-2", partitions=2)
+    orders.put(range(4))
+    orders.put(range(10, 14), "pattern-2")
+    run_job(orders.job(pattern), spark)
+    kafka_broker.delete_topic("pattern-2")
+    kafka_broker.create_topic("pattern-3", partitions=2)
+    orders.put([4])
+    orders.put([20, 21], "pattern-3")
+    with pytest.raises(KafkaDataLostError, match="--reset-identity"):
+        run_job(orders.job(pattern), spark)
+    run_job(orders.job(pattern), spark, reset_identity=True)
+    orders.put([22], "pattern-3")
+    run_job(orders.job(pattern), spark)
+    assert orders.sums() == dict.fromkeys([*range(5), *range(10, 14), 20, 21, 22], 1)
+
+
+def test_jobs_that_share_the_partitions_of_a_topic_begin_again_each_at_its_own(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "shared-out")
+    orders.file.write_text(orders.file.read_text().replace("subscribe: shared-out, ", ""))
+    jobs = [(f'source.options.assign={{"shared-out":[{i}]}}', f"checkpoint=file:{tmp_path}/{i}") for i in range(2)]
+    orders.put(range(6))
+    for job in jobs:
+        run_job(orders.job(*job), spark)
+    orders.put(range(6, 10))
+    for job in jobs:
+        run_job(orders.job(*job), spark, reset_identity=True)
+    assert orders.sums() == dict.fromkeys(range(10), 1)

@@ -1,5 +1,6 @@
 """A stopped stream restarts though later snapshots have expired: expiry noted that none of them was its own."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -144,3 +145,21 @@ def test_a_note_goes_with_its_marker_and_orphan_removal_leaves_it_alone(tmp_path
     assert made.doctor() == [] and note.exists()
     made.delete_tag(MARKER_TAG + "q")
     assert not note.exists()
+
+
+def test_a_new_query_knows_of_another_by_its_tag_when_its_snapshots_have_expired(tmp_path: Path) -> None:
+    made, ends = keyed(tmp_path), '[{"t": {"0": 5}}]'
+    old = StreamRun(made.path, {}, "old")
+    old.session.refresh()
+    old.history()
+    old.commit_batch(replace(batch(0), query_id="old", end_offsets=ends), Outcome((), (), ()))
+    made.write(ROWS)
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    with pytest.raises(CheckpointMismatchError, match="query old has already written topic 't'"):
+        decide(replace(batch(0), end_offsets=ends), fresh(made.path).history(), allow_reprocess=False)
+
+
+def fresh(path: str) -> StreamRun:
+    table = StreamRun(path, {}, "q")
+    table.session.refresh()
+    return table

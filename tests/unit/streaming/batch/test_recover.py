@@ -105,3 +105,56 @@ def test_the_id_of_a_cluster_counts_before_the_names_of_its_servers(cluster: str
             decide(batch, history, allow_reprocess=False)
     else:
         assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+
+
+def _of_others(*ends: str) -> tuple[Snapshot, ...]:
+    """Snapshots of other queries, each newer than the one before."""
+    return tuple(
+        replace(_snapshot(i, 0), commit_user=f"other-{i}", properties={END_OFFSETS: end}) for i, end in enumerate(ends)
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "others", "refused"),
+    [
+        ('[{"a": {"0": 5}}]', '[{"a": {"0": 9}}]', ['[{"a": {"0": 5}, "b": {"0": 7}}]'], None),
+        ('[{"a": {"1": 0}}]', '[{"a": {"1": 9}}]', ['[{"a": {"0": 5}}]'], None),
+        ('[{"a": {"0": 4}}]', '[{"a": {"0": 9}}]', ['[{"a": {"0": 5}}]'], "a"),
+        ('[{"a": {"0": 0}}]', '[{"a": {"0": 9}}]', ['[{"a": {"0": 0}}]'], None),
+        (None, '[{"a": {"0": 9}}]', ['[{"a": {"0": 5}}]'], "a"),
+        ('[{"a": {"0": 3}}]', '[{"a": {"0": 9}}]', ['[{"a": {"0": 5}}]', '[{"a": {"0": 3}}]'], None),
+        ('[{"a": {"0": 5}}]', '[{"a": {"0": 9}}]', ['[{"a": {"0": 8}}]', '[{"b": {"0": 3}}]'], "a"),
+    ],
+    ids=[
+        "left out",
+        "other partition",
+        "behind",
+        "nothing read",
+        "start unknown",
+        "newest counts",
+        "newest of a topic",
+    ],
+)
+def test_a_new_query_reads_what_no_other_has_read(
+    start: str | None, end: str, others: list[str], refused: str | None
+) -> None:
+    batch = BatchIdentity("q", 0, start, end, "d")
+    history = UserHistory((), None, True, _of_others(*others))
+    if refused is None:
+        assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+    else:
+        with pytest.raises(CheckpointMismatchError, match=f"new query, but query .* written topic '{refused}'"):
+            decide(batch, history, allow_reprocess=False)
+        assert decide(batch, history, allow_reprocess=True) == WriteBatch()
+
+
+@pytest.mark.parametrize(("other", "refused"), [('[{"a": {"0": 50}}]', False), ('[{"b": {"0": 1}}]', True)])
+def test_a_query_does_not_begin_in_its_midst_to_read_what_another_has_read(other: str, refused: bool) -> None:
+    """A topic that is left out and read again, on the same checkpoint: Spark begins it at its first record."""
+    batch = BatchIdentity("q", 1, '[{"a": {"0": 5}}]', '[{"a": {"0": 9}, "b": {"0": 3}}]', "d")
+    history = UserHistory((_snapshot(3, 0),), None, True, _of_others(other))
+    if refused:
+        with pytest.raises(CheckpointMismatchError, match="begins to read topic 'b', but query other-0 has already"):
+            decide(batch, history, allow_reprocess=False)
+    else:
+        assert decide(batch, history, allow_reprocess=False) == WriteBatch()

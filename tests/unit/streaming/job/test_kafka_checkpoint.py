@@ -1,5 +1,7 @@
 """Whether a job may go on with a checkpoint: its topics and its cluster against the job's."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from bucketline.streaming.job.kafka_checkpoint import (
@@ -8,8 +10,9 @@ from bucketline.streaming.job.kafka_checkpoint import (
     OtherTopicError,
     check_source,
     reads_topic,
-    with_new_partitions,
+    restart_offsets,
 )
+from bucketline.streaming.job.table_offsets import Topics
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,37 @@ def test_a_checkpoint_without_batches_fits_every_job() -> None:
     check_source(Checkpoint("ck", (), None), {"subscribe": "orders"}, "two")
 
 
+BOTH = {"subscribe": "a, b"}
+
+
 def test_partitions_that_the_table_does_not_know_begin_at_their_first_record() -> None:
-    found = with_new_partitions({"a": {"0": 5, "7": 2}}, {"a": ["0", "1"], "b": ["0"]})
+    found = restart_offsets([{"a": {"0": 5, "7": 2}}], BOTH, {"a": ["0", "1"], "b": ["0"]})
     assert found == {"a": {"0": 5, "1": -2, "7": 2}, "b": {"0": -2}}
-    assert with_new_partitions({"a": {"0": 5}}, {}) == {"a": {"0": 5}}
+    assert restart_offsets([{"a": {"0": 5}}], BOTH, {}) == {"a": {"0": 5}}
+
+
+def test_each_topic_begins_where_the_newest_writer_of_it_has_ended() -> None:
+    written = [{"b": {"0": 9}, "other": {"0": 1}}, {"a": {"0": 5}, "b": {"0": 3}}, {"a": {"0": 1}}]
+    assert restart_offsets(written, BOTH, {"a": ["0"], "b": ["0"]}) == {"a": {"0": 5}, "b": {"0": 9}}
+    assert restart_offsets(written, {"subscribe": "c"}, {"c": ["0"]}) == {}
+
+
+def test_writers_are_asked_for_until_each_topic_is_known() -> None:
+    def written() -> Iterator[Topics]:
+        yield {"a": {"0": 5}, "b": {"0": 3}}
+        raise AssertionError("all topics are known")
+
+    assert restart_offsets(written(), BOTH, {"a": ["0"], "b": ["0"]}) == {"a": {"0": 5}, "b": {"0": 3}}
+
+
+def test_a_pattern_begins_with_the_topics_that_are_there() -> None:
+    found = restart_offsets(
+        [{"t-1": {"0": 5}, "t-2": {"0": 3}}], {"subscribePattern": "t-."}, {"t-1": ["0"], "t-3": ["0"]}
+    )
+    assert found == {"t-1": {"0": 5}, "t-3": {"0": -2}}
+
+
+def test_assigned_partitions_begin_where_who_read_them_has_ended() -> None:
+    options = {"assign": '{"a": [1, 2]}'}
+    written = [{"a": {"0": 50}}, {"a": {"1": 7, "0": 3}}]
+    assert restart_offsets(written, options, {"a": ["1", "2"]}) == {"a": {"1": 7, "2": -2}}

@@ -92,6 +92,21 @@ def test_several_topics_are_named_together() -> None:
     assert found is not None and "one of the topics a,b" in found.message
 
 
+@pytest.mark.parametrize(
+    ("reads", "remedy"),
+    [
+        ({"subscribe": "a"}, "Start a new checkpoint at its first record with --allow-reprocess"),
+        ({"subscribe": "a,b"}, "run the job once with --reset-identity: the other topics go on"),
+        ({"subscribePattern": "a|b"}, "whose startingOffsets are those that `bucketline offsets` prints"),
+        ({"assign": '{"a": [0], "b": [0]}'}, "with -2 for each partition of this topic"),
+    ],
+)
+def test_where_one_of_several_topics_is_gone_the_others_are_not_read_again(reads: dict[str, str], remedy: str) -> None:
+    text = f"{LOST}Reason: Partition a-0 have been deleted. SQLSTATE: XXKST"
+    found = kafka_failure(text, {"kafka.bootstrap.servers": "broker:9092", **reads})
+    assert found is not None and remedy in found.message
+
+
 def test_other_failures_of_spark_are_none_of_kafkas() -> None:
     assert kafka_failure(f"{STREAM}java.lang.OutOfMemoryError: Java heap space", OPTIONS) is None
     with pytest.raises(ValueError, match="no number"), kafka_failures(OPTIONS):
