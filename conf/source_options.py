@@ -136,6 +136,12 @@ def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
     return {**others, STARTING_OFFSETS: offsets}
 
 
+def begins_at_latest(options: Mapping[str, str]) -> bool:
+    """Whether a new query with these options begins after the newest record, as Spark does where nothing is said."""
+    starts = [text for text in (find_option(options, name) for name in _STARTS) if text is not None]
+    return not starts or starts[0].strip().lower() == "latest"
+
+
 def _kafka(options: Mapping[str, str]) -> SourceOptions:
     if find_option(options, SERVERS) is None:
         raise OptionError(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bucketline.conf.source_options import kafka_source
+from bucketline.conf.source_options import begins_at_latest, kafka_source
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.table.table import Table
 from bucketline.streaming.batch.identity import newest_offsets_of, query_of
@@ -71,6 +71,28 @@ def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: st
             checkpoint=checkpoint.path,
             cluster=cluster,
         )
+
+
+def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table, cluster: str | None) -> None:
+    """Returns unless a new query would begin after the newest records of a topic that the table has records of.
+
+    Raises CheckpointMismatchError: the records that came since would be in no batch.
+    """
+    if checkpoint.topics or not begins_at_latest(options):
+        return
+    for written in newest_offsets(table):
+        topics = _chosen(written.topics, options) if is_of_cluster(written.snapshot, cluster) else {}
+        if topics:
+            user, topic = written.snapshot.commit_user, min(topics)
+            raise CheckpointMismatchError(
+                f"this is a new query, which would begin at the newest records (source.options.startingOffsets is "
+                f"latest), but query {user} has already written topic {topic!r} into the table: what came since would "
+                "be lost. Either restore the checkpoint that wrote the table; or begin where the table ends with "
+                "--reset-identity; or name startingOffsets; or, if the records in between are not wanted, pass "
+                "--allow-reprocess",
+                user=user,
+                topic=topic,
+            )
 
 
 def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:

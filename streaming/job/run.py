@@ -35,6 +35,7 @@ from bucketline.streaming.job.job_table import open_or_create
 from bucketline.streaming.job.kafka_admin import cluster_id, partitions_of
 from bucketline.streaming.job.kafka_checkpoint import (
     check_source,
+    check_start,
     is_of_cluster,
     read_checkpoint,
     restart_offsets,
@@ -95,6 +96,8 @@ def run_job(
         elif kafka:
             checkpoint = read_checkpoint(session, config.checkpoint, table)
             check_source(checkpoint, source.options, None if allow_reprocess else cluster)
+            if not allow_reprocess:
+                check_start(checkpoint, source.options, table, cluster)
         sink = JobSink(
             config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),

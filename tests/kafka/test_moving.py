@@ -246,3 +246,22 @@ def test_jobs_that_share_the_partitions_of_a_topic_begin_again_each_at_its_own(
     for job in jobs:
         run_job(orders.job(*job), spark, reset_identity=True)
     assert orders.sums() == dict.fromkeys(range(10), 1)
+
+
+def test_a_lost_checkpoint_of_a_job_that_begins_at_the_newest_record_loses_nothing(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """Without startingOffsets Spark begins a new query at the newest record."""
+    orders = Orders(tmp_path, kafka_broker, "latest")
+    orders.put(range(4))
+    run_job(orders.job(), spark)
+    orders.file.write_text(orders.file.read_text().replace(", startingOffsets: earliest", ""))
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    orders.put([4])
+    for settings in ((), ("source.options.startingOffsets=latest",)):
+        with pytest.raises(CheckpointMismatchError, match=r"begin at the newest records .* written topic 'latest'"):
+            run_job(orders.job(*settings), spark)
+    run_job(orders.job(), spark, reset_identity=True)
+    orders.put([5])
+    run_job(orders.job(), spark)
+    assert orders.sums() == dict.fromkeys(range(6), 1)
