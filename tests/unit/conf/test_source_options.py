@@ -4,7 +4,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat, SourceConfig, Trigger, parse_trigger
-from bucketline.conf.source_options import source_identity, source_options, start_at
+from bucketline.conf.source_options import begins_at_latest, source_identity, source_options, start_at
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.streaming.job.source import spark_columns
 
@@ -87,3 +87,19 @@ def test_columns_of_files_are_told_in_sparks_words() -> None:
     )
     with pytest.raises(OptionError, match="column 'noon' is of type TIME"):
         spark_columns(parse_columns("noon TIME(3)"))
+
+
+@pytest.mark.parametrize(
+    ("options", "at_latest"),
+    [
+        ({}, True),
+        ({"STARTINGOFFSETS": " Latest "}, True),
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, False),
+        ({"startingTimestamp": "1700000000000"}, False),
+    ],
+)
+def test_a_new_query_begins_at_the_newest_record_where_nothing_else_is_said(
+    options: dict[str, str], at_latest: bool
+) -> None:
+    assert begins_at_latest(options) is at_latest
