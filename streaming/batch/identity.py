@@ -220,6 +220,12 @@ def newest_offsets_of(spark: Any, root: str) -> Offsets:
     return offsets
 
 
+def newest_done_batch(spark: Any, root: str) -> int | None:
+    """The newest batch that Spark has noted as done in a checkpoint folder; None where there is none."""
+    newest = _newest(spark, f"{root}/commits")
+    return None if newest is None else int(newest.rpartition("/")[2])
+
+
 def _newest(spark: Any, folder: str) -> str | None:
     """The file of the newest batch in a folder of a checkpoint; None where there is none."""
     context = spark.sparkContext

@@ -79,15 +79,20 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
         )
     if batch.batch_id > 0 and not (newest == batch.batch_id - 1 and history.complete):
         why = "the table was rolled back or replaced" if history.complete else "snapshots have expired"
-        raise CheckpointMismatchError(
-            f"the checkpoint is at batch {batch.batch_id}, but the newest batch of this query that the table still "
-            f"shows is {'none' if newest is None else newest}: {why}. {_REMEDIES}",
-            table_batch=newest,
-            checkpoint_batch=batch.batch_id,
-            history_complete=history.complete,
-        )
+        raise ahead_of_table(batch.batch_id, newest, why, history_complete=history.complete)
     _refuse_read_again(batch, history.others, is_new=newest is None)
     return WriteBatch()
+
+
+def ahead_of_table(batch_id: int, newest: int | None, why: str, *, history_complete: bool) -> CheckpointMismatchError:
+    """The error for a checkpoint at a batch whose predecessor the table does not show."""
+    return CheckpointMismatchError(
+        f"the checkpoint is at batch {batch_id}, but the newest batch of this query that the table still shows is "
+        f"{'none' if newest is None else newest}: {why}. {_REMEDIES}",
+        table_batch=newest,
+        checkpoint_batch=batch_id,
+        history_complete=history_complete,
+    )
 
 
 def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is_new: bool) -> None:

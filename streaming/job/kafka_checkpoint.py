@@ -10,9 +10,9 @@ from typing import Any
 
 from bucketline.conf.source_options import begins_at_latest, kafka_source
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.store.table.table import Table
-from bucketline.streaming.batch.identity import newest_offsets_of, query_of
-from bucketline.streaming.batch.recover import CLUSTER, CheckpointMismatchError
+from bucketline.state.store.table.table import Table, handle_of
+from bucketline.streaming.batch.identity import newest_done_batch, newest_offsets_of, query_of
+from bucketline.streaming.batch.recover import CLUSTER, CheckpointMismatchError, ahead_of_table
 from bucketline.streaming.job.table_offsets import Topics, newest_offsets
 
 _EARLIEST = -2
@@ -32,12 +32,14 @@ class OtherClusterError(CheckpointMismatchError):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The contents of a checkpoint: its query, the topics of its newest offsets, and the cluster recorded in the
-    table."""
+    """The contents of a checkpoint: the topics of its newest offsets and the newest batch that Spark has noted as done;
+    and the cluster and the newest batch of its query recorded in the table."""
 
     path: str
     topics: tuple[str, ...]
     cluster: str | None
+    done_batch: int | None = None
+    written_batch: int | None = None
 
 
 def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
@@ -46,7 +48,15 @@ def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
     offsets = newest_offsets_of(spark, path)
     topics = {t for of in offsets.values() if isinstance(of, dict) for t, p in of.items() if isinstance(p, dict)}
     known = None if query is None else next(newest_offsets(table, query), None)
-    return Checkpoint(path, tuple(sorted(topics)), None if known is None else known.snapshot.properties.get(CLUSTER))
+    if known is None:
+        return Checkpoint(path, tuple(sorted(topics)), None)
+    return Checkpoint(
+        path,
+        tuple(sorted(topics)),
+        known.snapshot.properties.get(CLUSTER),
+        newest_done_batch(spark, path),
+        known.snapshot.commit_identifier,
+    )
 
 
 def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
@@ -71,6 +81,20 @@ def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: st
             checkpoint=checkpoint.path,
             cluster=cluster,
         )
+
+
+def check_written(checkpoint: Checkpoint, table: Table) -> None:
+    """Returns unless the table lacks a batch that is done: a job that finds no new records would not notice.
+
+    Raises CheckpointMismatchError, and MissingSnapshotError where no rollback explains it.
+    """
+    done, written = checkpoint.done_batch, checkpoint.written_batch
+    if not checkpoint.topics or done is None or written is None or written >= done:
+        return
+    store = handle_of(table).snapshot_store
+    store.check_rolled_back(None, f"the checkpoint, at batch {done + 1},", store.latest())
+    why = "the table was rolled back or replaced"
+    raise ahead_of_table(done + 1, written, why, history_complete=True)
 
 
 def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table, cluster: str | None) -> None:

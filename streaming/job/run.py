@@ -36,6 +36,7 @@ from bucketline.streaming.job.kafka_admin import cluster_id, partitions_of
 from bucketline.streaming.job.kafka_checkpoint import (
     check_source,
     check_start,
+    check_written,
     is_of_cluster,
     read_checkpoint,
     restart_offsets,
@@ -98,6 +99,7 @@ def run_job(
             check_source(checkpoint, source.options, None if allow_reprocess else cluster)
             if not allow_reprocess:
                 check_start(checkpoint, source.options, table, cluster)
+                check_written(checkpoint, table)
         sink = JobSink(
             config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),
