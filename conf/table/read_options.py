@@ -38,6 +38,9 @@ TAG_TO_SNAPSHOT = Option(
 )
 DV_MERGE_ON_READ = Option("deletion-vectors.merge-on-read", parse_bool, False, "readers see rows of level 0 too")
 POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "readers see postponed rows too")
+STREAMING_READ_APPEND_OVERWRITE = Option(
+    "streaming-read-append-overwrite", parse_bool, False, "streams see the files of overwrites of append tables"
+)
 
 SCAN_FALLBACK_BRANCH: Option[str] = Option(
     "scan.fallback-branch",
@@ -105,6 +108,10 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
 }
 """Options that change the rows of a read, with the values, in lower case, that do not."""
 
+SCAN_MODE_KEY = "scan.mode"
+_PLAIN_SCAN_MODES = ("default", "full", "latest-full", "latest")
+_VERSION_SCAN_MODES = ("from-timestamp", "from-snapshot", "from-snapshot-full")
+
 
 _OTHER_FOLDERS = frozenset(
     ("schema", "snapshot", "manifest", "index", "statistics", "tag", "branch", "consumer", "changelog", "compaction")
@@ -146,7 +153,10 @@ def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
         value = options.get(key)
         if value is not None and value.strip().lower() not in accepted:
             return key, value
-    return None
+    mode = options.get(SCAN_MODE_KEY)
+    names_one = any(option.is_set(options) for option in VERSIONS)
+    accepted = (*_PLAIN_SCAN_MODES, *_VERSION_SCAN_MODES) if names_one else _PLAIN_SCAN_MODES
+    return None if mode is None or mode.strip().lower() in accepted else (SCAN_MODE_KEY, mode)
 
 
 def check_open_options(options: Mapping[str, str]) -> None:

@@ -5,8 +5,10 @@ CompactedStartingScanner, FlinkSourceBuilder.
 """
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.reader_options import ChangeColumns, ReaderOptions, ScanMode
+from bucketline.conf.reader_options import CONSUMER_ID, SCAN_MODE, ChangeColumns, ReaderOptions, ScanMode
+from bucketline.conf.table.changelog_options import STREAMING_READ_OVERWRITE
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
+from bucketline.conf.table.read_options import STREAMING_READ_APPEND_OVERWRITE, VERSIONS
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import CommitKind
@@ -16,9 +18,12 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
 from bucketline.streaming.reader.stream_position import Position
 
+_USUAL_STARTS = ("default", "full", "latest-full")
+
 
 def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
     """Returns if changes of the table can be streamed. Raises OptionError and UnsupportedTableError with the remedy."""
+    _check_own_options(schema, options)
     if not schema.primary_keys:
         return
     if options.change_columns is ChangeColumns.AUTO and not options.asks_for_changes:
@@ -34,6 +39,30 @@ def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
             "are not whole, or not those that the table shows; set 'changelog-producer' = 'lookup' or "
             "'full-compaction' on the table",
             option="changelog-producer",
+        )
+
+
+def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
+    """Returns if nothing that the table's own options say of streams is passed over. Raises as `check_streamable`."""
+    overwrites = STREAMING_READ_OVERWRITE if schema.primary_keys else STREAMING_READ_APPEND_OVERWRITE
+    if overwrites.get(schema.options):
+        raise UnsupportedTableError(
+            f"'{overwrites.key}' = 'true': streams leave out what an overwrite changes; set it to false on the table",
+            option=overwrites.key,
+        )
+    said = {key: text for key, text in schema.options.items() if text.strip().lower() not in _USUAL_STARTS}
+    start = next((o.key for o in (SCAN_MODE, *VERSIONS) if o.key in said), None)
+    if start is not None and SCAN_MODE.key not in options.given:
+        raise OptionError(
+            f"the table says '{start}' = '{said[start]}', which a stream does not go by: say with '{SCAN_MODE.key}' of "
+            "the reader where it starts",
+            key=SCAN_MODE.key,
+        )
+    if CONSUMER_ID.key in said and CONSUMER_ID.key not in options.given:
+        raise OptionError(
+            f"the table says '{CONSUMER_ID.key}' = '{said[CONSUMER_ID.key]}', which a stream does not go by: give the "
+            "reader this option",
+            key=CONSUMER_ID.key,
         )
 
 

@@ -149,6 +149,39 @@ def test_a_stream_starts_where_it_is_told(tmp_path: Path, options: dict[str, str
     assert sorted(found, key=lambda f: f[2]) == expected
 
 
+@pytest.mark.parametrize(
+    ("said", "named", "given"),
+    [
+        ({"scan.mode": "latest"}, "'scan.mode' = 'latest'", {"scan__mode": "latest-full"}),
+        ({"scan.snapshot-id": "2"}, "'scan.snapshot-id' = '2'", {"scan__mode": "default"}),
+        ({"scan.timestamp-millis": "5"}, "'scan.timestamp-millis' = '5'", {"scan__mode": "latest-full"}),
+        ({"consumer-id": "c"}, "'consumer-id' = 'c'", {"consumer-id": "d"}),
+        ({"streaming-read-overwrite": "true"}, "'streaming-read-overwrite' = 'true'", None),
+        ({"scan.mode": "full", "streaming-read-append-overwrite": "true"}, None, {}),
+    ],
+)
+def test_what_the_table_says_of_streams_is_not_passed_over(
+    tmp_path: Path, said: dict[str, str], named: str | None, given: dict[str, str] | None
+) -> None:
+    table = keyed(tmp_path)
+    write(table, [1], 1)
+    table.set_options(said)
+    if named is not None:
+        with pytest.raises((OptionError, UnsupportedTableError), match=named):
+            query(table).run()
+    if given is not None:
+        running = query(table, **given)
+        running.run()
+        assert [r["n"] for r in running.rows()] == [1]
+
+
+def test_a_stream_of_an_append_table_that_shows_overwrites_is_refused(tmp_path: Path) -> None:
+    table = appended(tmp_path)
+    table.set_options({"streaming-read-append-overwrite": "true"})
+    with pytest.raises(UnsupportedTableError, match="'streaming-read-append-overwrite' = 'true': streams leave out"):
+        ChangeQuery({"path": table.path}).run()
+
+
 def test_a_stream_of_an_empty_table_begins_with_its_first_snapshot(tmp_path: Path) -> None:
     table = appended(tmp_path)
     running = ChangeQuery({"path": table.path})

@@ -191,6 +191,30 @@ def test_tables_whose_rows_are_not_what_files_say_are_refused_by_name(path: Path
         open_table(str(path)).to_arrow()
 
 
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"scan.mode": "latest"}, False),
+        ({"scan.mode": "FROM-SNAPSHOT", "scan.snapshot-id": "3"}, False),
+        ({"scan.mode": "from-snapshot"}, True),
+        ({"scan.mode": "compacted-full"}, True),
+        ({"scan.mode": "incremental"}, True),
+    ],
+)
+def test_a_table_that_is_read_from_another_snapshot_than_the_newest_is_refused(
+    path: Path, options: dict[str, str], refused: bool
+) -> None:
+    expected = open_table(str(path)).to_arrow(snapshot=3 if "scan.snapshot-id" in options else None)
+    schema = max((path / "schema").iterdir())
+    _edit(schema, options=json.loads(schema.read_text())["options"] | options)
+    table = open_table(str(path))
+    if not refused:
+        assert table.to_arrow() == expected
+        return
+    with pytest.raises(UnsupportedTableError, match=f"'scan.mode' = '{options['scan.mode']}' cannot be read"):
+        table.to_arrow()
+
+
 @pytest.mark.parametrize("kind", ["VARIANT", "BLOB", {"type": "ARRAY", "element": "VARIANT"}])
 def test_columns_without_an_arrow_type_are_refused_by_name_and_others_read(path: Path, kind: object) -> None:
     schema = max((path / "schema").iterdir())
