@@ -6,7 +6,7 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from bucketline.conf.errors import OptionError
@@ -271,8 +271,8 @@ def _check_numbers(options: Mapping[str, str]) -> None:
         refuse(FULL_COMPACTION_DELTA_COMMITS.key, f"{FULL_COMPACTION_DELTA_COMMITS.key} should be at least 1")
 
 
-def listed(names: Sequence[str]) -> str:
-    """The names as Paimon's messages show them: `[a, b]`."""
+def listed(names: Iterable[str]) -> str:
+    """The names as Java prints a list: `[a, b]`."""
     return f"[{', '.join(names)}]"
 
 

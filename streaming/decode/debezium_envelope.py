@@ -22,6 +22,7 @@ from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
 from bucketline.streaming.decode.json_exact import Failures, build_array, parse_json
 from bucketline.streaming.decode.json_shape import Shape, SourceSchema, envelope_shape, row_shape
+from bucketline.streaming.decode.row_changes import true_of
 from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
 
 _MOST_SCHEMAS = 16
@@ -115,7 +116,7 @@ def _parsed(data: bytes | None) -> object:
 
 def _unwrap(values: pa.Array) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
     """Enveloped records by schema, and the positions of all others."""
-    pending = np.flatnonzero(_true(pc.match_substring_regex(values, _ENVELOPED)))
+    pending = np.flatnonzero(true_of(pc.match_substring_regex(values, _ENVELOPED)))
     is_unwrapped = np.zeros(len(values), dtype=bool)
     unwrapped: list[Unwrapped] = []
     while len(pending) and len(unwrapped) < _MOST_SCHEMAS:
@@ -125,7 +126,7 @@ def _unwrap(values: pa.Array) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
             continue
         prefix, source = head
         candidates = values.take(pa.array(pending))
-        matches = _true(
+        matches = true_of(
             pc.and_(pc.starts_with(candidates, pattern=prefix), pc.match_substring_regex(candidates, _CLOSED))
         )
         if not matches[0]:
@@ -134,7 +135,7 @@ def _unwrap(values: pa.Array) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
         is_unwrapped[pending[matches]] = True
         closed = pc.ascii_rtrim_whitespace(candidates.filter(pa.array(matches)).cast(pa.string())).cast(pa.binary())
         payloads = pc.binary_slice(closed, len(prefix), -1)
-        has_payload = ~_true(pc.match_substring_regex(payloads, _NULL))
+        has_payload = ~true_of(pc.match_substring_regex(payloads, _NULL))
         unwrapped.append(Unwrapped(source, pending[matches][has_payload], payloads.filter(pa.array(has_payload))))
         pending = pending[~matches]
     return unwrapped, np.flatnonzero(~is_unwrapped)
@@ -241,8 +242,3 @@ def _in_order(parts: list[Objects]) -> Objects:
         return Objects(structs, positions, bad, need)
     order = np.argsort(positions, kind="stable")
     return Objects(structs.take(pa.array(order)), positions[order], bad, need)
-
-
-def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    values: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
-    return values

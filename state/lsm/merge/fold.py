@@ -75,12 +75,12 @@ class Deduplicate(Selection):
     ignore_delete: bool = False
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        last = _ends(starts)
+        last = ends_of(starts)
         if not self.ignore_delete:
             return np.flatnonzero(last)
         candidates = _eligible(starts, last, kinds)
         position = np.flatnonzero(candidates)
-        return position[_ends(_changes(_key_numbers(starts)[position]))]
+        return position[ends_of(starts_of(_key_numbers(starts)[position]))]
 
 
 RETRACTS_OF_FIRST_ROW = (
@@ -97,13 +97,13 @@ class FirstRow(Selection):
     ignore_delete: bool = False
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        candidates = _eligible(starts, _ends(starts), kinds)
+        candidates = _eligible(starts, ends_of(starts), kinds)
         if not self.ignore_delete:
             if not candidates.all():
                 raise SchemaMismatchError(RETRACTS_OF_FIRST_ROW, column=VALUE_KIND)
             return np.flatnonzero(starts)
         position = np.flatnonzero(candidates)
-        return position[_changes(_key_numbers(starts)[position])]
+        return position[starts_of(_key_numbers(starts)[position])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +163,18 @@ def _key_numbers(starts: Starts) -> Indices:
     return np.cumsum(starts, dtype=np.int64)
 
 
-def _ends(starts: Starts) -> Starts:
+def ends_of(starts: Starts) -> Starts:
     """True at the last row of each key."""
     ends = np.ones_like(starts)
     ends[:-1] = starts[1:]
     return ends
 
 
-def _changes(codes: Indices) -> Starts:
-    """True for a code that differs from the one before."""
-    changes = np.ones(len(codes), bool)
-    changes[1:] = codes[1:] != codes[:-1]
-    return changes
+def starts_of(numbers: Indices) -> Starts:
+    """True where a number differs from the one before: at the first of each run of equal ones."""
+    starts = np.ones(len(numbers), bool)
+    starts[1:] = numbers[1:] != numbers[:-1]
+    return starts
 
 
 def _eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:

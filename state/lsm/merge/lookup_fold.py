@@ -16,7 +16,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, changes, is_add, marked
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
-from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold, Unmoved
+from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold, Unmoved, ends_of, starts_of
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, logical_type
 from bucketline.state.types.distinct import distinct
@@ -60,7 +60,7 @@ class NewestValue:
         whole = alone[numbers]
         rows, numbers, whole = rows.filter(pa.array(kept)), numbers[kept], whole[kept]
         several = rows.filter(pa.array(~whole))
-        merged = _always(self.inner).fold(several, _starts_of(numbers[~whole]))
+        merged = _always(self.inner).fold(several, starts_of(numbers[~whole]))
         lone = rows.filter(pa.array(whole))
         places = np.concatenate([numbers[whole], distinct(numbers[~whole])])
         return pa.concat_tables([lone, merged]).take(pa.array(np.argsort(places, kind="stable")))
@@ -91,7 +91,7 @@ class LookupFold(Unmoved):
         levels = levels if order is None else levels[order]
         numbers = np.cumsum(starts) - 1
         candidates = np.flatnonzero(_candidates(levels, starts))
-        newest = candidates[_ends_of(numbers[candidates])]
+        newest = candidates[ends_of(starts_of(numbers[candidates]))]
         at = newest if order is None else order[newest]
         rows = table.drop_columns([LEVEL])
         if len(at) < rows.num_rows or order is not None:
@@ -131,7 +131,7 @@ class LookupFold(Unmoved):
             return table, numbers
         lacking = np.ones(int(numbers[-1]) + 1, bool)
         lacking[numbers[table[LEVEL].to_numpy() > 0]] = False
-        first = np.flatnonzero(_starts_of(numbers))
+        first = np.flatnonzero(starts_of(numbers))
         asked = np.flatnonzero(lacking)
         if not len(asked):
             return table, numbers
@@ -150,7 +150,7 @@ class LookupFold(Unmoved):
             kept = is_add(rows)
             rows, numbers, fold = rows.filter(pa.array(kept)), numbers[kept], Deduplicate()
         at = np.full(int(numbers[-1]) + 1 if len(numbers) else 0, -1, np.int64)
-        merged = _always(fold).fold(rows, _starts_of(numbers))
+        merged = _always(fold).fold(rows, starts_of(numbers))
         at[distinct(numbers)] = np.arange(merged.num_rows)
         return merged, at
 
@@ -176,7 +176,7 @@ class FirstRowLookup:
             table, numbers = table.filter(pa.array(adds)), numbers[adds]
         known = np.zeros(int(numbers[-1]) + 1 if len(numbers) else 0, bool)
         known[numbers[table[LEVEL].to_numpy() > 0]] = True
-        first = np.flatnonzero(_starts_of(numbers))
+        first = np.flatnonzero(starts_of(numbers))
         rows, numbers = table.drop_columns([LEVEL]).take(pa.array(first)), numbers[first]
         is_new = ~known[numbers]
         kept = np.ones(len(first), bool)
@@ -217,15 +217,3 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 def _always(fold: Fold) -> Fold:
     """The fold without the exception for keys with one row. Folds that select rows keep a single row anyway."""
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold
-
-
-def _ends_of(numbers: Indices) -> Mask:
-    ends = np.ones(len(numbers), bool)
-    ends[:-1] = numbers[1:] != numbers[:-1]
-    return ends
-
-
-def _starts_of(numbers: Indices) -> Mask:
-    starts = np.ones(len(numbers), bool)
-    starts[1:] = numbers[1:] != numbers[:-1]
-    return starts

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from bucketline.conf.table.table_options import listed
 from bucketline.conf.table.table_settings import BucketSettings
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.sql.procedures import SORT_STRATEGIES, STRATEGIES, bind_call
@@ -82,7 +83,7 @@ def _compact(session: SqlSession, name: TableName, arguments: Arguments, queries
     if partition_columns:
         raise wrong_argument(
             "order_by should not contain partition cols, because it is meaningless, your order_by cols are "
-            f"{_list(columns)}, and partition cols are {_list(table.partition_by)}",
+            f"{listed(columns)}, and partition cols are {listed(table.partition_by)}",
             "order_by",
         )
     if sort != "none":
@@ -266,11 +267,6 @@ _PROCEDURES: Mapping[str, Callable[[Table, Arguments, Clock], pa.Table]] = {
     "delete_branch": _delete_branch,
     "fast_forward": _fast_forward,
 }
-
-
-def _list(names: Sequence[str]) -> str:
-    """As Java prints a list."""
-    return f"[{', '.join(names)}]"
 
 
 def _result(value: bool) -> pa.Table:

@@ -96,6 +96,11 @@ def storage_errors(path: str) -> Iterator[None]:
         raise storage_error(path, e) from e
 
 
+def exists_already(path: str) -> StorageError:
+    """The error for a file that was to be new."""
+    return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
+
+
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[str]:
     """A temporary folder of this process, removed afterwards. Raises StorageError if it cannot be created."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bucketline.state.errors import StorageError
+from bucketline.state.store.storage.errors import exists_already
 
 _ANSWER = re.compile(r'(?P<kind>\w+)\("(?P<text>.*)', re.DOTALL)
 """How the client writes an error: RPCError("a.Java.Class", "message"), or InvalidArgument("message")."""
@@ -55,10 +56,6 @@ def hdfs_errors(path: str) -> Iterator[None]:
         raise StorageError(
             f"{path}: {said}{_EXPLAINED.get(kind, '')}", path=path, retryable=kind not in _FINAL, missing=False
         ) from e
-
-
-def exists_already(path: str) -> StorageError:
-    return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
 
 
 def _kind_and_text(text: str) -> tuple[str, str]:

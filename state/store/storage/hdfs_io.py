@@ -11,7 +11,7 @@ import pyarrow as pa
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError
 from bucketline.state.format.paths import temporary_name
-from bucketline.state.store.storage.errors import unless_missing
+from bucketline.state.store.storage.errors import exists_already, unless_missing
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.forks import check_not_forked
 from bucketline.state.store.storage.hdfs_client import (
@@ -22,7 +22,7 @@ from bucketline.state.store.storage.hdfs_client import (
     hdfs_address,
     native_client,
 )
-from bucketline.state.store.storage.hdfs_errors import exists_already, hdfs_errors
+from bucketline.state.store.storage.hdfs_errors import hdfs_errors
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReader
 
 

@@ -5,10 +5,11 @@ ConsumersTable, StatisticTable, AggregationFieldsTable.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 
+from bucketline.conf.table.table_options import listed
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import STATISTICS_DIR
 from bucketline.state.store.catalog.branches import Branches
@@ -170,8 +171,8 @@ def aggregation_fields(table: TableHandle) -> pa.Table:
         {
             "field_name": f.name,
             "field_type": type_text(f.type, in_backticks),
-            "function": _list_text(_about(f.name, newest.options).values()),
-            "function_options": _list_text(_about(f.name, newest.options)),
+            "function": listed(_about(f.name, newest.options).values()),
+            "function_options": listed(_about(f.name, newest.options)),
             "comment": f.description,
         }
         for f in newest.fields
@@ -182,10 +183,6 @@ def aggregation_fields(table: TableHandle) -> pa.Table:
 def _about(column: str, table_options: Mapping[str, str]) -> dict[str, str]:
     parts = {key: key.split(".") for key in table_options}
     return {key: table_options[key] for key, p in parts.items() if len(p) > 2 and p[:2] == ["fields", column]}
-
-
-def _list_text(values: Iterable[str]) -> str:
-    return f"[{', '.join(values)}]"
 
 
 def _json(value: object) -> str:

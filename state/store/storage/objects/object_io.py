@@ -18,7 +18,7 @@ import pyarrow as pa
 from bucketline.state.determinism import SYSTEM_IDS, IdSource
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
-from bucketline.state.store.storage.errors import unless_missing
+from bucketline.state.store.storage.errors import exists_already, unless_missing
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.forks import check_not_forked
 from bucketline.state.store.storage.objects.object_errors import (
@@ -189,7 +189,7 @@ class ObjectIO:
                 if stored == data:
                     return
                 if stored is not None:
-                    raise _exists(path) from e
+                    raise exists_already(path) from e
                 if not left:
                     raise _not_there(path, e) from e
             except STORE_ERRORS as e:
@@ -199,7 +199,7 @@ class ObjectIO:
         """The completion of an upload takes no condition, so what is there is looked for when it begins."""
         clients = self._clients
         if self.exists(path):
-            raise _exists(path)
+            raise exists_already(path)
         clients.counter.add(Request.PUT, 2)
 
         def counted() -> Iterator[bytes]:
@@ -299,10 +299,6 @@ def _create_once(key: str, data: bytes, pair: ClientPair) -> None:
 def _delete_at(client: Any, keys: str | list[str]) -> None:
     with suppress(FileNotFoundError):
         obstore.delete(client, keys)
-
-
-def _exists(path: str) -> StorageError:
-    return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
 
 
 def _not_there(path: str, answer: Exception) -> StorageError:
