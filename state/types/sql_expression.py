@@ -2,8 +2,8 @@
 
 Understood: columns (`source.c` and `target.c` in a merge), literals, + - * / %, ||, comparisons, AND OR NOT, IS NULL,
 IN, BETWEEN, LIKE, CASE, CAST and the functions in `sql_functions`. Everything else is refused by name. Nulls are SQL's.
-A branch of CASE is computed for its own rows alone, so that it can avoid a division by zero. Text is quoted with ', odd
-names with ` or ".
+A branch of CASE is computed for its own rows alone, and the right side of AND and OR only where the left one does not
+decide, so that both can avoid a division by zero. Text is quoted with ', odd names with ` or ".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -167,8 +167,18 @@ class _Rows:
         return pa.scalar(str(node.this)) if node.is_string else _number(node.this)
 
     def _logical(self, node: Any) -> Value:
-        joined = pc.and_kleene if isinstance(node, exp.And) else pc.or_kleene
-        left, right = self.truth(node.this), self.truth(node.expression)
+        joined, decides = (pc.and_kleene, False) if isinstance(node, exp.And) else (pc.or_kleene, True)
+        left = self.truth(node.this)
+        try:
+            return joined(left, self.truth(node.expression))
+        except _ARROW_ERRORS:
+            # As in `a <> 0 AND 1 / a > 2`: where the left side decides, the right one is not computed.
+            is_decided = np.broadcast_to(np.asarray(pc.fill_null(pc.equal(left, decides), False)), self._count)
+            if not is_decided.any():
+                raise
+        right = self._at(np.flatnonzero(~is_decided)).truth(node.expression)
+        if isinstance(right, pa.Array):
+            right = right.take(pa.array(np.cumsum(~is_decided) - 1, mask=is_decided))
         return joined(left, right)
 
     def truth(self, node: Any) -> Value:

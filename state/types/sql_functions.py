@@ -135,10 +135,10 @@ def _substring(node: Any, value: Evaluate) -> Value:
 
 
 def _replace(node: Any, value: Evaluate) -> Value:
-    new = node.args.get("replacement")
-    return pc.replace_substring(
-        _text(node.this, value), _constant(node.expression, str), "" if new is None else _constant(new, str)
-    )
+    text, old, new = _text(node.this, value), _constant(node.expression, str), node.args.get("replacement")
+    if not old:
+        return text  # Arrow would put the new text in for ever
+    return pc.replace_substring(text, old, "" if new is None else _constant(new, str))
 
 
 def _like(node: Any, value: Evaluate) -> Value:

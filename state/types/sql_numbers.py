@@ -109,6 +109,8 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
         return pc.round(value, 0, "towards_zero").cast(arrow_type(wanted))
     if wanted.root in INTEGER_ROOTS and pa.types.is_integer(value.type):
         return value.cast(arrow_type(wanted))
+    if wanted.root is TypeRoot.DATE and pa.types.is_timestamp(value.type):
+        return value.cast(pa.date32())  # the day it is in, also before 1970, where Paimon's casts of columns differ
     converted = recast(value, logical_type(value.type, nullable=True), wanted)
     if converted.null_count > value.null_count:
         raise pa.ArrowInvalid(f"a value does not fit into {wanted}")

@@ -1,5 +1,6 @@
 """SQL expressions over columns: values, nulls, types, and what is refused by name."""
 
+from datetime import date, datetime
 from decimal import Decimal as D
 from typing import Any
 
@@ -21,6 +22,7 @@ COLUMNS = {
     "d": pa.array([0, 19000, None], pa.int32()).cast(pa.date32()),
     "b": pa.array([True, None, False]),
     "ti": pa.array([0, 3_600_000, None], pa.int32()).cast(pa.time32("ms")),
+    "at": pa.array([datetime(1969, 12, 31, 23, 59, 59, 1), datetime(2024, 1, 1), None], pa.timestamp("us")),
     "source.a": pa.array([0, 2, 5]),
 }
 
@@ -40,6 +42,7 @@ COLUMNS = {
         ("coalesce(s, 'z') || '!'", ["x y!", " b !", "z!"]),
         ("concat(upper(trim(s)), 'a')", ["X Ya", "Ba", None]),
         ("replace(substring(s, 1, 2), 'x', 'q')", ["q ", " b", None]),
+        ("replace(s, '', 'q')", ["x y", " b ", None]),
         ("length(s)", [3, 3, None]),
         ("a IN (1, NULL)", [True, None, None]),
         ("a NOT IN (1, 5)", [False, True, None]),
@@ -53,6 +56,11 @@ COLUMNS = {
         ("d = DATE '2022-01-08'", [False, True, None]),
         ("ti >= '01:00:00'", [False, True, None]),
         ("year(d) + extract(month from d)", [1971, 2023, None]),
+        ("cast(at AS DATE)", [date(1969, 12, 31), date(2024, 1, 1), None]),
+        ("year(at) - 1900", [69, 124, None]),
+        ("source.a <> 0 AND 10 / source.a > 3", [False, True, False]),
+        ("source.a = 0 OR 10 / source.a > 3 OR b", [True, True, False]),
+        ("NOT (a > 1 AND a / source.a = 1) OR b", [True, None, None]),
         ("greatest(a, source.a)", [1, 2, 5]),
         ("nullif(a, 1)", [None, 2, None]),
         ("round(amount, 1)", [D("1.3"), None, D("-7.0")]),
