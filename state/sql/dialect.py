@@ -42,6 +42,9 @@ class PlainSql(Dialect):  # type: ignore[misc]
 
 DIALECT = BucketlineSql
 
+_IN_TEXT = re.compile(r"\\.|''", re.DOTALL)
+"""An escaped sign, or a quote that is written twice."""
+
 
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text, one a word. Raises OptionError for a text or a comment that does not end."""
@@ -73,6 +76,16 @@ def sql_text(node: exp.Expression) -> str:
         return exp.DataType.build("timestamp") if is_zoned else part
 
     return str(node.transform(plain).sql(PlainSql, identify=True))
+
+
+def as_spark_reads(text: str) -> str:
+    """The query with \\' for '' in its texts: to Spark two quotes are the end of one text and the begin of another."""
+    for token in reversed(tokens_of(text)):
+        end = token.end + 1
+        if token.token_type is TokenType.STRING and text[token.start] == "'" and "'" in token.text:
+            inner = _IN_TEXT.sub(lambda sign: sign[0].replace("''", "\\'"), text[token.start + 1 : end - 1])
+            text = f"{text[: token.start]}'{inner}'{text[end:]}"
+    return text
 
 
 def parse_one(text: str) -> exp.Expression:
@@ -107,4 +120,4 @@ def _reason(error: SqlglotError) -> str:
     return f"{description.rstrip('.')}{place}"
 
 
-__all__ = ["DIALECT", "Token", "TokenType", "parse_one", "refused", "sql_text", "tokens_of"]
+__all__ = ["DIALECT", "Token", "TokenType", "as_spark_reads", "parse_one", "refused", "sql_text", "tokens_of"]

@@ -20,7 +20,7 @@ from bucketline.conf.reader_options import (
     READ_OPTIMIZED,
 )
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.dialect import as_spark_reads, refused
 from bucketline.state.sql.narrowing import needed_columns, needed_rows
 from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -113,7 +113,7 @@ class SparkQueries:
                 views.append(view)
                 alias = "" if relation.has_alias else f" AS {in_backticks(_last_part(relation))}"
                 text = f"{text[: relation.start]}`{view}`{alias}{text[relation.end :]}"
-            return self._spark.sql(text)
+            return self._spark.sql(as_spark_reads(text))
         except AnalysisException as e:
             raise refused(f"Spark cannot run the query: {str(e).splitlines()[0]}") from e
         finally:

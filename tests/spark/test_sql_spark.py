@@ -54,6 +54,7 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
     assert run(instant) == [1704067200]  # the session is in UTC
     run("DROP TABLE z")
     assert run("SHOW TABLES IN shop LIKE 'nothing'") == []
+    assert run("SELECT 'it''s' FROM orders WHERE 'it''s' = 'it\\'s' LIMIT 1") == ["it's"]
     assert run("SELECT count(*) FROM orders TABLESAMPLE (100 PERCENT)") == [5]
     hint = "/*+ OPTIONS('scan.snapshot-id'='2') */"
     assert run(f"SELECT orders.id FROM default.orders {hint} WHERE orders.amount > 15 ORDER BY 1") == [2, 3, 11, 12]

@@ -18,6 +18,7 @@ from bucketline.state.commit.schema_change import (
     UnsetOption,
 )
 from bucketline.state.commit.schema_edit import After, First
+from bucketline.state.sql.dialect import as_spark_reads
 from bucketline.state.sql.parse import parse_script, parse_statement
 from bucketline.state.sql.statement import (
     AlterTable,
@@ -346,3 +347,15 @@ REFUSED = {
 def test_what_is_not_supported_is_refused_by_name(text: str) -> None:
     with pytest.raises(OptionError, match=REFUSED[text]):
         parse_statement(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "for_spark"),
+    [
+        ("SELECT 'it''s', '' '', 'x' 'y', '''' FROM t", r"SELECT 'it\'s', '' '', 'x' 'y', '\'' FROM t"),
+        (r"SELECT 'a\'''b', 'c\\''d', DATE '2024-01-01'", r"SELECT 'a\'\'b', 'c\\\'d', DATE '2024-01-01'"),
+        ("SELECT `a''b`, \"it's\", \"it''s\" -- 'c''d'", "SELECT `a''b`, \"it's\", \"it''s\" -- 'c''d'"),
+    ],
+)
+def test_a_quote_that_is_written_twice_is_one_for_spark_too(text: str, for_spark: str) -> None:
+    assert as_spark_reads(text) == for_spark
