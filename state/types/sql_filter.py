@@ -181,7 +181,7 @@ class _Translator:
             raise _refused(f"{node.sql(_DIALECT)!r}: IN needs a list of literals")
         if not wanted and len(literals) < len(node.expressions):
             return _NOTHING  # "not in" a list with a null is unknown at best
-        values = [v for v in (_exact_value(field, e) for e in literals) if v is not None]
+        values = [v for e in literals if (v := _exact_value(field, e)) is not None and not _is_beyond(field, e, v)]
         if field.type.root in _FLOATS and any(v.as_py() == 0 for v in values):
             # Arrow takes the zeros for two values here, and for equal ones in comparisons.
             values += [pa.scalar(zero, arrow_type(field.type)) for zero in (0.0, -0.0)]
@@ -240,6 +240,8 @@ def _compare(field: DataField, sign: str, node: exp.Expression) -> pc.Expression
     value = _value(field, node)
     if root in _FLOATS and math.isnan(value.as_py()):
         return _compare_nan(column, sign)
+    if _is_beyond(field, node, value):
+        return _compare_beyond(column, sign, value)
     holds = _OPERATORS[sign](column, value)
     return holds | pc.is_nan(column) if root in _FLOATS and sign in (">", ">=") else holds
 
@@ -249,6 +251,20 @@ def _compare_nan(column: pc.Expression, sign: str) -> pc.Expression:
     if sign in (">", "<="):
         return _NOTHING if sign == ">" else column.is_valid()
     return pc.is_nan(column) if sign in ("=", ">=") else ~pc.is_nan(column)
+
+
+def _is_beyond(field: DataField, node: exp.Expression, value: pa.Scalar) -> bool:
+    """Whether a number is larger than all that a FLOAT or DOUBLE column can hold but infinity, which `value` is."""
+    return field.type.root in _FLOATS and math.isinf(value.as_py()) and not isinstance(node, exp.Cast)
+
+
+def _compare_beyond(column: pc.Expression, sign: str, infinite: pa.Scalar) -> pc.Expression:
+    """`column sign number`, where only infinity (or minus infinity) and NaN are further away than the number."""
+    if sign in ("=", "<>"):
+        return _NOTHING if sign == "=" else column.is_valid()
+    if infinite.as_py() > 0:
+        return column < infinite if sign in ("<", "<=") else (column == infinite) | pc.is_nan(column)
+    return column == infinite if sign in ("<", "<=") else (column > infinite) | pc.is_nan(column)
 
 
 def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expression:

@@ -24,7 +24,7 @@ _DIGITS = 38
 _WIDE = 76
 _KEPT_SCALE = 6
 _HALF_UP = "half_towards_infinity"
-_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
@@ -188,4 +188,4 @@ def _as_decimal(value: Value) -> Value:
         number = Decimal(value.as_py())
         return pa.scalar(number, pa.decimal128(max(1, len(number.as_tuple().digits)), 0))
     digits = _INTEGER_DIGITS[value.type.bit_width]
-    return value.cast(pa.decimal128(max(digits, 20), 0)).cast(pa.decimal128(digits, 0))
+    return value.cast(pa.decimal128(20, 0)).cast(pa.decimal128(digits, 0))

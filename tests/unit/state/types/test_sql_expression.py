@@ -34,6 +34,10 @@ COLUMNS = {
         ("amount * 1.115", [D("1.39375"), None, D("-7.80500")]),
         ("amount / 3", [D("0.416667"), None, D("-2.333333")]),
         ("a / 2", [0.5, 1.0, None]),
+        (
+            "source.a / 99999999999999999999",
+            [D("0E-18"), D("2.0E-20").quantize(D("1E-18")), D("5E-20").quantize(D("1E-18"))],
+        ),
         ("a % 2 - -a", [2, 2, None]),
         ("target.a + source.a", [1, 4, None]),
         ("CASE WHEN source.a <> 0 THEN 10 / source.a ELSE 0 END", [0, 5.0, 2.0]),
