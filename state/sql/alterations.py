@@ -60,9 +60,15 @@ def read_alter(words: Words) -> Statement:
     if action not in _ACTIONS:
         raise words.wrong(f"one of {', '.join(_ACTIONS)} follows the table's name")
     words.at += 1
+    column_missing_ok = action == "DROP" and _takes_if_exists(words)
     changes = _ACTIONS[action](words)
     words.end()
-    return AlterTable(name, tuple(changes), missing_ok)
+    return AlterTable(name, tuple(changes), missing_ok, column_missing_ok)
+
+
+def _takes_if_exists(words: Words) -> bool:
+    """Passes `COLUMN[S] IF EXISTS`, if it comes; nothing otherwise."""
+    return words.take("COLUMNS", "IF", "EXISTS") or words.take("COLUMN", "IF", "EXISTS") or words.take("IF", "EXISTS")
 
 
 def _partition(words: Words) -> dict[str, str | None]:
@@ -175,8 +181,6 @@ def _drop(words: Words) -> list[SchemaChange]:
         raise words.wrong("keys and watermarks cannot be dropped")
     if not words.take("COLUMNS"):
         words.take("COLUMN")
-    if words.sees("IF"):
-        raise words.wrong("IF EXISTS is not supported for columns; DESCRIBE shows which there are")
     return _each(words, lambda w: [DropColumn(w.path("the name of a column"))])
 
 

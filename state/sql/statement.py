@@ -125,9 +125,12 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
+    """`missing_ok`: there may be no such table; `column_missing_ok`: what is dropped may not be there."""
+
     name: TableName
     changes: tuple[SchemaChange, ...]
     missing_ok: bool = False
+    column_missing_ok: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """INSERT, UPDATE, DELETE and TRUNCATE over the operations of `Table`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ from bucketline.state.store.sql.relation import (
 )
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
-from bucketline.state.store.sql.spelling import spelled
+from bucketline.state.store.sql.spelling import spelled, spelled_keys
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, TypeRoot
@@ -32,6 +33,11 @@ from bucketline.state.types.sql_expression import expr
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
     """Writes the rows; OVERWRITE replaces the partition that the statement names, or else those that get rows."""
     table = session.table(statement.table.name, statement.table.options, writes=True)
+    statement = replace(
+        statement,
+        partition=spelled_keys(statement.partition, table.partition_by),
+        dynamic=tuple(spelled(statement.dynamic, table.partition_by)),
+    )
     names = _target_columns(table, statement)
     fields = {f.name: f for f in handle_of(table).table_schema.fields}
     fixed = {name: _fixed_value(fields[name], text) for name, text in statement.partition.items()}
@@ -182,4 +188,4 @@ def truncate(session: SqlSession, statement: Truncate) -> pa.Table:
     table = session.table(statement.name, writes=True)
     if statement.partition is None:
         return snapshot_result(table.truncate())
-    return snapshot_result(table.drop_partitions([statement.partition]))
+    return snapshot_result(table.drop_partitions([spelled_keys(statement.partition, table.partition_by)]))

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.statement_options import split_comment, without_type
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
+from bucketline.state.commit.schema_change import AddColumn, DropColumn
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.format.paths import default_partition_name, parse_partition_path
 from bucketline.state.sql.dialect import refused
@@ -31,6 +32,7 @@ from bucketline.state.sql.words import database_name, table_name
 from bucketline.state.store.sql.queries import Queries, Target
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
 from bucketline.state.store.sql.session import SqlSession, is_path, refuse_system_table
+from bucketline.state.store.sql.spelling import finds, spelled_change, spelled_keys
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.warehouse.catalog import catalog
 from bucketline.state.types.arrow import logical_fields
@@ -56,7 +58,7 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
     rows = None
     if statement.query is not None:
         rows = queries.spread(session, statement.query) or queries.rows(session, statement.query)
-        schema = pa.schema([f.with_nullable(True) for f in rows.schema])
+        schema = pa.schema([_nullable(f) for f in rows.schema])
     assert schema is not None, "parsing makes sure of columns"
     table = catalog.create_table(name, schema, keys, partitions, options, comment, exist_ok=statement.exist_ok)
     if rows is None or statement.query is None:
@@ -69,6 +71,18 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
         if handle_of(table).snapshot_store.latest_id() is None:
             catalog.drop_table(name)
         raise
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    """The field, nullable with all that is in it but keys of maps, as Spark makes columns from a query."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(f) for f in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_field, _nullable(kind.item_field))
+    return field.with_type(kind).with_nullable(True)
 
 
 def _without_place(options: Mapping[str, str]) -> dict[str, str]:
@@ -246,7 +260,7 @@ def _show_partitions(table: Table, statement: Show) -> pa.Table:
     """The partitions; with PARTITION (...) those that have its values."""
     if not table.partition_by:
         raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
-    wanted = dict(statement.partition or {})
+    wanted = spelled_keys(statement.partition or {}, table.partition_by)
     for name in wanted:
         if name not in table.partition_by:
             raise refused(f"SHOW PARTITIONS: {name!r} is no partition column of {table.path}", column=name)
@@ -272,7 +286,14 @@ def alter(session: SqlSession, statement: AlterTable) -> pa.Table:
         if statement.missing_ok:
             return DONE
         raise
-    table.alter(*statement.changes)
+    fields = handle_of(table).table_schema.fields
+    changes = [spelled_change(change, fields) for change in statement.changes]
+    for change in changes:
+        if isinstance(change, AddColumn) and finds(change.path, fields):
+            raise refused(f"ALTER TABLE: column {'.'.join(change.path)} already exists", column=change.path[-1])
+    if statement.column_missing_ok:
+        changes = [change for change in changes if not isinstance(change, DropColumn) or finds(change.path, fields)]
+    table.alter(*changes)
     return DONE
 
 
@@ -308,4 +329,5 @@ def reset(session: SqlSession, statement: Reset) -> pa.Table:
 
 def drop_partitions(session: SqlSession, statement: DropPartitions) -> pa.Table:
     table = session.table(statement.name, writes=True)
-    return snapshot_result(table.drop_partitions(statement.partitions))
+    partitions = [spelled_keys(values, table.partition_by) for values in statement.partitions]
+    return snapshot_result(table.drop_partitions(partitions))

@@ -1,8 +1,15 @@
 """Names of columns, in which SQL ignores upper and lower case."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
+from bucketline.state.commit.schema_change import AddColumn, MoveColumn, SchemaChange
+from bucketline.state.commit.schema_edit import After, ColumnPath, Position
 from bucketline.state.sql.dialect import refused
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+_Value = TypeVar("_Value")
 
 
 def spellings(name: str, columns: Collection[str]) -> list[str]:
@@ -10,7 +17,7 @@ def spellings(name: str, columns: Collection[str]) -> list[str]:
     return [name] if name in columns else [c for c in columns if c.lower() == name.lower()]
 
 
-def spelled(names: Sequence[str], columns: Collection[str]) -> list[str]:
+def spelled(names: Iterable[str], columns: Collection[str]) -> list[str]:
     """Names as the columns spell them; those that mean no column stay as they are.
 
     Raises OptionError for a name that can mean several columns.
@@ -22,3 +29,61 @@ def spelled(names: Sequence[str], columns: Collection[str]) -> list[str]:
             raise refused(f"column '{name}' can mean {', '.join(meant)}; write which one", column=name)
         resolved.append(meant[0])
     return resolved
+
+
+def spelled_keys(values: Mapping[str, _Value], columns: Collection[str]) -> dict[str, _Value]:
+    """Values by column as the columns are spelled. Raises OptionError as `spelled`, and for a column that is given
+    twice."""
+    names = spelled(values, columns)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise refused(f"column '{twice}' is given twice", column=twice)
+    return dict(zip(names, values.values(), strict=True))
+
+
+def spelled_change(change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
+    """The change with the names of columns and nested fields as the table spells them. A name that is new stays as it
+    is. Raises OptionError as `spelled`."""
+    path: ColumnPath | None = getattr(change, "path", None)
+    if path is None:
+        return change
+    is_new = isinstance(change, AddColumn)
+    parents = _spelled_path(path[:-1] if is_new else path, fields)
+    changed = replace(change, path=(*parents, *(path[-1:] if is_new else ())))
+    if isinstance(changed, AddColumn | MoveColumn) and changed.position is not None:
+        return replace(changed, position=_spelled_position(changed.position, changed.path, fields))
+    return changed
+
+
+def finds(path: ColumnPath, fields: Sequence[DataField]) -> bool:
+    """Whether a table with these columns has the column or nested field, as it is spelled."""
+    for name in path:
+        found = next((f for f in fields if f.name == name), None)
+        if found is None:
+            return False
+        fields = _parts(found.type)
+    return True
+
+
+def _spelled_position(position: Position, path: ColumnPath, fields: Sequence[DataField]) -> Position:
+    if not isinstance(position, After):
+        return position
+    return After(_spelled_path((*path[:-1], position.name), fields)[-1])
+
+
+def _spelled_path(path: ColumnPath, fields: Sequence[DataField]) -> ColumnPath:
+    names: list[str] = []
+    for name in path:
+        (meant,) = spelled([name], [f.name for f in fields])
+        names.append(meant)
+        fields = next((_parts(f.type) for f in fields if f.name == meant), ())
+    return tuple(names)
+
+
+def _parts(data_type: DataType) -> Sequence[DataField]:
+    """What can follow a column of this type in a path: the fields of a ROW, `element` of an ARRAY, `value` of a MAP."""
+    if data_type.root is TypeRoot.ARRAY and data_type.element is not None:
+        return (DataField(-1, "element", data_type.element),)
+    if data_type.root is TypeRoot.MAP and data_type.value is not None:
+        return (DataField(-1, "value", data_type.value),)
+    return data_type.fields

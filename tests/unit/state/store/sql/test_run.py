@@ -431,6 +431,34 @@ def test_several_columns_are_altered_at_once(orders: Run) -> None:
     assert ("v", "how much") in [(row[0], row[-1]) for row in orders("DESCRIBE t")]
 
 
+def test_columns_are_altered_in_any_case_and_never_added_twice(orders: Run) -> None:
+    orders("CREATE TABLE n (Id INT, Name STRING, S ROW<Ab INT, C ARRAY<ROW<De INT>>>, p STRING) PARTITIONED BY (p)")
+    orders("ALTER TABLE n RENAME NAME TO nom; ALTER TABLE n ALTER COLUMN ID COMMENT 'key', NOM FIRST")
+    orders("ALTER TABLE n ADD COLUMN s.c.ELEMENT.x INT AFTER DE; ALTER TABLE n DROP COLUMN s.AB")
+    orders("ALTER TABLE n DROP COLUMN IF EXISTS iD; ALTER TABLE n DROP COLUMNS IF EXISTS (id, s.y)")
+    assert [row[:2] for row in orders("DESCRIBE n")] == [
+        ("nom", "STRING"),
+        ("S", "ROW<C ARRAY<ROW<De INT, x INT>>>"),
+        ("p", "STRING"),
+    ]
+    for text in ("nom STRING", "s.C INT"):
+        with pytest.raises(OptionError, match="already exists"):
+            orders(f"ALTER TABLE n ADD {text}")
+    orders(
+        "INSERT INTO n PARTITION (P = 'x') (NOM) VALUES ('a'); INSERT INTO n PARTITION (P) (nom, p) VALUES ('b', 'y')"
+    )
+    assert orders("SHOW PARTITIONS n PARTITION (P = 'x')") == ["p=x"]
+    orders("ALTER TABLE n DROP PARTITION (P = 'x'); TRUNCATE TABLE n PARTITION (P = 'z')")
+    assert orders("SELECT p FROM n") == ["y"]
+
+
+def test_a_table_from_a_query_takes_nulls_inside_its_columns(run: Run) -> None:
+    run("CREATE TABLE s (id INT NOT NULL, a ARRAY<INT NOT NULL>, r ROW<x INT NOT NULL>, m MAP<STRING, INT NOT NULL>)")
+    run("CREATE TABLE t AS SELECT * FROM s")
+    types = [row[1] for row in run("DESCRIBE t")]
+    assert types == ["INT", "ARRAY<INT>", "ROW<x INT>", "MAP<STRING NOT NULL, INT>"]
+
+
 def test_an_overwrite_replaces_the_whole_table_where_it_is_asked_to(orders: Run) -> None:
     orders("CREATE TABLE p (k INT, d INT) PARTITIONED BY (d) WITH ('connector'='paimon')")
     orders("INSERT INTO p VALUES (1, 1), (2, 2)")
