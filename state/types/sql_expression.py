@@ -173,7 +173,9 @@ class _Rows:
             return joined(left, self.truth(node.expression))
         except _ARROW_ERRORS:
             # As in `a <> 0 AND 1 / a > 2`: where the left side decides, the right one is not computed.
-            is_decided = np.broadcast_to(np.asarray(pc.fill_null(pc.equal(left, decides), False)), self._count)
+            decided = pc.fill_null(pc.equal(left, decides), False)
+            is_scalar = isinstance(decided, pa.Scalar)
+            is_decided = np.full(self._count, decided.as_py()) if is_scalar else np.asarray(decided)
             if not is_decided.any():
                 raise
         right = self._at(np.flatnonzero(~is_decided)).truth(node.expression)

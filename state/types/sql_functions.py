@@ -3,8 +3,10 @@
 A function that is not here is refused by its name, one with an argument that is not supported by its text.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import time
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -114,6 +116,21 @@ def _of_text(function: Callable[..., Any]) -> Callable[[Any, Evaluate], Value]:
     return lambda node, value: function(_text(node.this, value))
 
 
+def _upper(text: Value) -> Value:
+    """The text in capitals: also those that are several signs, as SS for ß, which Arrow does not make."""
+    return pc.utf8_upper(_respelled(text, _LONG_CAPITALS))
+
+
+def _lower(text: Value) -> Value:
+    return pc.utf8_lower(_respelled(text, _LONG_SMALL_LETTERS))
+
+
+def _respelled(text: Value, signs: Mapping[str, str]) -> Value:
+    if not pc.any(pc.match_substring_regex(text, f"[{''.join(signs)}]")).as_py():
+        return text
+    return reduce(lambda found, sign: pc.replace_substring(found, sign, signs[sign]), signs, text)
+
+
 def _concat(node: Any, value: Evaluate) -> Value:
     parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
     return pc.binary_join_element_wise(*(_text(p, value) for p in parts), "")
@@ -150,9 +167,7 @@ def _like(node: Any, value: Evaluate) -> Value:
 
 
 def _coalesce(node: Any, value: Evaluate) -> Value:
-    values = [value(n) for n in (node.this, *node.expressions)]
-    target = common_type([v.type for v in values])
-    return pc.coalesce(*(to_common(v, target) for v in values))
+    return pc.coalesce(*_in_common(node, value))
 
 
 def _nullif(node: Any, value: Evaluate) -> Value:
@@ -161,13 +176,24 @@ def _nullif(node: Any, value: Evaluate) -> Value:
     return pc.if_else(same, pa.scalar(None, left.type), left)
 
 
-def _extreme(function: Callable[..., Any]) -> Callable[[Any, Evaluate], Value]:
-    def call(node: Any, value: Evaluate) -> Value:
-        values = [value(n) for n in (node.this, *node.expressions)]
-        target = common_type([v.type for v in values])
-        return function(*(to_common(v, target) for v in values), skip_nulls=True)
+def _greatest(node: Any, value: Evaluate) -> Value:
+    values = _in_common(node, value)
+    greatest = pc.max_element_wise(*values, skip_nulls=True)
+    if not pa.types.is_floating(greatest.type):
+        return greatest
+    # Arrow passes over NaN, which is greater than every number, as Spark orders them.
+    is_nan = reduce(pc.or_, [pc.fill_null(pc.is_nan(v), False) for v in values])
+    return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
-    return call
+
+def _least(node: Any, value: Evaluate) -> Value:
+    return pc.min_element_wise(*_in_common(node, value), skip_nulls=True)
+
+
+def _in_common(node: Any, value: Evaluate) -> list[Value]:
+    values = [value(n) for n in (node.this, *node.expressions)]
+    target = common_type([v.type for v in values])
+    return [to_common(v, target) for v in values]
 
 
 def _number_of(node: Any, value: Evaluate) -> Value:
@@ -226,6 +252,10 @@ def _constant(node: Any, kind: type[Any]) -> Any:
         raise OptionError(f"{node.sql()!r} has to be a whole number here", key="expression") from e
 
 
+_SIGNS = tuple(map(chr, range(0x80, 0x10000)))
+_LONG_CAPITALS: Mapping[str, str] = {sign: sign.upper() for sign in _SIGNS if len(sign.upper()) > 1}
+_LONG_SMALL_LETTERS: Mapping[str, str] = {sign: sign.lower() for sign in _SIGNS if len(sign.lower()) > 1}
+
 _PARTS: Mapping[str, Callable[..., Any]] = {
     "YEAR": pc.year,
     "QUARTER": pc.quarter,
@@ -243,8 +273,8 @@ _THIS = frozenset({"this"})
 _TWO = frozenset({"this", "expression"})
 _MANY = frozenset({"this", "expressions"})
 _FUNCTIONS: Mapping[type[Any], tuple[frozenset[str], Callable[[Any, Evaluate], Value]]] = {
-    exp.Upper: (_THIS, _of_text(pc.utf8_upper)),
-    exp.Lower: (_THIS, _of_text(pc.utf8_lower)),
+    exp.Upper: (_THIS, _of_text(_upper)),
+    exp.Lower: (_THIS, _of_text(_lower)),
     exp.Length: (_THIS, _of_text(pc.utf8_length)),
     exp.Reverse: (_THIS, _of_text(pc.utf8_reverse)),
     exp.Concat: (_MANY, _concat),
@@ -256,8 +286,8 @@ _FUNCTIONS: Mapping[type[Any], tuple[frozenset[str], Callable[[Any, Evaluate], V
     exp.Escape: (_TWO, _like),
     exp.Coalesce: (_MANY, _coalesce),
     exp.Nullif: (_TWO, _nullif),
-    exp.Greatest: (_MANY, _extreme(pc.max_element_wise)),
-    exp.Least: (_MANY, _extreme(pc.min_element_wise)),
+    exp.Greatest: (_MANY, _greatest),
+    exp.Least: (_MANY, _least),
     exp.Abs: (_THIS, _abs),
     exp.Round: (frozenset({"this", "decimals"}), _round),
     exp.Floor: (_THIS, _to_whole("down")),

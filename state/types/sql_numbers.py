@@ -111,7 +111,10 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
         return value.cast(arrow_type(wanted))
     if wanted.root is TypeRoot.DATE and pa.types.is_timestamp(value.type):
         return value.cast(pa.date32())  # the day it is in, also before 1970, where Paimon's casts of columns differ
-    converted = recast(value, logical_type(value.type, nullable=True), wanted)
+    stored = logical_type(value.type, nullable=True)
+    if pa.types.is_timestamp(value.type):
+        stored = DataType(TypeRoot.TIMESTAMP, precision=0)  # as text: no zeros at the end, as Spark writes it
+    converted = recast(value, stored, wanted)
     if converted.null_count > value.null_count:
         raise pa.ArrowInvalid(f"a value does not fit into {wanted}")
     return converted

@@ -14,6 +14,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.logical import DataField, parse_type_text
 from bucketline.state.types.sql_expression import SqlExpression, assigned, condition, evaluate, expr
 
+NAN = pytest.approx(float("nan"), nan_ok=True)
 COLUMNS = {
     "a": pa.array([1, 2, None], pa.int32()),
     "amount": pa.array([D("1.25"), None, D("-7.00")], pa.decimal128(12, 2)),
@@ -59,6 +60,11 @@ COLUMNS = {
         ("year(d) + extract(month from d)", [1971, 2023, None]),
         ("cast(at AS DATE)", [date(1969, 12, 31), date(2024, 1, 1), None]),
         ("year(at) - 1900", [69, 124, None]),
+        ("cast(at AS STRING)", ["1969-12-31 23:59:59.000001", "2024-01-01 00:00:00", None]),
+        ("upper('straße ŉ') || lower('İX')", ["STRASSE ʼNi\u0307x"] * 3),
+        ("greatest(f, 0.5, source.a)", [1.5, NAN, 5.0]),
+        ("least(f, 0.5)", [0.5, 0.5, 0.0]),
+        ("NOT (128 = 1) OR 1 / source.a = 1", [True, True, True]),
         ("source.a <> 0 AND 10 / source.a > 3", [False, True, False]),
         ("source.a = 0 OR 10 / source.a > 3 OR b", [True, True, False]),
         ("NOT (a > 1 AND a / source.a = 1) OR b", [True, None, None]),

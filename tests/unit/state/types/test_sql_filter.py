@@ -48,7 +48,7 @@ ROWS: list[dict[str, object]] = [
         "day": date(1969, 12, 31),
     },
     {"id": 3, "amount": Decimal("9999.99"), "name": "it's\\", "score": -math.inf, "part": -math.inf},
-    {"name": "", "score": 0.0},
+    {"name": "", "score": -0.0},
 ]
 TABLE = pa.Table.from_pylist(ROWS, schema=arrow_schema(FIELDS)).append_column("row", pa.array([0, 1, 2, 3]))
 
@@ -120,6 +120,8 @@ def _rows(condition: str) -> list[int]:
         ("part > 1e39", [1]),
         ("NOT part <= 1e39", [1]),
         ("part IN (1e39, -1e39)", []),
+        ("score IN (0, 1.5)", [0, 3]),
+        ("score NOT IN (0)", [0, 1, 2]),
         ("part >= -1e39", [0, 1]),
         ("part <= -1e39", [2]),
         ("part = CAST('Infinity' AS FLOAT)", [1]),
