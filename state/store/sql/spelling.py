@@ -4,7 +4,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from bucketline.state.commit.schema_change import AddColumn, MoveColumn, SchemaChange
+from bucketline.state.commit.schema_change import (
+    AddColumn,
+    MoveColumn,
+    SchemaChange,
+    SetOption,
+    SetTableComment,
+    UnsetOption,
+)
 from bucketline.state.commit.schema_edit import After, ColumnPath, Position
 from bucketline.state.sql.dialect import refused
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
@@ -44,9 +51,9 @@ def spelled_keys(values: Mapping[str, _Value], columns: Collection[str]) -> dict
 def spelled_change(change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
     """The change with the names of columns and nested fields as the table spells them. A name that is new stays as it
     is. Raises OptionError as `spelled`."""
-    path: ColumnPath | None = getattr(change, "path", None)
-    if path is None:
+    if isinstance(change, SetOption | UnsetOption | SetTableComment):
         return change
+    path = change.path
     is_new = isinstance(change, AddColumn)
     parents = _spelled_path(path[:-1] if is_new else path, fields)
     changed = replace(change, path=(*parents, *(path[-1:] if is_new else ())))
