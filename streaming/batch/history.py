@@ -27,13 +27,17 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     latest, store = session.view.snapshot, session.table.snapshot_store
     if state.commits and _is_undone(session, state.commits[0]):
         state = replace(state, commits=(), seen_id=0, is_complete=False)
+    is_running = state.seen_id > 0
     newer: list[Snapshot] = []
+    since: list[Snapshot] = []
     own = writer_of(target.user)
     newest_id = latest.id if latest else 0
     walked_to = newest_id + 1
     for snapshot in store.newest_first(latest or 0, state.seen_id):
         walked_to = snapshot.id
         if writer_of(snapshot.commit_user) != own:
+            if END_OFFSETS in snapshot.properties and snapshot.commit_kind is not CommitKind.COMPACT:
+                since.append(snapshot)
             continue
         newer.append(snapshot)
         if snapshot.commit_kind is not CommitKind.COMPACT:
@@ -47,7 +51,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         commits = (marker,)
     complete = known or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
     others = () if commits or marker else other_queries(target)
-    history = UserHistory(commits, marker, complete, others)
+    history = UserHistory(commits, marker, complete, others, tuple(since), is_running=is_running)
     state = replace(
         state,
         commits=commits,

@@ -48,6 +48,8 @@ class UserHistory:
 
     `commits`: its snapshots still visible, newest first. `marker`: the snapshot its tag keeps, if there is one.
     `complete`: no snapshot after the marker (or, without one, after the table's first) has expired.
+    `since`: the batches of other queries that came after those commits, as far as they are visible. `is_running`: this
+    process has looked at the table before.
     `others`: for each other query of ours, its newest snapshot; empty where the batch cannot read theirs again.
     """
 
@@ -55,6 +57,8 @@ class UserHistory:
     marker: Snapshot | None
     complete: bool
     others: tuple[Snapshot, ...] = ()
+    since: tuple[Snapshot, ...] = ()
+    is_running: bool = False
 
 
 def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool) -> WriteBatch | SkipBatch:
@@ -81,6 +85,8 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
         why = "the table was rolled back or replaced" if history.complete else "snapshots have expired"
         raise ahead_of_table(batch.batch_id, newest, why, history_complete=history.complete)
     _refuse_read_again(batch, history.others, is_new=newest is None)
+    if known:
+        _refuse_read_beside(batch, known[0] if history.is_running else None, history.since)
     return WriteBatch()
 
 
@@ -127,6 +133,31 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
         f"this query begins to read topic {topic!r}, but query {other.commit_user} has already written records of it "
         f"into the table: the job had left the topic out, or a second job reads it. {_REMEDIES}"
     )
+
+
+def _refuse_read_beside(batch: BatchIdentity, last: Snapshot | None, since: tuple[Snapshot, ...]) -> None:
+    """Records of this batch must not have been written by another query meanwhile; nor those of the `last` batch of
+    this run, which both may have written at the same time.
+
+    Only where it is certain that both read one cluster: jobs say it, and jobs take all records of what they read.
+    """
+    before = {} if last is None else kafka_offsets(last.properties.get(START_OFFSETS))
+    starts, ends = kafka_offsets(batch.start_offsets) | before, kafka_offsets(batch.end_offsets)
+    for other in since:
+        began, reached = (kafka_offsets(other.properties.get(key)) for key in (START_OFFSETS, END_OFFSETS))
+        if batch.cluster is None or other.properties.get(CLUSTER) != batch.cluster or not began:
+            continue
+        for (topic, partition), end in sorted(ends.items()):
+            place = (topic, partition)
+            first, behind = max(starts.get(place, 0), began.get(place, 0)), min(end, reached.get(place, 0))
+            if first < behind:
+                raise CheckpointMismatchError(
+                    f"query {other.commit_user} has written the same records meanwhile (snapshot {other.id}: topic "
+                    f"{topic} partition {partition}, offsets {first} up to {behind}): a second job reads the topic, or "
+                    f"a branch with such a job took the place of the table. Stop the second job. {_REMEDIES}",
+                    user=other.commit_user,
+                    topic=topic,
+                )
 
 
 def _other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:

@@ -267,3 +267,25 @@ def test_a_lost_checkpoint_of_a_job_that_begins_at_the_newest_record_loses_nothi
     orders.put([5])
     run_job(orders.job(), spark)
     assert orders.sums() == dict.fromkeys(range(6), 1)
+
+
+def test_a_branch_that_is_made_the_table_brings_along_what_its_job_has_read(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders = Orders(tmp_path, kafka_broker, "forwarded")
+    orders.put(range(4))
+    run_job(orders.job(), spark)
+    table = open_table(orders.table)
+    table.create_tag("now")
+    table.create_branch("trial", "now")
+    orders.put(range(4, 8))
+    on_branch = ("options.branch=trial", f"checkpoint=file:{tmp_path}/trial")
+    run_job(orders.job(*on_branch), spark, reset_identity=True)
+    table.fast_forward("trial")
+    assert orders.sums() == dict.fromkeys(range(8), 1)
+
+    orders.put([8])
+    with pytest.raises(CheckpointMismatchError, match="has written the same records meanwhile"):
+        run_job(orders.job(), spark)
+    run_job(orders.job(), spark, reset_identity=True)
+    assert orders.sums() == dict.fromkeys(range(9), 1)

@@ -11,6 +11,7 @@ from bucketline.streaming.batch.recover import (
     DIGEST,
     END_OFFSETS,
     SOURCE,
+    START_OFFSETS,
     CheckpointMismatchError,
     SkipBatch,
     UserHistory,
@@ -158,3 +159,40 @@ def test_a_query_does_not_begin_in_its_midst_to_read_what_another_has_read(other
             decide(batch, history, allow_reprocess=False)
     else:
         assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+
+
+def _at(start: int, end: int) -> dict[str, str]:
+    return {START_OFFSETS: f'[{{"a": {{"0": {start}}}}}]', END_OFFSETS: f'[{{"a": {{"0": {end}}}}}]'}
+
+
+@pytest.mark.parametrize(
+    ("since", "cluster", "refused"),
+    [
+        ((10, 15), "one", "offsets 10 up to 15"),
+        ((5, 12), "one", "offsets 5 up to 12"),
+        ((5, 10), "one", "offsets 5 up to 10"),
+        ((0, 5), "one", None),
+        ((20, 30), "one", None),
+        ((10, 15), "two", None),
+        ((10, 15), None, None),
+    ],
+    ids=["this batch", "both", "the last batch", "before", "behind", "other cluster", "cluster unknown"],
+)
+def test_a_query_stops_where_another_writes_the_same_records(
+    since: tuple[int, int], cluster: str | None, refused: str | None
+) -> None:
+    """A job that was begun again while the old one still runs; a branch with a job that is made the table."""
+    batch = BatchIdentity("q", 1, *_at(10, 20).values(), "d", cluster="one")
+    last = replace(_snapshot(3, 0), properties=_at(5, 10))
+    properties = _at(*since) | ({} if cluster is None else {CLUSTER: cluster})
+    other = replace(_snapshot(4, 0), commit_user="other", properties=properties)
+    history = UserHistory((last,), None, True, since=(other,), is_running=True)
+    if since[1] <= 10:
+        # What was read up to here is not read again by a job that goes on.
+        assert decide(batch, replace(history, is_running=False), allow_reprocess=False) == WriteBatch()
+    if refused is None:
+        assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+    else:
+        with pytest.raises(CheckpointMismatchError, match=f"query other has written the same records .* {refused}"):
+            decide(batch, history, allow_reprocess=False)
+        assert decide(batch, history, allow_reprocess=True) == WriteBatch()
