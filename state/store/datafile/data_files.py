@@ -110,7 +110,7 @@ def read_data_file(
                 arrays = [_read_one(batch, s, place.rows.declare) for s in sources]
             for array, s in zip(arrays, sources, strict=True):
                 if not s.wanted.type.nullable and array.null_count:
-                    raise CorruptFileError(f"column {s.wanted.name} is NOT NULL and holds nulls", column=s.wanted.name)
+                    raise _unexpected_nulls(s)
                 if s.stored is not None and s.stored.name in bounds:
                     check_instants(array, s.wanted.name, bounds[s.stored.name])
             yield pa.RecordBatch.from_arrays(arrays, schema=mapping.out)
@@ -137,6 +137,17 @@ def chosen_groups(io: FileIO, path: str, meta: DataFileMeta, choose: ChooseGroup
         return None
     with io.open_input(path) as source, _naming(path):
         return choose(ParquetRows(source).row_groups)
+
+
+def _unexpected_nulls(column: ColumnSource) -> CorruptFileError | UnsupportedTableError:
+    name = column.wanted.name
+    if column.stored is None or not column.stored.type.nullable:
+        return CorruptFileError(f"column {name} is NOT NULL and holds nulls", column=name)
+    return UnsupportedTableError(
+        f"column {name} became NOT NULL after this file was written, which holds nulls in it: make the column nullable "
+        f'again, with alter_column("{name}", nullable=True), and give these rows values first',
+        column=name,
+    )
 
 
 @dataclass(slots=True)

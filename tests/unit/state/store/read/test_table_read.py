@@ -215,6 +215,17 @@ def test_a_table_that_is_read_from_another_snapshot_than_the_newest_is_refused(
         table.to_arrow()
 
 
+def test_nulls_of_before_a_column_became_not_null_are_told_apart_from_damage(tmp_path: Path) -> None:
+    options = {"alter-column-null-to-not-null.disabled": "false"}
+    table = create_table(str(tmp_path / "t"), "k INT, v INT", options=options)
+    table.write(pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([None], pa.int32())}))
+    table = table.alter_column("v", nullable=False)
+    with pytest.raises(UnsupportedTableError, match=r"column v became NOT NULL after this file was written"):
+        table.to_arrow()
+    assert table.to_arrow(columns=["k"]).num_rows == 1
+    assert table.alter_column("v", nullable=True).to_arrow()["v"].to_pylist() == [None]
+
+
 @pytest.mark.parametrize("kind", ["VARIANT", "BLOB", {"type": "ARRAY", "element": "VARIANT"}])
 def test_columns_without_an_arrow_type_are_refused_by_name_and_others_read(path: Path, kind: object) -> None:
     schema = max((path / "schema").iterdir())
