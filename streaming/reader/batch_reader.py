@@ -23,14 +23,9 @@ from bucketline.state.store.read.change_splits import (
     possible_units,
     read_change_split,
 )
-from bucketline.state.store.read.merge_read import Projection
+from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.splits import Scan, Split, SplitSizes, TablePlace, pack, plan_scan, read_split
-from bucketline.state.store.read.table_read import (
-    Request,
-    filter_expression,
-    plan_changes,
-    rows_schema,
-)
+from bucketline.state.store.read.table_read import Request, filter_expression, plan_changes, rows_schema
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names, with_change_columns
 from bucketline.streaming.reader.failures import naming_expiry

@@ -13,7 +13,7 @@ from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, IndexManifestEntry, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.store.read.bucket_deletions import deletion_entries, load_deletions
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.table.table import Table, handle_of, open_table
 
 

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.plans.item_work import BucketJob
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.table.table import Table, handle_of
 

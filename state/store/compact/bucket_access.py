@@ -21,7 +21,7 @@ from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.datafile.file_settings import Postponed, file_settings
 from bucketline.state.store.datafile.formats import FileSettings
 from bucketline.state.store.datafile.rolling_writer import RollingWriter
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.parallel import all_at_once

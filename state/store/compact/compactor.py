@@ -30,7 +30,8 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.older_values import Above, OlderValues
 from bucketline.state.store.compact.watch import Watch, unwatched
 from bucketline.state.store.read.bucket_deletions import BucketDeletions, VectorFiles, load_deletions
-from bucketline.state.store.read.merge_read import FileAccess, merge_columns, merge_section, run_batch_bytes
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import merge_columns, merge_section, run_batch_bytes
 from bucketline.state.store.read.prune import BucketFiles
 
 BATCH_ROWS = 65536

@@ -24,7 +24,7 @@ from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key
 from bucketline.state.store.datafile.data_files import parquet_groups, read_data_file
 from bucketline.state.store.datafile.parquet_rows import RowGroup
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.buffers import one_array

@@ -36,7 +36,7 @@ from bucketline.state.store.doctor.vectors import vector_problems
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.maintenance.orphans import Progress, remove_orphan_files
 from bucketline.state.store.maintenance.read_once import ReadOnceIO
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for
 

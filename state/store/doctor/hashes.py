@@ -19,7 +19,7 @@ from bucketline.state.store.catalog.kept_files import index_path, located, reach
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor.problem import Problem
 from bucketline.state.store.index.hash_index_store import hash_entries
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket
 from bucketline.state.types.binary_row import hash_rows
 

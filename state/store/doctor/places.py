@@ -16,7 +16,7 @@ from bucketline.state.store.key_index.build import KeyIndexBuild
 from bucketline.state.store.key_index.index_scope import label_of
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import KeyShare, live_keys
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.storage.errors import scratch_folder
 
 

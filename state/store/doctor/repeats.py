@@ -22,7 +22,8 @@ from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.store.doctor.problem import Problem, State
-from bucketline.state.store.read.merge_read import FileAccess, run_batch_bytes
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import run_batch_bytes
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.order import key_changes, key_order

@@ -16,7 +16,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import is_blob_file
 from bucketline.state.store.doctor.problem import Problem, State
 from bucketline.state.store.doctor.stats import StatsCheck
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.arrow import SEQUENCE
 from bucketline.state.types.order import key_changes, sort_indices

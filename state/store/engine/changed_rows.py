@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
-from bucketline.state.store.read.merge_read import Projection, read_buckets
+from bucketline.state.store.read.merge_read import read_buckets
+from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan

@@ -22,7 +22,7 @@ from bucketline.state.store.key_index.index_scope import IndexLabel, label_of
 from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
 from bucketline.state.store.key_index.note import read_note
 from bucketline.state.store.key_index.table_keys import BATCH_ROWS, KeyShare, written_at
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 

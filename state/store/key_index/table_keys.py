@@ -24,7 +24,9 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.key_index.build import KeyBlock
 from bucketline.state.store.key_index.index_scope import IndexScope
-from bucketline.state.store.read.merge_read import FileAccess, Projection, read_buckets
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import read_buckets
+from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket
 from bucketline.state.store.storage.parallel import read_at_once
 from bucketline.state.types.logical import DataType

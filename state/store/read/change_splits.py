@@ -16,8 +16,10 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.changes import change_entries, change_files
-from bucketline.state.store.read.merge_read import FileAccess, Projection, read_stored_rows
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import read_stored_rows
 from bucketline.state.store.read.postponed import written
+from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune_stored
 from bucketline.state.store.read.splits import SplitSizes, TablePlace
 

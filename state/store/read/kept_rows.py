@@ -14,15 +14,9 @@ from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.datafile.data_files import BATCH_ROWS
 from bucketline.state.store.read.fallback import own_sight
-from bucketline.state.store.read.merge_read import (
-    FileAccess,
-    is_merged,
-    merge_columns,
-    merge_section,
-    plan_projection,
-    read_stored_rows,
-    refuse_unreadable,
-)
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import is_merged, merge_columns, merge_section, read_stored_rows
+from bucketline.state.store.read.projection import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.read.table_read import Rows, file_access, index_entries, plan_sights
 from bucketline.state.types.arrow import VALUE_KIND, arrow_schema

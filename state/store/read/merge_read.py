@@ -4,47 +4,33 @@ Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.paths import bucket_path
-from bucketline.state.format.row_age import RowAge
-from bucketline.state.format.row_ranges import TRACKED_NAMES, row_ranges, with_tracked
+from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import LEVEL
-from bucketline.state.lsm.merge.fold import Fold, Selection, Visible, drop_deletes, fold_for
+from bucketline.state.lsm.merge.fold import Fold, Selection, Visible, drop_deletes
 from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
 from bucketline.state.lsm.merge.merge_engines import columns_to_merge
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.lsm.tree.run import SortedRun
-from bucketline.state.store.datafile.column_mapping import Mappings
-from bucketline.state.store.datafile.data_files import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    ChooseGroups,
-    chosen_groups,
-    read_data_file,
-    read_schema,
-)
-from bucketline.state.store.datafile.parquet_rows import RowGroup
-from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions, drop_deleted
-from bucketline.state.store.read.evolved_rows import columns_of_files, fill_tracked, side_by_side
-from bucketline.state.store.read.predicate import filter_columns
-from bucketline.state.store.read.prune import BucketFiles, SchemaOf
-from bucketline.state.store.read.row_groups import FileShare, GroupChoice, group_choice
+from bucketline.state.store.datafile.data_files import BATCH_ROWS, read_schema
+from bucketline.state.store.index.deletion_vectors import drop_deleted
+from bucketline.state.store.read.evolved_rows import columns_of_files, side_by_side
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.projection import Projection, filtered, project
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.read.row_groups import group_choice
 from bucketline.state.store.read.run_ages import are_ages_known
-from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.open_ahead import OpenAhead, open_ahead
 from bucketline.state.store.storage.parallel import answers_late
-from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, representable
+from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.order import key_order
 from bucketline.state.types.row_kind import RowKind
 
@@ -55,165 +41,10 @@ _MERGED_BATCH_ROWS = 16384
 """Rows of each run that a read merges at a time: twice as many do not stay in the processor's cache."""
 
 _SMALLEST_BATCH_BYTES = 64 << 10
-_MOST_GROUPS = 8
-"""Row groups of a file with deleted rows that are read one by one; of more the whole file is."""
 _SHARES_OF_A_RUN = 12
 _SHARES_OF_MERGED = 24
 
 _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
-
-
-@dataclass(frozen=True, slots=True)
-class FileAccess:
-    """What every reader of a table's files needs: their places and schemas. With `age`, expired rows are left out; with
-    `choice`, row groups of Parquet files that hold no row that passes; with `share`, all but a part of each file."""
-
-    io: FileIO
-    table_path: str
-    schema: TableSchema
-    schema_of: SchemaOf
-    deletions: DeletedRows | None = None
-    batch_bytes: int = BATCH_BYTES
-    age: RowAge | None = None
-    choice: GroupChoice | None = None
-    share: FileShare | None = None
-    mappings: Mappings = field(default_factory=Mappings, compare=False, repr=False)
-
-    def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
-        """The place of a data file: on the table's storage, or at its full path."""
-        if file.external_path is not None:
-            return file_io_for(file.external_path, self.schema.storage)
-        folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
-        return self.io, f"{self.table_path}/{folder}/{file.file_name}"
-
-    def rows(
-        self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of one file, retracts included, less those deleted by position. Errors as of `read_data_file`."""
-        io, path = self.place(bucket, file)
-        stored = self.schema_of(file.schema_id)
-        wanted, columns = columns, columns if self.age is None else with_time(self.age, columns)
-        is_tracked = not self.schema.primary_keys and any(name in columns for name in TRACKED_NAMES)
-        deleted = None
-        if self.deletions is not None:
-            deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
-        choose = None if is_tracked else self._chooser(file, stored)
-        read = partial(
-            read_data_file,
-            io,
-            path,
-            file,
-            self.schema,
-            columns,
-            stored=with_tracked(stored) if is_tracked else stored,
-            partition=bucket.partition,
-            batch_rows=batch_rows,
-            batch_bytes=self.batch_bytes,
-            mappings=None if is_tracked else self.mappings,
-        )
-        if is_tracked:
-            batches = fill_tracked(read(), file)
-            batches = batches if deleted is None else drop_deleted(batches, deleted, path)
-        elif deleted is None:
-            batches = read(choose=choose)
-        else:
-            groups = None if choose is None else chosen_groups(io, path, file, choose)
-            most = _MOST_GROUPS if self.share is None else None
-            batches = _less_deleted(read, deleted, path, groups, most)
-        return batches if self.age is None else _unexpired(batches, self.age, wanted)
-
-    def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
-        """Which row groups of a file are read."""
-        choice, share = self.choice, self.share
-        if choice is None and share is None:
-            return None
-
-        def choose(groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
-            kept = None if choice is None else choice.choose(stored, groups_of)
-            if share is None:
-                return kept
-            return share.of(groups_of("") if kept is None else kept, file.row_count)
-
-        return choose
-
-
-def _less_deleted(
-    read: Callable[..., Iterator[pa.RecordBatch]],
-    deleted: Positions,
-    path: str,
-    groups: Sequence[RowGroup] | None,
-    most: int | None,
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, or of some of its row groups, without those at the deleted positions. The whole file is read
-    where more than `most` row groups would be."""
-    if groups is None or (most is not None and len(groups) > most):
-        yield from drop_deleted(read(), deleted, path)
-        return
-    for group in groups:
-        first, last = np.searchsorted(deleted, [group.first_row, group.first_row + group.row_count])
-        yield from drop_deleted(read(groups=[group.number]), deleted[first:last] - group.first_row, path)
-
-
-def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
-    """The columns, and the one with the time of rows."""
-    return columns if age.field.name in columns else (*columns, age.field.name)
-
-
-def _unexpired(batches: Iterable[pa.RecordBatch], age: RowAge, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        kept = batch.filter(age.keeps(batch.column(age.field.name)))
-        yield kept if age.field.name in wanted else kept.drop_columns([age.field.name])
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """The requested columns in order, and a filter on merged rows."""
-
-    columns: tuple[str, ...]
-    expression: pc.Expression | None
-    needed: tuple[str, ...]
-
-
-def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expression: pc.Expression | None) -> Projection:
-    """The projection of a read; `needed` adds the columns that only the filter needs. Raises SchemaMismatchError naming
-    an unknown column, or one requested twice.
-    """
-    own = [f.name for f in schema.fields]
-    known = own if not is_tracked(schema) else [*own, *TRACKED_NAMES]
-    wanted = own if columns is None else list(columns)
-    for position, name in enumerate(wanted):
-        if name not in known:
-            raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
-        if name in wanted[:position]:
-            raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
-    readable = {f.name for f in representable(schema.fields)} | set(known[len(own) :])
-    unread = next((name for name in wanted if name not in readable), None)
-    if unread is not None:
-        raise UnsupportedTableError(
-            f"column {unread}: columns of type {schema.field(unread).type} are not read; ask for the others, as "
-            f"columns={[name for name in own if name in readable]}",
-            column=unread,
-        )
-    fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
-    looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
-    # Rows without any column would have no count.
-    needed = tuple(dict.fromkeys((*wanted, *looked_at))) or tuple(f.name for f in representable(schema.fields)[:1])
-    return Projection(tuple(wanted), expression, needed)
-
-
-def is_tracked(schema: TableSchema) -> bool:
-    """Whether rows have the columns of row tracking, which must be requested by name."""
-    return schema.settings.reading.row_tracking and not schema.primary_keys
-
-
-def refuse_unreadable(schema: TableSchema) -> None:
-    """Returns if rows of such a table can be read. Raises UnsupportedTableError naming the option."""
-    refused = schema.settings.reading.refused
-    if refused is not None:
-        key, value = refused
-        raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
-    if schema.primary_keys:
-        fold_for(schema)
 
 
 def read_buckets(
@@ -256,16 +87,6 @@ def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
     return [replace(bucket, files=tuple(group)) for group in files]
 
 
-def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The rows that pass the filter, in the requested columns and the table's types; no batch is empty."""
-    names = list(projection.columns)
-    out = arrow_schema(schema.select(projection.columns))
-    for batch in batches:
-        for kept in _filtered(batch, projection.expression):
-            columns = kept.select(names)
-            yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
-
-
 def read_stored_rows(
     access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
@@ -277,7 +98,7 @@ def read_stored_rows(
         read_bucket = _reader_of_rows(access.schema)
         for bucket in buckets:
             for batch in read_bucket(access, bucket, projection.needed, batch_rows):
-                for kept in _filtered(batch, projection.expression):
+                for kept in filtered(batch, projection.expression):
                     kinds = pa.repeat(_INSERT, kept.num_rows)
                     yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kinds)
         return
@@ -285,7 +106,7 @@ def read_stored_rows(
     for bucket in buckets:
         for file in _in_file_order(bucket):
             for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
-                for kept in _filtered(batch, projection.expression):
+                for kept in filtered(batch, projection.expression):
                     yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kept[VALUE_KIND])
 
 
@@ -434,11 +255,3 @@ def _leveled_reader(
 ) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
     """As `_reader`, each row with the level of its file."""
     return lambda file: with_level(access.rows(bucket, file, columns, batch_rows=batch_rows), file.level)
-
-
-def _filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> list[pa.RecordBatch]:
-    """The rows of the batch that pass, together; no batch is empty."""
-    if expression is None:
-        return [batch] if batch.num_rows else []
-    batches: list[pa.RecordBatch] = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
-    return batches

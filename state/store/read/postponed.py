@@ -22,7 +22,9 @@ from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.datafile.data_files import BATCH_ROWS, read_schema
-from bucketline.state.store.read.merge_read import FileAccess, Projection, merge_columns, project, with_level
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import merge_columns, with_level
+from bucketline.state.store.read.projection import Projection, project
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.errors import scratch_folder, storage_errors
 from bucketline.state.types.arrow import SEQUENCE

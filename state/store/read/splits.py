@@ -22,8 +22,9 @@ from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
 from bucketline.state.store.read.fallback import Sight
-from bucketline.state.store.read.merge_read import Projection, is_tracked, read_buckets
+from bucketline.state.store.read.merge_read import read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
+from bucketline.state.store.read.projection import Projection, is_tracked
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.read.row_groups import FileShare
 from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows, pruned

@@ -28,18 +28,10 @@ from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.read.changes import change_entries, change_files
 from bucketline.state.store.read.fallback import Sight, own_sight, sights
-from bucketline.state.store.read.merge_read import (
-    FileAccess,
-    Projection,
-    is_tracked,
-    parts_of,
-    paths_of,
-    plan_projection,
-    read_buckets,
-    read_stored_rows,
-    refuse_unreadable,
-)
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import parts_of, paths_of, read_buckets, read_stored_rows
 from bucketline.state.store.read.postponed import read_with_postponed
+from bucketline.state.store.read.projection import Projection, is_tracked, plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
 from bucketline.state.store.read.views import files_table
 from bucketline.state.store.storage.open_ahead import open_ahead

@@ -29,7 +29,7 @@ from bucketline.state.store.engine.engine import Engine, Jobs, PartReport
 from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files, vectors_by_file
-from bucketline.state.store.read.merge_read import plan_projection, refuse_unreadable
+from bucketline.state.store.read.projection import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, visible_files
 from bucketline.state.store.table.rows_to_change import pruned
 from bucketline.state.store.table.write_result import WriteResult

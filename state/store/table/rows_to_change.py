@@ -13,8 +13,8 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange, StoredBucket
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
-from bucketline.state.store.read.merge_read import Projection, plan_projection, refuse_unreadable
 from bucketline.state.store.read.postponed import read_with_postponed
+from bucketline.state.store.read.projection import Projection, plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, visible_files
 from bucketline.state.store.write.write_session import WriteSession
 

@@ -15,7 +15,7 @@ from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.problem import State
 from bucketline.state.store.doctor.repeats import repeat_problems
 from bucketline.state.store.index.deletion_vectors import find_deletions
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.examined import examine

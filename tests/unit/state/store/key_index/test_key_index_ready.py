@@ -22,7 +22,7 @@ from bucketline.state.store.key_index.index_scope import label_of
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.note import write_note
 from bucketline.state.store.key_index.ready import IndexOrigin, IndexPlan, IndexReport, ready_index
-from bucketline.state.store.read.merge_read import FileAccess
+from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import handle_of

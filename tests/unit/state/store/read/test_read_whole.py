@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from bucketline.state.store.read.merge_read import parts_of, plan_projection, read_buckets
+from bucketline.state.store.read.merge_read import parts_of, read_buckets
+from bucketline.state.store.read.projection import plan_projection
 from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 

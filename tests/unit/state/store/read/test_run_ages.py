@@ -10,7 +10,8 @@ from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMe
 from bucketline.state.lsm.merge.aggregation import Aggregation
 from bucketline.state.lsm.merge.fold import Deduplicate, Fold
 from bucketline.state.lsm.tree.run import SortedRun
-from bucketline.state.store.read.merge_read import plan_projection, read_buckets
+from bucketline.state.store.read.merge_read import read_buckets
+from bucketline.state.store.read.projection import plan_projection
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.read.run_ages import are_ages_known
 from bucketline.state.store.read.table_read import file_access

@@ -1,0 +1,133 @@
+"""The rows of one data file as every reader gets them: without deleted and expired ones, or only some of its parts."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.paths import bucket_path
+from bucketline.state.format.row_age import RowAge
+from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.datafile.column_mapping import Mappings
+from bucketline.state.store.datafile.data_files import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    ChooseGroups,
+    chosen_groups,
+    read_data_file,
+)
+from bucketline.state.store.datafile.parquet_rows import RowGroup
+from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions, drop_deleted
+from bucketline.state.store.read.evolved_rows import fill_tracked
+from bucketline.state.store.read.prune import BucketFiles, SchemaOf
+from bucketline.state.store.read.row_groups import FileShare, GroupChoice
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+
+_MOST_GROUPS = 8
+"""Row groups of a file with deleted rows that are read one by one; of more the whole file is."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    """What every reader of a table's files needs: their places and schemas. With `age`, expired rows are left out; with
+    `choice`, row groups of Parquet files that hold no row that passes; with `share`, all but a part of each file."""
+
+    io: FileIO
+    table_path: str
+    schema: TableSchema
+    schema_of: SchemaOf
+    deletions: DeletedRows | None = None
+    batch_bytes: int = BATCH_BYTES
+    age: RowAge | None = None
+    choice: GroupChoice | None = None
+    share: FileShare | None = None
+    mappings: Mappings = field(default_factory=Mappings, compare=False, repr=False)
+
+    def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
+        """The place of a data file: on the table's storage, or at its full path."""
+        if file.external_path is not None:
+            return file_io_for(file.external_path, self.schema.storage)
+        folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
+        return self.io, f"{self.table_path}/{folder}/{file.file_name}"
+
+    def rows(
+        self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one file, retracts included, less those deleted by position. Errors as of `read_data_file`."""
+        io, path = self.place(bucket, file)
+        stored = self.schema_of(file.schema_id)
+        wanted, columns = columns, columns if self.age is None else with_time(self.age, columns)
+        reads_tracked = not self.schema.primary_keys and any(name in columns for name in TRACKED_NAMES)
+        deleted = None
+        if self.deletions is not None:
+            deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
+        choose = None if reads_tracked else self._chooser(file, stored)
+        read = partial(
+            read_data_file,
+            io,
+            path,
+            file,
+            self.schema,
+            columns,
+            stored=with_tracked(stored) if reads_tracked else stored,
+            partition=bucket.partition,
+            batch_rows=batch_rows,
+            batch_bytes=self.batch_bytes,
+            mappings=None if reads_tracked else self.mappings,
+        )
+        if reads_tracked:
+            batches = fill_tracked(read(), file)
+            batches = batches if deleted is None else drop_deleted(batches, deleted, path)
+        elif deleted is None:
+            batches = read(choose=choose)
+        else:
+            groups = None if choose is None else chosen_groups(io, path, file, choose)
+            most = _MOST_GROUPS if self.share is None else None
+            batches = _less_deleted(read, deleted, path, groups, most)
+        return batches if self.age is None else _unexpired(batches, self.age, wanted)
+
+    def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
+        """Which row groups of a file are read."""
+        choice, share = self.choice, self.share
+        if choice is None and share is None:
+            return None
+
+        def choose(groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
+            kept = None if choice is None else choice.choose(stored, groups_of)
+            if share is None:
+                return kept
+            return share.of(groups_of("") if kept is None else kept, file.row_count)
+
+        return choose
+
+
+def _less_deleted(
+    read: Callable[..., Iterator[pa.RecordBatch]],
+    deleted: Positions,
+    path: str,
+    groups: Sequence[RowGroup] | None,
+    most: int | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, or of some of its row groups, without those at the deleted positions. The whole file is read
+    where more than `most` row groups would be."""
+    if groups is None or (most is not None and len(groups) > most):
+        yield from drop_deleted(read(), deleted, path)
+        return
+    for group in groups:
+        first, last = np.searchsorted(deleted, [group.first_row, group.first_row + group.row_count])
+        yield from drop_deleted(read(groups=[group.number]), deleted[first:last] - group.first_row, path)
+
+
+def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
+    """The columns, and the one with the time of rows."""
+    return columns if age.field.name in columns else (*columns, age.field.name)
+
+
+def _unexpired(batches: Iterable[pa.RecordBatch], age: RowAge, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        kept = batch.filter(age.keeps(batch.column(age.field.name)))
+        yield kept if age.field.name in wanted else kept.drop_columns([age.field.name])

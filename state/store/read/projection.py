@@ -1,0 +1,83 @@
+"""What a read asks for: columns and a filter, and whether the table can be read at all."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.store.read.predicate import filter_columns
+from bucketline.state.types.arrow import arrow_schema, representable
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The requested columns in order, and a filter on merged rows."""
+
+    columns: tuple[str, ...]
+    expression: pc.Expression | None
+    needed: tuple[str, ...]
+
+
+def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expression: pc.Expression | None) -> Projection:
+    """The projection of a read; `needed` adds the columns that only the filter needs. Raises SchemaMismatchError naming
+    an unknown column, or one requested twice.
+    """
+    own = [f.name for f in schema.fields]
+    known = own if not is_tracked(schema) else [*own, *TRACKED_NAMES]
+    wanted = own if columns is None else list(columns)
+    for position, name in enumerate(wanted):
+        if name not in known:
+            raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
+        if name in wanted[:position]:
+            raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
+    readable = {f.name for f in representable(schema.fields)} | set(known[len(own) :])
+    unread = next((name for name in wanted if name not in readable), None)
+    if unread is not None:
+        raise UnsupportedTableError(
+            f"column {unread}: columns of type {schema.field(unread).type} are not read; ask for the others, as "
+            f"columns={[name for name in own if name in readable]}",
+            column=unread,
+        )
+    fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
+    looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
+    # Rows without any column would have no count.
+    needed = tuple(dict.fromkeys((*wanted, *looked_at))) or tuple(f.name for f in representable(schema.fields)[:1])
+    return Projection(tuple(wanted), expression, needed)
+
+
+def is_tracked(schema: TableSchema) -> bool:
+    """Whether rows have the columns of row tracking, which must be requested by name."""
+    return schema.settings.reading.row_tracking and not schema.primary_keys
+
+
+def refuse_unreadable(schema: TableSchema) -> None:
+    """Returns if rows of such a table can be read. Raises UnsupportedTableError naming the option."""
+    refused = schema.settings.reading.refused
+    if refused is not None:
+        key, value = refused
+        raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
+    if schema.primary_keys:
+        fold_for(schema)
+
+
+def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
+    """The rows that pass the filter, in the requested columns and the table's types; no batch is empty."""
+    names = list(projection.columns)
+    out = arrow_schema(schema.select(projection.columns))
+    for batch in batches:
+        for kept in filtered(batch, projection.expression):
+            columns = kept.select(names)
+            yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
+
+
+def filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> list[pa.RecordBatch]:
+    """The rows of the batch that pass, together; no batch is empty."""
+    if expression is None:
+        return [batch] if batch.num_rows else []
+    batches: list[pa.RecordBatch] = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
+    return batches
