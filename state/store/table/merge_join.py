@@ -162,7 +162,7 @@ class Side:
 
     def unmatched(self) -> Iterator[Unmatched]:
         """The source rows that are left."""
-        is_in_table = (self._codes >= 0) & self._is_in_table[self._codes]
+        is_in_table = np.append(self._is_in_table, False)[self._codes]  # the last one is for keys with nulls
         was_matched = is_in_table if self._passes is None else self._was_matched
         if not was_matched.all():
             left = np.flatnonzero(~was_matched)

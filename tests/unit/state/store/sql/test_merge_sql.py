@@ -225,6 +225,19 @@ def test_the_source_is_read_at_its_version_and_its_names_are_found_in_any_case(
     assert [str(v) for v in run("SELECT * FROM t")[0]] == ["1", "7", "2026-02-02"]
 
 
+@pytest.mark.parametrize("table", SORTS)
+def test_a_source_row_whose_key_is_null_matches_nothing_also_where_no_other_row_is_dealt_to_its_share(
+    run: Callable[[str], list[Any]], table: str
+) -> None:
+    run(f"{SORTS[table]}; INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b')")
+    source = "(SELECT CAST(NULL AS INT) AS k, 7 AS v)"
+    run(f"MERGE INTO t USING {source} s ON t.k = s.k WHEN MATCHED THEN DELETE")
+    run(f"MERGE INTO t USING {source} s ON t.k = s.k AND t.c = 'a' WHEN MATCHED THEN UPDATE SET v = s.v")
+    assert run("SELECT * FROM t ORDER BY k") == [(1, 1, "a"), (2, 2, "b")]
+    run(f"MERGE INTO t USING {source} s ON t.k = s.k WHEN NOT MATCHED BY SOURCE AND t.v = 1 THEN DELETE")
+    assert run("SELECT * FROM t ORDER BY k") == [(2, 2, "b")]
+
+
 @pytest.fixture(scope="module")
 def two_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("merge"))
