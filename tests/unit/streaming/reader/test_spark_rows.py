@@ -40,6 +40,26 @@ def test_values_stay_and_parts_of_a_microsecond_are_cut_off_towards_the_past() -
         assert found[name].to_pylist() == ROWS[name].to_pylist()
 
 
+def test_nanoseconds_inside_of_values_are_cut_off_as_those_of_columns_are() -> None:
+    ns = pa.timestamp("ns")
+    values = {
+        "list": pa.array([[5], None, [-1, None, -1001, 1999], []], pa.list_(ns)),
+        "map": pa.array([[("a", 5)], None, [("b", -1)], []], pa.map_(pa.string(), ns)),
+        "deep": pa.array([[{"at": [5]}], None, [{"at": [-1]}, None], []], pa.list_(pa.struct([("at", pa.list_(ns))]))),
+    }
+    rows = pa.RecordBatch.from_pydict(values).slice(1)
+    found = fit(rows, spark_arrow(rows.schema))
+    found.validate(full=True)
+    before, epoch = AT, datetime(1970, 1, 1)
+    assert found["list"].to_pylist() == [
+        None,
+        [before, None, before.replace(microsecond=999998), epoch.replace(microsecond=1)],
+        [],
+    ]
+    assert found["map"].to_pylist() == [None, [("b", before)], []]
+    assert found["deep"].to_pylist() == [None, [{"at": [before]}, None], []]
+
+
 def test_a_column_without_a_type_is_refused_by_name_with_the_remedy() -> None:
     with pytest.raises(UnsupportedTableError, match=r"column at: Spark has no type for TIME.*'columns', as 'id'"):
         spark_schema(pa.schema([("id", pa.int64()), ("at", pa.time32("ms"))]))
