@@ -5,7 +5,8 @@ wait. A job that dies during a batch loses nothing: the next start recognises wh
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -67,13 +68,20 @@ def run_job(
     signals of this process. `log` says what Spark logs of an error that ends the job. Raises BucketlineError when the
     sink, the table, the settings or Spark fail.
     """
-    if ending is None:
-        ending = process_ending()
-        with signals_to(ending):
-            run_job(
-                config, spark, reset_identity=reset_identity, allow_reprocess=allow_reprocess, ending=ending, log=log
-            )
-        return
+    with nullcontext(ending) if ending is not None else _ending_by_signals() as asked:
+        _run_until(asked, config, spark, log, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
+
+
+@contextmanager
+def _ending_by_signals() -> Iterator[Ending]:
+    ending = process_ending()
+    with signals_to(ending):
+        yield ending
+
+
+def _run_until(
+    ending: Ending, config: JobConfig, spark: Any | None, log: SparkLog, *, reset_identity: bool, allow_reprocess: bool
+) -> None:
     check_job(config)
     source = source_options(config.source)
     table = open_or_create(config)
@@ -95,11 +103,7 @@ def run_job(
         if reset_identity:
             source = _reset(session, config, source, table, cluster)
         elif kafka:
-            checkpoint = read_checkpoint(session, config.checkpoint, table)
-            check_source(checkpoint, source.options, None if allow_reprocess else cluster)
-            if not allow_reprocess:
-                check_start(checkpoint, source.options, table, cluster)
-                check_written(checkpoint, table)
+            _check_checkpoint(session, config, source, table, cluster, allow_reprocess=allow_reprocess)
         sink = JobSink(
             config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),
@@ -128,6 +132,23 @@ def run_job(
                 _finish(sink, session, str(query.id), ending)
         finally:
             sink.stop(str(query.id))
+
+
+def _check_checkpoint(
+    session: Any,
+    config: JobConfig,
+    source: SourceOptions,
+    table: Table,
+    cluster: str | None,
+    *,
+    allow_reprocess: bool,
+) -> None:
+    """Raises where the checkpoint is of other topics or another cluster, or does not fit what the table holds."""
+    checkpoint = read_checkpoint(session, config.checkpoint, table)
+    check_source(checkpoint, source.options, None if allow_reprocess else cluster)
+    if not allow_reprocess:
+        check_start(checkpoint, source.options, table, cluster)
+        check_written(checkpoint, table)
 
 
 def _finish(sink: TableSink, session: Any, query_id: str, ending: Ending) -> None:
