@@ -34,7 +34,8 @@ from bucketline.state.store.doctor.rows import row_problems
 from bucketline.state.store.doctor.states import NamedState, named_states
 from bucketline.state.store.doctor.vectors import vector_problems
 from bucketline.state.store.index.deletion_vectors import find_deletions
-from bucketline.state.store.maintenance.orphans import Progress, remove_orphan_files
+from bucketline.state.store.maintenance.named_files import Progress
+from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.maintenance.read_once import ReadOnceIO
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket

@@ -1,0 +1,131 @@
+"""Where a clean-up looks for orphans: folders of a table, and the places in them whose files are the table's own."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bucketline.state.format.paths import (
+    BRANCH_DIR,
+    CHANGELOG_DIR,
+    COMPACTION_DIR,
+    CONSUMER_DIR,
+    EARLIEST,
+    INDEX_DIR,
+    LATEST,
+    MANIFEST_DIR,
+    SCHEMA_DIR,
+    SNAPSHOT_DIR,
+    STATISTICS_DIR,
+    TAG_DIR,
+)
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.external_folders import own_folders
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.plans.plan_files import plan_id_in
+from bucketline.state.store.storage.file_info import FileInfo
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.store.storage.hidden_files import is_aside
+from bucketline.state.store.storage.objects.unended_uploads import unended_uploads
+
+_NAMED = frozenset({MANIFEST_DIR, INDEX_DIR, STATISTICS_DIR})
+_METADATA = frozenset({SCHEMA_DIR, SNAPSHOT_DIR, TAG_DIR, CONSUMER_DIR, CHANGELOG_DIR})
+_HASH = re.compile("[01]{4}/[01]{4}/[01]{4}/[01]{8}")
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class OldFiles:
+    """Files of a folder that are old enough, all that are aside there, and uploads in parts that were begun so long ago
+    and have not ended."""
+
+    io: FileIO
+    files: Sequence[FileInfo]
+    aside: Sequence[FileInfo]
+    uploads: Sequence[FileInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """A folder in which files of the table lie: its own, or an external one that belongs to it alone."""
+
+    io: FileIO
+    root: str
+    bucket_depth: int
+    is_outside: bool = False
+
+    def may_hold(self, file: FileInfo) -> bool:
+        """Whether a file is in a place where a clean-up may look."""
+        belongs = _is_outside_candidate if self.is_outside else _is_candidate
+        return belongs(file.path.removeprefix(f"{self.root}/").split("/"), self.bucket_depth)
+
+    def list_old(self, before_ms: int) -> OldFiles:
+        """What may be removed of the folder, as far as its age and its place say."""
+        found = [file for file in self.io.list_files(self.root) if self.may_hold(file)]
+        begun = [upload for upload in unended_uploads(self.io, self.root) if self.may_hold(upload)]
+        return OldFiles(
+            self.io,
+            files=[f for f in found if 0 <= f.modified_ms < before_ms],
+            aside=[f for f in found if is_aside(f)],
+            uploads=[u for u in begun if u.modified_ms < before_ms],
+        )
+
+
+def table_folders(table: TableHandle) -> list[TableFolder]:
+    """All folders of a table, its own first."""
+    schema = table.table_schema
+    depth = _bucket_depth(schema)
+    outside = [file_io_for(folder, schema.storage) for folder in own_folders(table.io, table.path, schema)]
+    return [TableFolder(table.io, table.path, depth), *(TableFolder(io, root, depth, True) for io, root in outside)]
+
+
+def is_temporary(file: FileInfo) -> bool:
+    """Whether nothing can name the file: a stray one among metadata, or a temporary one of plans."""
+    folder, name = file.path.rsplit("/", 2)[-2:]
+    return folder in _METADATA or (folder == COMPACTION_DIR and _TEMPORARY.fullmatch(name) is not None)
+
+
+def is_of_plan(file: FileInfo) -> bool:
+    """Whether a file belongs to an item of a compaction plan, by its place and name."""
+    folder, name = file.path.rsplit("/", 2)[-2:]
+    return folder == COMPACTION_DIR and plan_id_in(name) is not None
+
+
+def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
+    if parts[0] == BRANCH_DIR:
+        return len(parts) == 4 and (_is_stray(parts[2], parts[3]) or _is_of_plans(parts[2:]))
+    if parts[0] in _METADATA:
+        return len(parts) == 2 and _is_stray(parts[0], parts[1])
+    if parts[0] in _NAMED and len(parts) == 2:
+        return True
+    if parts[0] == COMPACTION_DIR:
+        return _is_of_plans(parts)
+    # Folders that are not buckets belong to others, whatever is in them.
+    folders = parts[:-1]
+    return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
+
+
+def _is_of_plans(parts: list[str]) -> bool:
+    """Whether a file in the folder of plans is temporary, or of an item."""
+    folder, name = parts[0], parts[-1]
+    return folder == COMPACTION_DIR and len(parts) == 2 and bool(_TEMPORARY.fullmatch(name) or plan_id_in(name))
+
+
+def _is_outside_candidate(parts: list[str], bucket_depth: int) -> bool:
+    """As `_is_candidate`, in an external folder: in a bucket, or in the folders of a hash below it."""
+    bucket, below = parts[:-1][:bucket_depth], parts[:-1][bucket_depth:]
+    is_bucket = len(bucket) == bucket_depth and bucket[-1].startswith("bucket-")
+    return is_bucket and (not below or _HASH.fullmatch("/".join(below)) is not None)
+
+
+def _is_stray(folder: str, name: str) -> bool:
+    """Whether a file in a metadata folder is no metadata: a temporary file, or a foreign one among the snapshots."""
+    if _TEMPORARY.fullmatch(name):
+        return True
+    known = name in (LATEST, EARLIEST) or name.startswith(("snapshot-", "changelog-"))
+    return folder in (SNAPSHOT_DIR, CHANGELOG_DIR) and not known
+
+
+def _bucket_depth(schema: TableSchema) -> int:
+    """How many folders lie between the table and a data file."""
+    directory = schema.settings.paths.data_directory
+    return len(directory.split("/")) * bool(directory) + len(schema.partition_keys) + 1

@@ -1,0 +1,144 @@
+"""Which files a table needs: what its snapshots, tags, changelogs, branches and compaction plans name."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.format.paths import (
+    CHANGELOG_DIR,
+    parse_changelog_id,
+)
+from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.kept_files import reraise_unless_missing
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.plans.plan_files import named_by_plans
+from bucketline.state.store.storage.file_io import FileIO
+
+Progress = Callable[[int, int], None]
+"""Called with how many steps are done, and the total."""
+
+
+class NamedFiles:
+    """The names of all files that some state of a table names; each manifest is read once."""
+
+    def __init__(self, io: FileIO, path: str, manifests: Manifests) -> None:
+        self._io, self._path, self._manifests = io, path, manifests
+        self.names: set[str] = set()
+        self._newest: dict[str, Snapshot] = {}
+
+    def collect(self, progress: Progress) -> None:
+        """Raises CorruptFileError when a state is there and cannot be read."""
+        roots = self._roots()
+        total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)
+        done = 0
+        for where, root in roots:
+            for state in self._added(where, root, _states(self._io, root)):
+                if state.startswith("snapshot "):
+                    done += 1
+                    progress(done, max(done, total))
+            self.names |= named_by_plans(self._io, root)
+            for old in _changelogs(self._io, root):
+                for name_of_list in (old.base_manifest_list, old.delta_manifest_list, old.changelog_manifest_list):
+                    self._add_changelog(name_of_list)
+
+    def follow(self) -> None:
+        """Adds what snapshots name that were published since, and tags and branches as they are now."""
+        for where, root in self._roots():
+            known = self._newest.get(root)
+            snapshots = Snapshots(self._io, root)
+            # After a rollback, other snapshots may have the same ids.
+            is_same = known is not None and snapshots.get(known.id) == known
+            after = known.id if is_same and known is not None else 0
+            for _ in self._added(where, root, _states(self._io, root, after)):
+                pass
+            self.names |= named_by_plans(self._io, root)
+
+    def _roots(self) -> list[tuple[str, str]]:
+        branches = Branches(self._io, self._path)
+        return [("", self._path), *((f" of branch {n}", branches.path(n)) for n in branches.names())]
+
+    def _added(self, where: str, root: str, states: Iterable[tuple[str, Snapshot]]) -> Iterator[str]:
+        """Adds what states name, one after the other; their names."""
+        if Schemas(self._io, root).latest_id() is None:
+            raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
+        # Files of a snapshot whose own file is gone are needed once that is put back.
+        Snapshots(self._io, root).check_complete()
+        for name, snapshot in states:
+            self._add_state(f"{name}{where}", root, name, snapshot)
+            self._add_changelog(snapshot.changelog_manifest_list)
+            if name == f"snapshot {snapshot.id}":
+                self._newest[root] = snapshot
+            yield name
+
+    def _add_state(self, shown: str, root: str, name: str, snapshot: Snapshot) -> None:
+        try:
+            self._add_lists(snapshot)
+        except StorageError as e:
+            reraise_unless_missing(e)
+            if name not in (n for n, _ in _states(self._io, root)):
+                return  # expired or deleted meanwhile
+            raise CorruptFileError(
+                f"{self._path}: {shown} cannot be read, so it is not known what is in use: {e.message}; expire it or "
+                "delete it, or see what `doctor` says",
+                path=self._path,
+                state=shown,
+            ) from e
+
+    def _add_lists(self, snapshot: Snapshot) -> None:
+        self._add_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        self._add_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+        if snapshot.statistics is not None:
+            self.names.add(snapshot.statistics)
+        if snapshot.index_manifest is not None and snapshot.index_manifest not in self.names:
+            self.names |= {e.file_name for e in self._manifests.read_index(snapshot.index_manifest)}
+            self.names.add(snapshot.index_manifest)
+
+    def _add_changelog(self, list_name: str | None) -> None:
+        """What a changelog names. It goes with its snapshot, and a tag may bring that back, so it may be missing."""
+        if list_name is None:
+            return
+        try:
+            self._add_list(list_name, None)
+        except StorageError as e:
+            reraise_unless_missing(e)
+            self.names.add(list_name)
+
+    def _add_list(self, name: str, size: int | None) -> None:
+        if name in self.names:
+            return
+        for meta in self._manifests.read_list(name, size):
+            if meta.file_name not in self.names:
+                self.names.update(_data_names(self._manifests.read(meta)))
+                self.names.add(meta.file_name)
+        self.names.add(name)
+
+
+def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapshot]]:
+    """The snapshots above an id, ascending, and all tags, each with its name."""
+    snapshots = Snapshots(io, root)
+    for snapshot_id in snapshots.ids():
+        snapshot = snapshots.get(snapshot_id) if snapshot_id > after else None
+        if snapshot is not None:
+            yield f"snapshot {snapshot_id}", snapshot
+    known = snapshots.without_file()
+    if known is not None:
+        yield f"snapshot {known.id} of the catalog", known
+    for tag in Tags(io, root).list():
+        yield f"tag {tag.name}", tag.snapshot
+
+
+def _changelogs(io: FileIO, root: str) -> Iterator[Snapshot]:
+    for name in io.list_names(f"{root}/{CHANGELOG_DIR}"):
+        data = io.read_optional(f"{root}/{CHANGELOG_DIR}/{name}") if parse_changelog_id(name) is not None else None
+        if data is not None:
+            yield decode_snapshot(data)
+
+
+def _data_names(entries: Iterable[ManifestEntry]) -> Iterator[str]:
+    for entry in entries:
+        yield entry.file.file_name
+        yield from entry.file.extra_files
