@@ -28,6 +28,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, TypeRoot
+from bucketline.state.types.sql_like import match_like
 
 # The dialect whose tokens are the standard's: '' inside text, no backslashes; names in double quotes or backticks.
 _DIALECT = "sqlite"
@@ -215,7 +216,7 @@ class _Translator:
         field = self._column(node.this)
         if field.type.root not in _TEXTS:
             raise _refused(f"LIKE needs a text column, and '{field.name}' is {field.type}")
-        matches = pc.match_like(pc.field(field.name), like_pattern(_text(node.expression), escape))
+        matches = match_like(pc.field(field.name), _text(node.expression), escape)
         return matches if wanted is not bool(node.args.get("negate")) else ~matches
 
     def _column(self, node: exp.Expression) -> DataField:
@@ -402,22 +403,6 @@ def _text(node: exp.Expression) -> str:
     if not isinstance(node, exp.Literal) or not node.is_string:
         raise _refused(f"{node.sql(_DIALECT)!r}: expected a text, as 'a%'")
     return str(node.this)
-
-
-def like_pattern(pattern: str, escape: str) -> str:
-    """The pattern with backslashes as its escapes, as Arrow reads it. Raises OptionError for a wrong escape."""
-    signs, at = [], 0
-    while at < len(pattern):
-        sign = pattern[at]
-        if sign == escape:
-            at += 1
-            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
-                raise _refused(f"LIKE {pattern!r}: {escape!r} escapes only %, _ and itself")
-            signs.append("\\" + pattern[at])
-        else:
-            signs.append("\\\\" if sign == "\\" else sign)
-        at += 1
-    return "".join(signs)
 
 
 def _parts(node: exp.Expression, kind: type[Any]) -> Iterator[exp.Expression]:

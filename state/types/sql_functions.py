@@ -16,7 +16,7 @@ from sqlglot import exp
 from bucketline.conf.errors import OptionError
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.recast import recast
-from bucketline.state.types.sql_filter import like_pattern
+from bucketline.state.types.sql_like import match_like
 from bucketline.state.types.sql_numbers import Value, common_numbers, is_number, rounded, to_number
 
 Evaluate = Callable[[Any], Value]
@@ -162,7 +162,7 @@ def _like(node: Any, value: Evaluate) -> Value:
     escape = "\\"
     if isinstance(node, exp.Escape):
         escape, node = _constant(node.expression, str), node.this
-    matches = pc.match_like(_text(node.this, value), like_pattern(_constant(node.expression, str), escape))
+    matches = match_like(_text(node.this, value), _constant(node.expression, str), escape)
     return pc.invert(matches) if node.args.get("negate") else matches
 
 

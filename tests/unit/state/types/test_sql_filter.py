@@ -1,9 +1,11 @@
 """SQL conditions as Arrow expressions, against SQL's own three values."""
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from itertools import product
 
 import pyarrow as pa
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from bucketline.conf.errors import OptionError
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.columns_text import parse_columns
-from bucketline.state.types.sql_expression import condition, expr
+from bucketline.state.types.sql_expression import condition, evaluate, expr
 from bucketline.state.types.sql_filter import parse_filter, untyped_scalar
 
 FIELDS = parse_columns(
@@ -230,6 +232,27 @@ def test_decimals_of_any_length_are_compared_exactly(digits: int, sign: str) -> 
         assert found(f"d <= {text}") == sorted({i, 1 if sign else 0})
         assert found(f"d = {text}5") == []
     assert found(f"d > {texts[0]}5") == ([0] if sign else [1])
+
+
+@pytest.mark.parametrize("escape", ["\\", "!", "a", "^"])
+def test_like_knows_escapes_and_backslashes_in_every_place(escape: str) -> None:
+    fields = parse_columns("s STRING")
+    marks = [escape, "\\", "%", "_", "x", ".", "\n", "ž", "🐎"]
+    texts = ["".join(t) for n in range(4) for t in product(marks, repeat=n)]
+    table = pa.table({"s": [*texts, None]})
+    for literal, (before, behind) in product(marks, [("", ""), ("", "%"), ("%", ""), ("%", "%"), ("_", ""), ("", "_")]):
+        written = escape + literal if literal in ("%", "_", escape) else literal
+        quoted = f"'{before}{written}{behind}'" + (f" ESCAPE '{escape}'" if escape != "\\" else "")
+        pattern = "".join({"%": ".*", "_": "."}.get(p, "") for p in before) + re.escape(literal)
+        pattern += {"%": ".*", "_": "."}.get(behind, "")
+        expected = [t for t in texts if re.fullmatch(pattern, t, re.DOTALL)]
+        assert table.filter(parse_filter(f"s LIKE {quoted}", fields))["s"].to_pylist() == expected, quoted
+        assert table.filter(evaluated(f"s LIKE {quoted}", table))["s"].to_pylist() == expected, quoted
+
+
+def evaluated(text: str, table: pa.Table) -> pa.Array:
+    columns = {name: table[name].combine_chunks() for name in table.schema.names}
+    return evaluate(expr(text), columns, table.num_rows)
 
 
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
