@@ -5,18 +5,18 @@ more; from there they go to the tasks that own their buckets, and so do the hash
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from bucketline.state.bucket.allocation import Int32s, Ownership
-from bucketline.state.bucket.dynamic import DynamicAssigner, KnownHashes
+from bucketline.state.bucket.dynamic import KnownHashes
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.store.write.new_keys import NewKeys, hash_news, split_by_bucket
+from bucketline.state.store.write.new_keys import NewKeys
 from bucketline.state.store.write.placing import BucketNews, Placing
 from bucketline.state.store.write.run_buffer import Blob, again
-from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
+from bucketline.state.store.write.sealed_runs import SealedRun, unseal
 from bucketline.state.types.distinct import distinct
 
 BYTES_PER_KEY = 6
@@ -30,26 +30,10 @@ class IndexedKeys(Placing):
     new: NewKeys
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """The rows of one share of a partition's keys as runs of the buckets they go to, sorted as they were.
-
-        The new hashes of each bucket come last. Raises OptionError when no bucket is left to open, CorruptFileError for
-        an index that cannot be read.
-        """
-        new, partition = self.new, runs[0][0].partition
-        own = new.assigners.ownership(partition, share)
-        rows = new.rows.get(partition, {})
-        assigner = DynamicAssigner.starting(self._known(partition, own, runs), own, new.rule, rows=rows)
-        new_hashes: dict[int, list[Int32s]] = {}
-        for run, blob in runs:
-            table = unseal(again(blob)).read_all()
-            assignment, assigner = assigner.assign(new.hashes(table))
-            for bucket, hashes in assignment.new_by_bucket().items():
-                new_hashes.setdefault(bucket, []).append(hashes)
-            consumed = run.consumed_rows
-            for bucket, part in split_by_bucket(table, assignment.buckets):
-                yield replace(run, bucket=bucket, consumed_rows=consumed, row_count=part.num_rows, blob=seal(part))
-                consumed = 0
-        yield from hash_news(partition, new_hashes)
+        """As `NewKeys.assigned`. Raises CorruptFileError, too, for an index that cannot be read."""
+        partition = runs[0][0].partition
+        own = self.new.assigners.ownership(partition, share)
+        return self.new.assigned(self._known(partition, own, runs), share, runs)
 
     def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
         """As for new keys."""

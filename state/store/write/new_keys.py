@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.bucket.allocation import AllocationRule, Assigners, Int32s
-from bucketline.state.bucket.dynamic import NOTHING_KNOWN, DynamicAssigner
+from bucketline.state.bucket.dynamic import NOTHING_KNOWN, DynamicAssigner, KnownHashes
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.index.hash_index_store import HashIndexStore
 from bucketline.state.store.write.grouping import HashEntries, hash_index_store
 from bucketline.state.store.write.placing import BucketNews, Placing
-from bucketline.state.store.write.run_buffer import Blob
+from bucketline.state.store.write.run_buffer import Blob, again
 from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.distinct import distinct
@@ -40,22 +40,32 @@ class NewKeys(Placing):
     cache_bytes: int
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Runs of buckets, and the new hashes of each. Runs stay sorted and keep origin, flush and ranks.
+        """As `assigned`, of keys that no HASH file holds."""
+        return self.assigned(NOTHING_KNOWN, share, runs)
+
+    def assigned(
+        self, known: KnownHashes, share: int, runs: Sequence[tuple[SealedRun, Blob]]
+    ) -> Iterator[SealedRun | BucketNews]:
+        """Runs of the buckets that the rows of one share of a partition's keys go to, then the new hashes of each
+        bucket. `known` are the share's hashes that have a bucket. Runs stay sorted and keep origin, flush and ranks.
 
         Raises OptionError when no bucket is left to open.
         """
         partition = runs[0][0].partition
         own = self.assigners.ownership(partition, share)
-        assigner = DynamicAssigner.starting(NOTHING_KNOWN, own, self.rule, rows=self.rows.get(partition, {}))
+        assigner = DynamicAssigner.starting(known, own, self.rule, rows=self.rows.get(partition, {}))
+        # The assigner goes on to larger ones; the first is not kept beside them.
+        del known
         new_hashes: dict[int, list[Int32s]] = {}
         for run, blob in runs:
-            rows = unseal(blob).read_all()
+            rows = unseal(again(blob)).read_all()
             assignment, assigner = assigner.assign(self.hashes(rows))
             for bucket, hashes in assignment.new_by_bucket().items():
                 new_hashes.setdefault(bucket, []).append(hashes)
-            for bucket, part in split_by_bucket(rows, assignment.buckets):
+            for bucket, part in _by_bucket(rows, assignment.buckets):
                 yield replace(run, bucket=bucket, row_count=part.num_rows, blob=seal(part))
-        yield from hash_news(partition, new_hashes)
+        for bucket, parts in new_hashes.items():
+            yield BucketNews(partition, bucket, encode_hash_index(np.concatenate(parts)))
 
     def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
         """The message, with the HASH file that holds the bucket's new keys as well."""
@@ -78,13 +88,7 @@ class NewKeys(Placing):
         return np.asarray(hash_rows([rows[f.name] for f in fields], [f.type for f in fields]))
 
 
-def hash_news(partition: bytes, new_hashes: Mapping[int, Sequence[Int32s]]) -> Iterator[BucketNews]:
-    """What buckets have to know of the hashes that they have got."""
-    for bucket, parts in new_hashes.items():
-        yield BucketNews(partition, bucket, encode_hash_index(np.concatenate(parts)))
-
-
-def split_by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
+def _by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each bucket, in their order; n rows and n buckets in."""
     used = distinct(buckets)
     for bucket in used.tolist():
