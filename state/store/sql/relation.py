@@ -130,7 +130,10 @@ def bind_columns(
         if not part.table and part.name in also:
             return part
         if part.table and part.table.lower() != alias.lower() and spellings(part.table, names):
-            raise refused(f"{part.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session")
+            raise refused(
+                f"{part.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session. To change rows by "
+                "one, also with a session: MERGE INTO ... USING (SELECT ...)"
+            )
         if part.table and part.table.lower() != alias.lower():
             raise refused(f"{part.sql(DIALECT)!r}: there is no table {part.table!r} here", column=part.name)
         meant = spellings(part.name, names)
