@@ -16,6 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Query
+from bucketline.state.store.sql.aggregates import Aggregate, grouped, one_value_each, sortable
 from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
@@ -203,7 +204,8 @@ class _Select:
         else:
             rows = self._projected(outputs, order)
         if distinct:
-            rows = rows.group_by(rows.column_names, use_threads=False).aggregate([])
+            single = pa.table([one_value_each(c) for c in rows.columns], names=rows.column_names)
+            rows = single.group_by(single.column_names, use_threads=False).aggregate([])
         if order:
             rows = _sorted(rows, self._order_keys(order, outputs))
         rows = rows.select(range(len(outputs))).slice(self._offset, self._limit)
@@ -288,28 +290,21 @@ class _Select:
             return pa.table([[count]] * len(outputs), names=[str(i) for i in range(len(outputs))])
         needed = [*keys, *(o.column for o in outputs if o.column is not None)]
         rows = self._fetch(needed)
-        aggregations: list[Any] = []
         for o in outputs:
             if o.aggregate == "mean" and o.column is not None and pa.types.is_decimal(rows.schema.field(o.column).type):
                 raise _needs_spark("AVG of a decimal")
-            if o.aggregate == "count" and o.column is None:
-                aggregations.append(([], "count_all"))
-            elif o.aggregate is not None:
-                function = "count_distinct" if o.distinct else o.aggregate
-                options = pc.CountOptions(mode="only_valid") if o.aggregate == "count" else None
-                aggregations.append((o.column, function, options) if options is not None else (o.column, function))
-        grouped = rows.group_by(keys, use_threads=False).aggregate(aggregations)
-        aggregates = iter(range(len(keys), grouped.num_columns))
-        if grouped.num_columns and grouped.schema.names[: len(keys)] != keys:  # older Arrow puts keys last
-            aggregates = iter(range(len(aggregations)))
-        columns = []
+        wanted = [Aggregate(o.aggregate, o.column, o.distinct) for o in outputs if o.aggregate is not None]
+        key_values, values = grouped(rows, keys, wanted)
+        aggregates, count = iter(values), len((key_values or values)[0])
+        columns: list[Any] = []
         for o in outputs:
             if o.aggregate is not None:
-                columns.append(grouped.column(next(aggregates)))
+                columns.append(next(aggregates))
             elif o.constant is not None:
-                columns.append(_repeated(o.constant, grouped.num_rows))
+                columns.append(_repeated(o.constant, count))
             else:
-                columns.append(grouped.column(o.column))
+                assert o.column is not None
+                columns.append(key_values[keys.index(o.column)])
         return pa.table(columns, names=[str(i) for i in range(len(columns))])
 
     def _projected(self, outputs: Sequence[_Output], order: exp.Expression | None) -> pa.Table:
@@ -352,13 +347,14 @@ class _Select:
 
 
 def _sorted(rows: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
-    sortable, by = rows, []
+    columns: dict[str, Any] = {}
+    by: list[tuple[str, str]] = []
     for i, (name, descends, nulls_first) in enumerate(keys):
         if name not in rows.column_names:
             raise refused("ORDER BY names a column that the result has not")
-        sortable = sortable.append_column(f"null {i}", null_first(rows.column(name), nulls_first))
-        by += [(f"null {i}", "ascending"), (name, "descending" if descends else "ascending")]
-    return rows.take(pc.sort_indices(sortable, sort_keys=by))
+        columns |= {f"null {i}": null_first(rows.column(name), nulls_first), f"{i}": sortable(rows.column(name))}
+        by += [(f"null {i}", "ascending"), (f"{i}", "descending" if descends else "ascending")]
+    return rows.take(pc.sort_indices(pa.table(columns), sort_keys=by))
 
 
 def _position(node: exp.Expression) -> int:

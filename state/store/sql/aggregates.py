@@ -1,0 +1,119 @@
+"""Groups, aggregates and the order of numbers as Spark has them, where Arrow's are others.
+
+NaN is one value, greater than every number; -0.0 and 0.0 are one value; a sum that its type cannot hold is an error.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.errors import SchemaMismatchError
+
+_BELOW_SIGN = np.int64((1 << 63) - 1)
+_LARGEST_ERROR = float(1 << 62)
+"""By which a sum of doubles may miss one of whole numbers; a sum that wraps around misses it by 2^64."""
+_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`count`, `sum`, `min`, `max` or `mean` of a column; `count` of None counts rows."""
+
+    function: str
+    column: str | None
+    distinct: bool = False
+
+
+def grouped(
+    rows: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggregate]
+) -> tuple[list[pa.ChunkedArray], list[pa.ChunkedArray]]:
+    """The values of the keys and of the aggregates, each with one value a group; without keys there is one group.
+
+    Raises SchemaMismatchError for a sum that is too large.
+    """
+    columns = {f"key {i}": one_value_each(rows.column(key)) for i, key in enumerate(keys)}
+    names = list(columns)
+    wanted: dict[tuple[object, str], Any] = {}
+    for i, aggregate in enumerate(aggregates):
+        if aggregate.column is None:
+            wanted[(), "count_all"] = ([], "count_all")
+            continue
+        column = rows.column(aggregate.column)
+        columns[f"{i}"] = _prepared(column, aggregate)
+        function = _function(aggregate)
+        options = pc.CountOptions(mode="only_valid") if aggregate.function == "count" else None
+        wanted[i, function] = (f"{i}", function) if options is None else (f"{i}", function, options)
+        if aggregate.function == "sum" and _can_be_too_large(column.type):
+            columns[f"{i} near"] = column.cast(pa.float64(), safe=False)
+            wanted[i, "near"] = (f"{i} near", "sum")
+    table = pa.table(columns) if columns else pa.table({"all": pa.nulls(rows.num_rows)})
+    found = table.group_by(names, use_threads=False).aggregate(list(wanted.values()))
+    return [found.column(n) for n in names], [_result(found, rows, i, a) for i, a in enumerate(aggregates)]
+
+
+def one_value_each(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with 0.0 for -0.0, and one NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    no_sign = pc.if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
+    return pc.if_else(pc.is_nan(no_sign), pa.scalar(math.nan, column.type), no_sign)
+
+
+def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values that have the order of the column's; whole numbers for those of FLOAT and DOUBLE."""
+    return _ranks(column) if pa.types.is_floating(column.type) else column
+
+
+def _prepared(column: pa.ChunkedArray, aggregate: Aggregate) -> pa.ChunkedArray:
+    if aggregate.function in ("min", "max"):
+        return sortable(column)
+    return one_value_each(column) if aggregate.distinct else column
+
+
+def _function(aggregate: Aggregate) -> str:
+    return "count_distinct" if aggregate.distinct else aggregate.function
+
+
+def _can_be_too_large(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_int64(arrow) or pa.types.is_decimal(arrow))
+
+
+def _result(found: pa.Table, rows: pa.Table, at: int, aggregate: Aggregate) -> pa.ChunkedArray:
+    if aggregate.column is None:
+        return found.column("count_all")
+    values, of = found.column(f"{at}_{_function(aggregate)}"), rows.schema.field(aggregate.column).type
+    if aggregate.function in ("min", "max") and pa.types.is_floating(of):
+        return _from_ranks(values, of)
+    if aggregate.function == "sum" and _can_be_too_large(of):
+        _check_sum(values, np.asarray(found.column(f"{at} near_sum").fill_null(0)), aggregate.column)
+    return values
+
+
+def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
+    """Returns if the sums are what they are near to. Raises SchemaMismatchError."""
+    if pa.types.is_decimal(values.type):
+        is_wrong = np.abs(near) >= 10.0 ** (_DIGITS - values.type.scale)
+    else:
+        is_wrong = np.abs(np.asarray(values.fill_null(0)).astype(np.float64) - near) > _LARGEST_ERROR
+    if is_wrong.any():
+        held = "38 digits" if pa.types.is_decimal(values.type) else "a BIGINT"
+        raise SchemaMismatchError(f"the sum of column {column!r} is too large for {held}", column=column)
+
+
+def _ranks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The bits of the numbers as whole numbers, those of negative ones turned so that they ascend too."""
+    bits = np.asarray(one_value_each(column).cast(pa.float64()).fill_null(0.0)).view(np.int64)
+    mask = np.asarray(column.is_null())
+    return pa.chunked_array([pa.array(np.where(bits < 0, bits ^ _BELOW_SIGN, bits), pa.int64(), mask=mask)])
+
+
+def _from_ranks(ranks: pa.ChunkedArray, arrow: pa.DataType) -> pa.ChunkedArray:
+    whole = np.asarray(ranks.fill_null(0))
+    values = np.where(whole < 0, whole ^ _BELOW_SIGN, whole).view(np.float64)
+    mask = np.asarray(ranks.is_null())
+    return pa.chunked_array([pa.array(values, pa.float64(), mask=mask).cast(arrow, safe=False)])
