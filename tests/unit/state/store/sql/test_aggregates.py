@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bucketline as bl
@@ -21,6 +21,7 @@ def shown(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS)), st.sampled_from([pa.float32(), pa.float64()]))
 def test_nan_is_one_value_and_the_greatest_and_zeros_are_one(
     rows: list[tuple[float | None, float | None]], arrow: pa.DataType
