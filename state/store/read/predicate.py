@@ -77,8 +77,13 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
 
     A column whose value cannot be brought to its type exactly, or that is a float, is left out.
     """
-    pinned = {}
-    for name, value in ds.get_partition_keys(expression).items():
+    pinned: dict[str, pa.Scalar] = {}
+    try:
+        known = ds.get_partition_keys(expression)
+    except AssertionError:
+        # pyarrow takes it that what has one value is a column; here a field inside of one has it.
+        return pinned
+    for name, value in known.items():
         position = schema.get_field_index(name)
         if position < 0 or value is None or pa.types.is_floating(schema.field(position).type):
             continue

@@ -215,6 +215,20 @@ def test_a_table_that_is_read_from_another_snapshot_than_the_newest_is_refused(
         table.to_arrow()
 
 
+def test_a_filter_may_look_into_a_row(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT, r ROW<x INT, q ROW<y INT>>", ["k"], options={"bucket": "3"})
+    values = [None if k % 3 == 0 else {"x": k, "q": {"y": -k}} for k in range(10)]
+    table.write(pa.table({"k": pa.array(range(10), pa.int32()), "r": pa.array(values, table.schema.field("r").type)}))
+    for condition, keys in (
+        (pc.field("r", "x") == 4, [4]),
+        ((pc.field("r", "x") == 4) & (pc.field("k") == 4), [4]),
+        ((pc.field("r", "x") == 4) & (pc.field("k") == 5), []),
+        (pc.field("r", "q", "y") == -5, [5]),
+        (pc.field("r", "x").is_null(), [0, 3, 6, 9]),
+    ):
+        assert sorted(table.to_arrow(filter=condition)["k"].to_pylist()) == keys
+
+
 def test_nulls_of_before_a_column_became_not_null_are_told_apart_from_damage(tmp_path: Path) -> None:
     options = {"alter-column-null-to-not-null.disabled": "false"}
     table = create_table(str(tmp_path / "t"), "k INT, v INT", options=options)
