@@ -2,15 +2,16 @@
 and written by several threads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.commit.discard import discarded_on_error
-from bucketline.state.store.engine.compaction import idle_jobs
+from bucketline.state.store.engine.compaction import IdleBucket, idle_jobs
 from bucketline.state.store.engine.engine import Jobs, Outcome, PartReport, Parts
 from bucketline.state.store.storage.parallel import core_count
-from bucketline.state.store.write.bucket_lanes import threads_that_wait
+from bucketline.state.store.write.bucket_lanes import compacted_buckets, threads_that_wait
 from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
@@ -61,8 +62,7 @@ class LocalEngine:
                         else:
                             buffer.add(run)
                 writers = 1 if buffer.size_bytes < SMALL_BYTES else threads
-                if bucket_write.parallelism is None:
-                    writers = max(writers, threads_that_wait(bucket_write))
+                writers = max(writers, threads_that_wait(bucket_write))
                 for made in write_buckets(write, buffer, threads=writers):
                     if isinstance(made, SnapshotNote):
                         notes.append(made.token)
@@ -77,11 +77,27 @@ class LocalEngine:
         self.watch(0, len(jobs))
         if not jobs:
             return ()
+        idle = [job for job in jobs if isinstance(job, IdleBucket)]
+        if len(idle) == len(jobs) and threads_that_wait(idle[0].write) > 1:
+            return self._compacted(idle)
         with discarded_on_error(jobs[0].access) as messages:
             for done, job in enumerate(jobs, 1):
                 messages.append(job.message())
                 self.watch(done, len(jobs))
         return tuple(messages)
+
+    def _compacted(self, idle: Sequence[IdleBucket]) -> tuple[CommitMessage, ...]:
+        write, counting, finished = idle[0].write, Lock(), 0
+        assert all(job.write is write for job in idle), "one write makes all idle buckets of a run"
+
+        def count() -> None:
+            nonlocal finished
+            with counting:
+                finished += 1
+                self.watch(finished, len(idle))
+
+        work = [(job.bucket_id, job.state) for job in idle]
+        return tuple(compacted_buckets(write, work, threads_that_wait(write), count))
 
 
 def threads_of(write: BucketWrite) -> int:

@@ -8,9 +8,9 @@ Source: Paimon 2.0 HashIndexFile, IndexFileHandler, DynamicBucketIndexMaintainer
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 
 import numpy as np
@@ -24,7 +24,10 @@ from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.index.hash_index import HASH, decode_hash_index, encode_hash_index
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.store.storage.parallel import all_at_once, answers_late
 from bucketline.state.types.distinct import distinct
+
+_PARTITIONS_AT_ONCE = 4
 
 _Share = tuple[str, bytes, Ownership | None, Ownership | None]
 
@@ -114,8 +117,8 @@ class HashIndexStore:
 
         `entries` are the partition's HASH entries, all of them. With `share` only that owner's buckets are read, which
         is enough if it is proven that they have only its own hashes. With `hashes_of` only the hashes of that owner's
-        share are kept, from all buckets; memory is theirs and one file's. Raises CorruptFileError for a file that is
-        missing, cut short or doubled.
+        share are kept, from all buckets; memory is theirs and that of the files that are read at once. Raises
+        CorruptFileError for a file that is missing, cut short or doubled.
         """
         if not entries:
             return NOTHING_KNOWN
@@ -132,7 +135,12 @@ class HashIndexStore:
             if before is None or before.known.has_lost
             else {b: n for b, n in before.names.items() if names.get(b) == n}
         )
-        fresh = {b: _of_share(self.hashes(e), hashes_of) for b, e in wanted.items() if b not in kept}
+        unread = [b for b in wanted if b not in kept]
+
+        def read(bucket: int) -> Int32s:
+            return _of_share(self.hashes(wanted[bucket]), hashes_of)
+
+        fresh = dict(zip(unread, all_at_once(self._io, [partial(read, b) for b in unread]), strict=True))
         if before is None or not kept:
             known = known_hashes(fresh)
         else:
@@ -141,6 +149,14 @@ class HashIndexStore:
                 known = known.joined(hashes, np.full(len(hashes), bucket, np.int16))
         self._cached.put(place, _Cached(names, known))
         return known
+
+    def known_of_each(self, partitions: Sequence[Sequence[IndexManifestEntry]]) -> Iterator[KnownHashes]:
+        """As `known`, of several partitions, in order. Memory: that of one; of a few where storage answers late."""
+        step = _PARTITIONS_AT_ONCE if answers_late(self._io) else 1
+        for start in range(0, len(partitions), step):
+            yield from all_at_once(
+                self._io, [partial(self.known, entries) for entries in partitions[start : start + step]]
+            )
 
     def known_among(self, entries: Sequence[IndexManifestEntry], asked: Int32s) -> KnownHashes:
         """As `known`, for some hashes only, ascending and distinct; each file is read, and nothing is kept. Memory:

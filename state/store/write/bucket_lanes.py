@@ -1,14 +1,17 @@
-"""Runs of a buffer → messages of buckets, by one thread or by several: what comes out does not depend on their timing.
+"""Runs of a buffer, and buckets that are compacted → messages of buckets, by one thread or by several: what comes out
+does not depend on their timing.
 
 Each thread has a lane: buckets that it writes one after the other. Which bucket is in which lane follows from the
 number of rows, and the names of a lane's files follow from one name that is drawn before the work starts. Encoding and
 compression run outside of Python, so that lanes advance at the same time.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Event, Lock
+
+import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import NumberedIds
@@ -16,8 +19,9 @@ from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.watch import Watch
 from bucketline.state.store.storage.parallel import all_items, answers_late
-from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, write_bucket
+from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, Work, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
+from bucketline.state.store.write.sealed_runs import SealedRun
 
 WAITING = 8
 """Buckets that one task writes at the same time where storage answers late: its threads wait most of the time."""
@@ -29,10 +33,15 @@ _UNKNOWN = BucketState()
 
 
 def written_buckets(
-    write: BucketWrite, states: Mapping[BucketId, BucketState], buffer: RunBuffer, threads: int
+    write: BucketWrite,
+    states: Mapping[BucketId, BucketState],
+    buffer: RunBuffer,
+    threads: int,
+    finish: Callable[[CommitMessage], CommitMessage] = lambda message: message,
 ) -> Generator[CommitMessage, None, None]:
     """The message of each bucket, in the order of the buffer, which is empty afterwards. An error, and closing the
-    generator, leave nothing behind of buckets whose messages have not come out.
+    generator, leave nothing behind of buckets whose messages have not come out. `finish` makes of each message what
+    comes out, in the thread that has written the bucket; after an error in it, the message's files are removed.
 
     Memory is that of one thread: the lanes share it, and there are no more of them than it is enough for.
     """
@@ -40,18 +49,55 @@ def written_buckets(
     count = min(threads, len(bucket_ids), write.merge_memory_bytes // LANE_BYTES)
     if count < 2:
         for bucket_id in bucket_ids:
-            yield write_bucket(write, bucket_id, states.get(bucket_id, _UNKNOWN), buffer.take(bucket_id))
+            written = write_bucket(write, bucket_id, states.get(bucket_id, _UNKNOWN), buffer.take(bucket_id))
+            yield _finished(write, written, finish)
         return
+    taking = Lock()
+
+    def runs(bucket_id: BucketId) -> Sequence[tuple[SealedRun, pa.Buffer]]:
+        with taking:
+            return buffer.take(bucket_id)
+
     with discarded_on_error(write.access) as left:
-        by_bucket = _in_lanes(write, states, buffer, lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count))
+        lanes = lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count)
+        by_bucket = {(m.partition, m.bucket): m for m in _in_lanes(write, states, runs, lanes, finish)}
         left += [by_bucket[bucket_id] for bucket_id in bucket_ids]
         while left:
             yield left.pop(0)
 
 
+def _finished(
+    write: BucketWrite, message: CommitMessage, finish: Callable[[CommitMessage], CommitMessage]
+) -> CommitMessage:
+    with discarded_on_error(write.access) as made:
+        made.append(message)
+        return finish(message)
+
+
+def compacted_buckets(write: BucketWrite, work: Work, threads: int, done: Callable[[], None]) -> list[CommitMessage]:
+    """The messages of buckets that get no rows and are compacted as `write` says, in their order. `done` is called
+    after each of them, by the thread that has compacted it. An error leaves nothing behind.
+    """
+
+    def finish(message: CommitMessage) -> CommitMessage:
+        done()
+        return message
+
+    states = dict(work)
+    rows = {bucket_id: sum(f.row_count for f in state.files) for bucket_id, state in work}
+    count = min(threads, len(rows), max(1, write.compact_memory_bytes // LANE_BYTES))
+    by_bucket = {(m.partition, m.bucket): m for m in _in_lanes(write, states, _no_runs, lanes_of(rows, count), finish)}
+    return [by_bucket[bucket_id] for bucket_id, _ in work]
+
+
+def _no_runs(bucket_id: BucketId) -> Sequence[tuple[SealedRun, pa.Buffer]]:
+    del bucket_id
+    return ()
+
+
 def threads_that_wait(write: BucketWrite) -> int:
-    """How many buckets are written at the same time by a task that has one core."""
-    return WAITING if answers_late(write.access.files.io) else 1
+    """How many buckets are written at the same time by a task that has one core, if the options do not say it."""
+    return WAITING if write.parallelism is None and answers_late(write.access.files.io) else 1
 
 
 def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
@@ -70,9 +116,13 @@ class _OverError(Exception):
 
 
 def _in_lanes(
-    write: BucketWrite, states: Mapping[BucketId, BucketState], buffer: RunBuffer, lanes: Sequence[Sequence[BucketId]]
-) -> dict[BucketId, CommitMessage]:
-    over, taking = Event(), Lock()
+    write: BucketWrite,
+    states: Mapping[BucketId, BucketState],
+    runs: Callable[[BucketId], Sequence[tuple[SealedRun, pa.Buffer]]],
+    lanes: Sequence[Sequence[BucketId]],
+    finish: Callable[[CommitMessage], CommitMessage],
+) -> list[CommitMessage]:
+    over = Event()
 
     def watch() -> None:
         if over.is_set():
@@ -85,9 +135,8 @@ def _in_lanes(
             try:
                 for bucket_id in lane:
                     watch()
-                    with taking:
-                        runs = buffer.take(bucket_id)
-                    message = write_bucket(of_lane, bucket_id, states.get(bucket_id, _UNKNOWN), runs)
+                    written = write_bucket(of_lane, bucket_id, states.get(bucket_id, _UNKNOWN), runs(bucket_id))
+                    message = _finished(of_lane, written, finish)
                     made.append(message)
                     yield message
             except _OverError:
@@ -97,8 +146,7 @@ def _in_lanes(
                 raise
 
         works = [partial(messages, _lane_write(write, len(lanes), watch), lane) for lane in lanes]
-        written = all_items(works, len(lanes), over)
-        return {(m.partition, m.bucket): m for m in written}
+        return all_items(works, len(lanes), over)
 
 
 def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:

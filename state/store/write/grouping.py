@@ -143,9 +143,10 @@ class KnownBuckets:
             columns = [rows[f.name] for f in fields]
             hashes = np.asarray(hash_rows(columns, [f.type for f in fields]))
             groups = np.empty(rows.num_rows, np.int64)
-            for code, partition in enumerate(partitions):
+            known_of_each = store.known_of_each([self.entries.get(p, ()) for p in partitions])
+            for code, (partition, known) in enumerate(zip(partitions, known_of_each, strict=True)):
                 members = np.flatnonzero(codes == code) if len(partitions) > 1 else slice(None)
-                buckets = store.known(self.entries.get(partition, ())).lookup(hashes[members])
+                buckets = known.lookup(hashes[members])
                 share = share_group(hash_share(hashes[members], self.assigners.count(partition)))
                 groups[members] = np.where(buckets == UNKNOWN, share, buckets)
             return groups

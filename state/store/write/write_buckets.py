@@ -7,7 +7,6 @@ from dataclasses import replace
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.write.bucket_lanes import written_buckets
 from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, SnapshotNote
@@ -37,14 +36,16 @@ def write_buckets(
                     known[placed.partition, placed.bucket] = placed.payload
                 case _:
                     yield placed
-    with closing(written_buckets(stage.write, stage.states, buffer, threads)) as written:
+
+    def with_news(message: CommitMessage) -> CommitMessage:
+        payload = known.get((message.partition, message.bucket))
+        if payload is None:
+            return message
+        assert stage.groups is not None, "news are for those who made them"
+        return stage.groups.with_news(message, payload)
+
+    with closing(written_buckets(stage.write, stage.states, buffer, threads, with_news)) as written:
         for message in written:
-            payload = known.get((message.partition, message.bucket))
-            if payload is not None:
-                assert stage.groups is not None, "news are for those who made them"
-                with discarded_on_error(stage.write.access) as made:
-                    made.append(message)
-                    message = stage.groups.with_news(message, payload)
             yield as_result(message, stage)
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import StorageError
+from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.open_ahead import open_ahead
 from bucketline.state.store.storage.parallel import all_at_once
@@ -72,6 +73,43 @@ def test_buckets_of_a_batch_are_written_and_removed_beside_each_other(tmp_path: 
     assert all(0 < len(chain) <= count // 2 for chain in chains)
     assert len(removed) > count and len(longest_chain(removed)) <= len(removed) // 2
     assert found["n"].to_pylist() == [9] * count
+
+
+def test_buckets_are_compacted_beside_each_other_and_progress_is_counted() -> None:
+    count, progress = 24, list[tuple[int, int]]()
+    days = [f"d{n:02d}" for n in range(count)]
+    with SlowStore() as store:
+        options = {"bucket": "1", "write-only": "true"}
+        create_table(URI, COLUMNS, ("id", "day"), partition_by=("day",), options=options, storage_options=store.storage)
+        table = open_table(URI, storage_options=store.storage)
+        for number in range(2):
+            table.write(pa.table({"id": range(count), "day": days, "n": [number] * count}).cast(COLUMNS))
+        store.delay_s = 0.02
+        store.sent.clear()
+        table.compact(engine=LocalEngine(lambda done, total: progress.append((done, total))))
+        made = [s for s in store.sent if "/data-" in s.path]
+        found = table.to_arrow()
+    assert len(made) == 3 * count and len(longest_chain(made)) <= len(made) // 2
+    assert progress == [(done, count) for done in range(count + 1)]
+    assert found["n"].to_pylist() == [1] * count
+
+
+def test_hash_files_of_a_dynamic_table_are_read_and_written_beside_each_other() -> None:
+    count = 12
+    days = [f"d{n:02d}" for n in range(count)] * 8
+    with SlowStore() as store:
+        options = {"bucket": "-1", "dynamic-bucket.target-row-num": "5"}
+        create_table(URI, COLUMNS, ("id", "day"), partition_by=("day",), options=options, storage_options=store.storage)
+        table = open_table(URI, storage_options=store.storage)
+        for number in range(3):
+            store.delay_s = 0.02 * (number == 2)
+            store.sent.clear()
+            ids = range(number * 70, number * 70 + len(days))
+            table.write(pa.table({"id": ids, "day": days, "n": [number] * len(days)}).cast(COLUMNS))
+        index = [s for s in store.sent if "/index-" in s.path]
+        found = open_table(URI, storage_options=store.storage).to_arrow()
+    assert len(index) > 3 * count and len(longest_chain(index)) <= len(index) // 2
+    assert len(found) == 3 * len(days)
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)])
