@@ -55,7 +55,7 @@ def routed_frame(frame: Any, task: First, count: int) -> Any:
 
 def sent(frame: Any, task: First, count: int) -> Any:
     """As `routed_frame`, sent there."""
-    return routed_frame(frame, task, count).repartition(count, "shard_key")
+    return routed_frame(frame, task, count).repartition(count, "task_key")
 
 
 def received(batches: Batches) -> Iterator[Sent]:

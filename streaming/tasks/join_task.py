@@ -81,7 +81,7 @@ def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, para
         frame = frame.union(routed_frame(tasks(readers), stored, count))
     # What tasks do after the shuffle reads neither side again.
     rest = replace(joined, stored=(), given=None)
-    return frame.repartition(count, "shard_key"), JoinTask(rest, seal, to)
+    return frame.repartition(count, "task_key"), JoinTask(rest, seal, to)
 
 
 def _routed(runs: Iterator[SealedRun], count: int) -> Iterator[Routed]:

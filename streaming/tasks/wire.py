@@ -20,12 +20,12 @@ from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.streaming.tasks.placement import task_keys
 
 ROUTED_DDL = (
-    "shard_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
+    "task_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
     "rank_end long, row_count long, blob binary"
 )
 ROUTED = pa.schema(
     [
-        ("shard_key", pa.int32()),
+        ("task_key", pa.int32()),
         ("kind", pa.string()),
         ("partition", pa.binary()),
         ("bucket", pa.int32()),

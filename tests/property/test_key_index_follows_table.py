@@ -115,7 +115,7 @@ def test_other_engines_never_put_a_key_into_two_partitions(tmp_path: Path, engin
     assert table.rows() == expected[engine]
 
 
-def test_shards_hold_each_key_once_and_together_all(tmp_path: Path) -> None:
+def test_shares_hold_each_key_once_and_together_all(tmp_path: Path) -> None:
     table = MovingKeys(tmp_path / "t", target_rows=50)
     whole = plan_of(table, tmp_path)
     for start in (0, 100):
