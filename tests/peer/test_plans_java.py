@@ -16,7 +16,7 @@ from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
+from bucketline.state.store.plans.serve import Stop, serve_plans
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -25,6 +25,7 @@ from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.write_batch import Job, write_batch
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.compactor_process import start, wait_until_closed, wait_until_up
+from tests.support.compactors import compactor_of
 from tests.support.peer import PaimonJava, PeerError
 from tests.support.slow_storage import slow_storage
 from tests.support.tasks import Cluster

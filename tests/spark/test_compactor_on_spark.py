@@ -10,10 +10,11 @@ from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
+from bucketline.state.store.plans.serve import Stop, serve_plans
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.spark_engine import SparkEngine
+from tests.support.compactors import compactor_of
 
 pytestmark = pytest.mark.spark
 

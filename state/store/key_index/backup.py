@@ -49,15 +49,6 @@ class BackupFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class BackupReport:
-    """What a backup copied, and what existed already."""
-
-    copied_files: int
-    copied_bytes: int
-    kept_files: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Copy:
     """One file of the index: its name in the database, its name in the folder, its bytes."""
 
@@ -67,7 +58,7 @@ class _Copy:
     crc32: int
 
 
-def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS) -> BackupReport:
+def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS) -> None:
     """Copies the new files of an open index. Raises StorageError when the folder cannot be written; then copied
     files are removed, and the previous backup is complete."""
     target = folder.of(index.scope)
@@ -79,7 +70,6 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
     with rocks_errors(index.directory):
         Checkpoint(index.database).create_checkpoint(frozen)
     copies: list[_Copy] = []
-    copied_bytes = 0
     try:
         with local_disk(frozen):
             paths = sorted(p for p in Path(frozen).iterdir() if not p.name.startswith(_LEFT_OUT))
@@ -88,9 +78,7 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
             if old is not None and path.suffix == ".sst" and path.stat().st_size == old.size:
                 copies.append(old)
                 continue
-            copy = _copy_out(folder.io, path, f"{target}/{ids.new_uuid()}")
-            copies.append(copy)
-            copied_bytes += copy.size
+            copies.append(_copy_out(folder.io, path, f"{target}/{ids.new_uuid()}"))
         said = {"format": FORMAT, "scope": asdict(index.scope), "label": asdict(index.label)}
         said["files"] = [asdict(c) for c in copies]
         folder.io.overwrite(f"{target}/{_CURRENT}", json.dumps(said, indent=1, sort_keys=True).encode())
@@ -107,8 +95,6 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
     for copy in before:
         if copy.stored not in used:
             folder.io.delete(f"{target}/{copy.stored}")
-    kept = sum(c.stored in there for c in copies)
-    return BackupReport(len(copies) - kept, copied_bytes, kept)
 
 
 def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, ids: IdSource = SYSTEM_IDS) -> bool:

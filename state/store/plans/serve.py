@@ -12,7 +12,6 @@ from queue import Empty, SimpleQueue
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.determinism import Pause
 from bucketline.state.plans.lease import Lease, next_beat_ms
-from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import TableWork
@@ -59,18 +58,6 @@ def few(open_items: int) -> int:
     """How many items a process that does them one after the other takes at a time. All items of a round are one commit,
     and commits of compactors wait for each other, so more is better; but other compactors must find work too."""
     return max(1, min(_MOST_AT_A_TIME, open_items // 4))
-
-
-def compactor_of(
-    table: TableHandle,
-    options: Mapping[str, str],
-    engine: Engine,
-    *,
-    lease_ms: int,
-    take: Callable[[int], int] = few,
-) -> Compactor:
-    """A compactor of one table. Errors as of `compactor_in`."""
-    return compactor_in(WriteSession(table.uri, options, table=table), engine, lease_ms=lease_ms, take=take)
 
 
 def compactor_in(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.plans.serve import Stop, compactor_of, serve_plans
+from bucketline.state.store.plans.serve import Stop, serve_plans
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import live_table
@@ -17,6 +17,7 @@ from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import Job, write_batch
 from bucketline.streaming.decode.decoder import DecodedRows
+from tests.support.compactors import compactor_of
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])

@@ -14,9 +14,9 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.item_work import BucketJob, TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import compactor_of
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.spark_engine import SparkEngine
+from tests.support.compactors import compactor_of
 from tests.support.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

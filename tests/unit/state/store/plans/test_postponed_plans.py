@@ -20,12 +20,12 @@ from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import ITEMS, GivenBackWatch, MoveJob, TableWork
 from bucketline.state.store.plans.make_plan import Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import compactor_of
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.spark_engine import SparkEngine
+from tests.support.compactors import compactor_of
 from tests.support.tasks import Cluster, killed_at
 
 COLUMNS = pa.schema(

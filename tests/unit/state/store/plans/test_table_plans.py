@@ -21,10 +21,10 @@ from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import BucketJob, TableWork
 from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.plans.serve import compactor_of
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.write_session import WriteSession
+from tests.support.compactors import compactor_of
 from tests.support.engines import JobEngine
 from tests.support.faulty_io import FaultyIO
 
