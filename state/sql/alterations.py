@@ -44,13 +44,13 @@ def read_alter(words: Words) -> Statement:
         return RenameTable(name, to, missing_ok)
     if words.sees("DROP", "PARTITION") or words.sees("DROP", "IF", "EXISTS", "PARTITION"):
         words.at += 1
-        words.take("IF", "EXISTS")
+        no_partition_ok = words.take("IF", "EXISTS")
         partitions = [_partition(words)]
         while words.take(","):
             partitions.append(_partition(words))
         words.take("PURGE")
         words.end()
-        return DropPartitions(name, tuple(partitions))
+        return DropPartitions(name, tuple(partitions), no_partition_ok)
     tag = read_tag(words, name)
     if tag is not None:
         return tag

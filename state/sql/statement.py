@@ -170,10 +170,11 @@ class DeleteTags:
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions:
-    """Empties the partitions that match one of the mappings from column to value."""
+    """Empties the partitions that match one of the mappings from column to value; `missing_ok`: there may be none."""
 
     name: TableName
     partitions: tuple[Mapping[str, str | None], ...]
+    missing_ok: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -330,4 +330,12 @@ def reset(session: SqlSession, statement: Reset) -> pa.Table:
 def drop_partitions(session: SqlSession, statement: DropPartitions) -> pa.Table:
     table = session.table(statement.name, writes=True)
     partitions = [spelled_keys(values, table.partition_by) for values in statement.partitions]
-    return snapshot_result(table.drop_partitions(partitions))
+    before = handle_of(table).snapshot_store.latest_id()
+    newest = table.drop_partitions(partitions)
+    if (newest or None) == before and not statement.missing_ok:
+        raise refused(
+            f"ALTER TABLE DROP PARTITION: no partition of {statement.name} matches; DROP IF EXISTS PARTITION passes "
+            "over that",
+            statement="ALTER TABLE",
+        )
+    return snapshot_result(newest)

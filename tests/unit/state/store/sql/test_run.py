@@ -257,7 +257,12 @@ def test_overwrites_replace_the_partition_that_is_named_or_those_that_get_rows(o
     orders("INSERT OVERWRITE t SELECT 5, 5, 'b'")
     assert orders("SELECT k FROM t ORDER BY k") == [5, 6]
     orders("ALTER TABLE t DROP PARTITION (dt = 'b')")
-    assert orders("SELECT k FROM t") == [6] and orders("TRUNCATE TABLE t; SELECT k FROM t") == []
+    assert orders("SELECT k FROM t") == [6]
+    with pytest.raises(OptionError, match="no partition of t matches; DROP IF EXISTS PARTITION"):
+        orders("ALTER TABLE t DROP PARTITION (dt = 'b'), PARTITION (dt = 'c')")
+    orders("ALTER TABLE t DROP IF EXISTS PARTITION (dt = 'b')")
+    orders("ALTER TABLE t DROP PARTITION (dt = 'b'), PARTITION (dt = 'a')")
+    assert orders("SELECT k FROM t") == [] and orders("TRUNCATE TABLE t; SELECT k FROM t") == []
 
 
 @pytest.mark.parametrize(
