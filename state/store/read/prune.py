@@ -83,9 +83,12 @@ def hides_level0(schema: TableSchema) -> bool:
 
 
 def prune(
-    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
+    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """The buckets and files that may hold rows passing the filter, which must fit the schema (`filter_columns`)."""
+    """The buckets and files that may hold rows passing the filter, which must fit the schema (`filter_columns`); all
+    without a filter."""
+    if expression is None:
+        return list(buckets)
     pruning = _Pruning(schema, expression, schema_of)
     buckets = pruning.by_partition(buckets)
     buckets = pruning.by_bucket(buckets)
@@ -93,9 +96,11 @@ def prune(
 
 
 def prune_stored(
-    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
+    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
     """As `prune`, if each stored row counts on its own, as in a changelog."""
+    if expression is None:
+        return list(buckets)
     pruning = _Pruning(schema, expression, schema_of)
     return pruning.by_values(pruning.by_bucket(pruning.by_partition(buckets)))
 

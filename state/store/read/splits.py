@@ -25,9 +25,9 @@ from bucketline.state.store.read.fallback import Sight
 from bucketline.state.store.read.merge_read import read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.projection import Projection, is_tracked
-from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.store.read.prune import BucketFiles, prune
 from bucketline.state.store.read.row_groups import FileShare
-from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows, pruned
+from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.order import key_order
 
@@ -144,7 +144,7 @@ def plan_scan(table: TableHandle, request: Request, *, snapshot: Snapshot | None
                 for partition_buckets in by_partition.values()
             ]
             continue
-        for bucket in pruned(planned, access, plan.projection):
+        for bucket in prune(access.schema, planned.buckets, plan.projection.expression, access.schema_of):
             for files in _units(sight.schema, bucket):
                 kept = tuple(f for f in files if f.level >= least_level)
                 if kept:

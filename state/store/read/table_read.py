@@ -235,7 +235,8 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
     access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
     if planned.waiting:
         return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
-    return read_buckets(access, pruned(planned, access, projection), projection)
+    buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
+    return read_buckets(access, buckets, projection)
 
 
 def _sources(
@@ -246,7 +247,7 @@ def _sources(
     if planned.waiting or size_bytes < _SMALL_BYTES:
         return [partial(_rows_of, planned, projection)]
     access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
-    buckets = pruned(planned, access, projection)
+    buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
     parts = [part for bucket in buckets for part in parts_of(access.schema, bucket)]
     if answers_late(access.io):
         paths = [path for part in parts for path in paths_of(access, part)]
@@ -267,13 +268,6 @@ def file_access(table: TableHandle, schema: TableSchema, index: Sequence[IndexMa
     if not schema.settings.changelog.deletion_vectors:
         return access
     return replace(access, deletions=find_deletions(table.io, table.path, schema, index))
-
-
-def pruned(planned: Planned, access: FileAccess, projection: Projection) -> Sequence[BucketFiles]:
-    """The planned buckets without the files that the filter rules out."""
-    if projection.expression is None:
-        return planned.buckets
-    return prune(planned.sight.schema, planned.buckets, projection.expression, access.schema_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +316,7 @@ def _changes(
     """The changes of each snapshot in turn: rows as they were stored, in file order, `_row_kind` last."""
     for snapshot in snapshots:
         buckets = group_by_bucket(change_entries(table, snapshot, mode))
-        if projection.expression is not None:
-            buckets = prune_stored(access.schema, buckets, projection.expression, access.schema_of)
+        buckets = prune_stored(access.schema, buckets, projection.expression, access.schema_of)
         for batch in read_stored_rows(access, buckets, projection):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=out)
 

@@ -30,8 +30,7 @@ from bucketline.state.store.index.deletion_vectors import drop_deleted, find_del
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files, vectors_by_file
 from bucketline.state.store.read.projection import plan_projection, refuse_unreadable
-from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, visible_files
-from bucketline.state.store.table.rows_to_change import pruned
+from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, visible_files
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.row_acceptance import RowAcceptance
@@ -168,7 +167,7 @@ class StoredRows:
         seen = visible_files(self._schema, stored, read_optimized=False)
         vectors = self._session.deletion_entries()
         first = len(self._files)
-        for bucket in pruned(self._access, seen, expression):
+        for bucket in prune(self._access.schema, seen, expression, self._access.files.schema_of):
             bucket_id = (bucket.partition, bucket.bucket)
             marked = vectors_by_file(vectors.get(bucket_id, ()))
             for file in bucket.files:

@@ -78,8 +78,8 @@ def _source(
 
 def _buckets(session: WriteSession, source: _Source, expression: pc.Expression | None) -> Iterator[StoredBucket]:
     """The buckets that may hold rows passing the expression."""
-    vectors = session.deletion_entries()
-    for bucket in pruned(source.access, source.buckets, expression):
+    access, vectors = source.access, session.deletion_entries()
+    for bucket in prune(access.schema, source.buckets, expression, access.files.schema_of):
         vector_files = vectors.get((bucket.partition, bucket.bucket), ())
         yield StoredBucket(source.access, bucket, source.projection, vector_files)
 
@@ -88,15 +88,6 @@ def _seeing_all(schema: TableSchema) -> TableSchema:
     """The schema with which level 0 is read in tables with deletion vectors too. Else a change would be computed from
     an old row, and replace the newer version of it on level 0."""
     return replace(schema, options={**schema.options, DV_MERGE_ON_READ.key: "true"})
-
-
-def pruned(
-    access: BucketAccess, buckets: Sequence[BucketFiles], expression: pc.Expression | None
-) -> Sequence[BucketFiles]:
-    """The buckets and files that may hold rows passing the expression."""
-    if expression is None:
-        return buckets
-    return prune(access.schema, buckets, expression, access.files.schema_of)
 
 
 def _changed(source: _Source, change: RowChange) -> Iterator[pa.Table]:
