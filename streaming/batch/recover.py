@@ -84,8 +84,9 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
     if batch.batch_id > 0 and not (newest == batch.batch_id - 1 and history.complete):
         why = "the table was rolled back or replaced" if history.complete else "snapshots have expired"
         raise ahead_of_table(batch.batch_id, newest, why, history_complete=history.complete)
-    _refuse_read_again(batch, history.others, is_new=newest is None)
-    if known:
+    if history.others:
+        _refuse_read_again(batch, history.others, is_new=newest is None)
+    if known and history.since:
         _refuse_read_beside(batch, known[0] if history.is_running else None, history.since)
     return WriteBatch()
 
