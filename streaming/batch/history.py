@@ -50,8 +50,12 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     if marker is not None and all(s.id < marker.id for s in commits):
         commits = (marker,)
     complete = known or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
-    others = () if commits or marker else other_queries(target)
-    history = UserHistory(commits, marker, complete, others, tuple(since), is_running=is_running)
+    newest = max((s.id for s in (*commits, *([marker] if marker else []))), default=None)
+    others = () if known and newest is not None else other_queries(target)
+    if newest is not None:
+        since = since if known else [s for s in others if s.id > newest]
+        others = ()
+    history = UserHistory(commits, marker, complete, others, tuple(since), since_is_whole=known, is_running=is_running)
     state = replace(
         state,
         commits=commits,

@@ -48,8 +48,8 @@ class UserHistory:
 
     `commits`: its snapshots still visible, newest first. `marker`: the snapshot its tag keeps, if there is one.
     `complete`: no snapshot after the marker (or, without one, after the table's first) has expired.
-    `since`: the batches of other queries that came after those commits, as far as they are visible. `is_running`: this
-    process has looked at the table before.
+    `since`: the batches of other queries that came after those commits; where some of them have expired (not
+    `since_is_whole`), the newest of each query. `is_running`: this process has looked at the table before.
     `others`: for each other query of ours, its newest snapshot; empty where the batch cannot read theirs again.
     """
 
@@ -58,6 +58,7 @@ class UserHistory:
     complete: bool
     others: tuple[Snapshot, ...] = ()
     since: tuple[Snapshot, ...] = ()
+    since_is_whole: bool = True
     is_running: bool = False
 
 
@@ -87,7 +88,7 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
     if history.others:
         _refuse_read_again(batch, history.others, is_new=newest is None)
     if known and history.since:
-        _refuse_read_beside(batch, known[0] if history.is_running else None, history.since)
+        _refuse_read_beside(batch, known[0], history)
     return WriteBatch()
 
 
@@ -136,18 +137,21 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
     )
 
 
-def _refuse_read_beside(batch: BatchIdentity, last: Snapshot | None, since: tuple[Snapshot, ...]) -> None:
+def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHistory) -> None:
     """Records of this batch must not have been written by another query meanwhile; nor those of the `last` batch of
     this run, which both may have written at the same time.
 
     Only where it is certain that both read one cluster: jobs say it, and jobs take all records of what they read.
     """
-    before = {} if last is None else kafka_offsets(last.properties.get(START_OFFSETS))
-    starts, ends = kafka_offsets(batch.start_offsets) | before, kafka_offsets(batch.end_offsets)
-    for other in since:
+    starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
+    if history.is_running:
+        starts |= kafka_offsets(last.properties.get(START_OFFSETS))
+    for other in history.since:
         began, reached = (kafka_offsets(other.properties.get(key)) for key in (START_OFFSETS, END_OFFSETS))
         if batch.cluster is None or other.properties.get(CLUSTER) != batch.cluster or not began:
             continue
+        if not history.since_is_whole:
+            began = {}  # What it has written before that, is not visible.
         for (topic, partition), end in sorted(ends.items()):
             place = (topic, partition)
             first, behind = max(starts.get(place, 0), began.get(place, 0)), min(end, reached.get(place, 0))
