@@ -11,6 +11,9 @@ from collections.abc import Iterable
 
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 
+MARKER_TAG = "bucketline-writer-"
+"""Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
+
 _PREFIXED = re.compile(r"(?:.*_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-.*)?)", re.DOTALL)
 
 

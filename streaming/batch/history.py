@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bucketline.state.commit.replay import newest_of_user, writer_of
+from bucketline.state.commit.replay import MARKER_TAG, newest_of_user, writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.paths import MANIFEST_DIR
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import move_tag
-from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG, seen_up_to
+from bucketline.state.store.maintenance.expiry_notes import seen_up_to
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.batch_counts import counts_in
 from bucketline.streaming.batch.recover import (

@@ -8,10 +8,10 @@ from itertools import islice
 import pyarrow as pa
 
 from bucketline.conf.wording import age_text, counted
+from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.streaming.batch.batch_counts import WrittenBatch, last_batches
 from bucketline.streaming.cli.texts import printable
 

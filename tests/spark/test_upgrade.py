@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.old_release import FIRST_RELEASE, HistoryMissingError, OldRelease, unpack_release

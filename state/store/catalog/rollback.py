@@ -1,8 +1,9 @@
 """Makes an older snapshot, or a tag, the newest state of a table again.
 
-It removes only snapshot files, tags, and changelogs without their snapshots. The data of removed snapshots becomes
-orphan files, which `remove_orphan_files` finds once they are a day old, which may be at once. No writer should commit
-at the same time; a writer of this library notices that its base was replaced, and plans again. The next write finishes
+It removes only snapshot files, tags, and changelogs without their snapshots; tags of streams move back. The data of
+removed snapshots becomes orphan files, which `remove_orphan_files` finds once they are a day old, which may be at once.
+No writer should commit at the same time; a writer of this library notices that its base was replaced, and plans again.
+The next write finishes
 an interrupted rollback. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves what the low hint LATEST
 means (`state.commit.newest`); before that, nothing has happened yet.
 Source: Paimon 2.0 RollbackHelper.
@@ -13,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.replay import MARKER_TAG, writer_of
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
@@ -57,14 +59,31 @@ def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_
     # files do.
     snapshots.write_latest_hint(wanted.id)
     # A tag on a removed snapshot would seem to belong to a later one with the same id.
-    for tag in _readable(tags):
-        if tag.snapshot.id > wanted.id and tag.name != ROLLBACK_TAG:
-            tags.delete(tag.name)
+    _settle_tags(snapshots, tags, wanted)
     _drop_changelogs(io, path, wanted.id)
     for snapshot_id in reversed(newer):
         snapshots.delete(snapshot_id)
     tags.delete(ROLLBACK_TAG)
     return wanted
+
+
+def _settle_tags(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> None:
+    """Removes the tags of later snapshots; that of a stream moves back to its newest snapshot that is left: where the
+    stream has got to must be known also when that snapshot has expired."""
+    listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG]
+    later = [tag for tag in listed if tag.snapshot.id > wanted.id]
+    left: dict[int, Snapshot] = {}
+    if any(tag.name.startswith(MARKER_TAG) for tag in later):
+        left = {tag.snapshot.id: tag.snapshot for tag in listed if tag.snapshot.id <= wanted.id}
+        left |= {snapshot.id: snapshot for snapshot in snapshots.newest_first(wanted)}
+    for tag in later:
+        writer = writer_of(tag.name.removeprefix(MARKER_TAG))
+        own = [s for _, s in sorted(left.items()) if writer_of(s.commit_user) == writer]
+        rows = [s for s in own if s.commit_kind is not CommitKind.COMPACT]
+        if tag.name.startswith(MARKER_TAG) and own:
+            tags.replace(replace(tag, snapshot=(rows or own)[-1]))
+        else:
+            tags.delete(tag.name)
 
 
 def newest_to_write(snapshots: Snapshots) -> Snapshot | None:

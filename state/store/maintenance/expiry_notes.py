@@ -9,13 +9,10 @@ written before the snapshots are removed. It is valid only for the marker that i
 import json
 from collections.abc import Iterable, Mapping
 
-from bucketline.state.commit.replay import writer_of
+from bucketline.state.commit.replay import MARKER_TAG, writer_of
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.storage.file_io import FileIO
-
-MARKER_TAG = "bucketline-writer-"
-"""Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
 
 _FOLDER = "bucketline"
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.commit.replay import commit_user, find_twin, newest_of_user, writer_of
+from bucketline.state.commit.replay import MARKER_TAG, commit_user, find_twin, newest_of_user, writer_of
 from bucketline.state.store.doctor.finding import Severity
-from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table

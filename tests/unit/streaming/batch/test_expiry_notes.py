@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.store.engine.engine import Outcome
-from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.commit import batch_properties
 from bucketline.streaming.batch.identity import BatchIdentity

@@ -12,13 +12,12 @@ import pytest
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.accept_rows import accept_rows
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.commit.replay import commit_user, compactor_user, writer_of
+from bucketline.state.commit.replay import MARKER_TAG, commit_user, compactor_user, writer_of
 from bucketline.state.errors import CommitConflictError, MissingSnapshotError, UnsupportedTableError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.engine.engine import NO_ROWS, Outcome
-from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
@@ -190,6 +189,25 @@ def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_
     publish(slow, write_bucket(slow.session.plan.bucket_write(CompactTrigger.FULL), due, states[due], []))
     [found] = newest_offsets(open_table(made.path))
     assert found.topics == {"orders": {"0": 9}}
+
+
+@pytest.mark.parametrize("prefix", ["", "nightly_"])
+def test_a_rollback_leaves_word_of_where_each_stream_has_got_to(tmp_path: Path, prefix: str) -> None:
+    """Its snapshot may expire before the stream, or another one in its place, goes on."""
+    made = keyed(tmp_path)
+    made.set_options({"commit.user-prefix": prefix.rstrip("_")} if prefix else {"snapshot.num-retained.max": "99"})
+    streams = {user: StreamRun(made.path, {}, user) for user in (QUERY, f"{QUERY}-late")}
+    for batch_id, user in enumerate((QUERY, QUERY, QUERY, f"{QUERY}-late")):
+        streams[user].session.refresh()
+        streams[user].history()
+        identity = replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": batch_id + 1}}]))
+        streams[user].commit_batch(identity, Outcome((), (), ()))
+    made.rollback_to(2)
+    assert made.tags()["tag_name"].to_pylist() == [MARKER_TAG + QUERY]
+    made.write(ROWS)
+    made.expire_snapshots(retain_min=1, retain_max=1)
+    [found] = newest_offsets(open_table(made.path))
+    assert (found.snapshot.commit_user, found.topics) == (prefix + QUERY, {"orders": {"0": 2}})
 
 
 @pytest.mark.parametrize("prefix", [None, "nightly", "a_b", QUERY])

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.errors import StorageError
 from bucketline.state.store.compact.bucket_access import BucketAccess
-from bucketline.state.store.maintenance.expiry_notes import MARKER_TAG
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
