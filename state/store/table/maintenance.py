@@ -12,8 +12,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import FileKind
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import fast_forward
+from bucketline.state.store.catalog.kept_files import data_paths
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -168,9 +171,36 @@ def forward_table(table: TableHandle, branch: str) -> int:
 
 
 def roll_back_table(table: TableHandle, target: int | str) -> int:
-    """The id of the snapshot that is the newest now. Raises OptionError when it is not there."""
+    """The id of the snapshot that is the newest now. Raises OptionError when it is not there, or not whole any more."""
     check_owned(table.table_schema, table.io, table.metadata_path)
+    if isinstance(target, int):
+        _refuse_half_expired(table, target)
     return rollback_to(table.io, table.metadata_path, target).id
+
+
+def _refuse_half_expired(table: TableHandle, snapshot_id: int) -> None:
+    """An expiry that was cut short leaves the file of a snapshot whose other files are gone: those that the next one
+    does not need. Then the later snapshots are all that is left of the table."""
+    store, manifests = table.snapshot_store, table.manifests
+    snapshot, following = store.get(snapshot_id), store.get(snapshot_id + 1)
+    if snapshot is None or following is None or snapshot_id != store.ids()[0]:
+        return
+    try:
+        manifests.live_entries(snapshot)
+        dead = [e for e in manifests.delta_entries(following) if e.kind is FileKind.DELETE]
+        paths = [p for e in dead for p in data_paths(table.path, table.table_schema, e)]
+        gone = next((p for p in paths if not table.io.exists(p)), None)
+    except StorageError as e:
+        if not e.fields.get("missing"):
+            raise
+        gone = str(e.fields.get("path"))
+    if gone is not None:
+        raise OptionError(
+            f"snapshot {snapshot_id} of {table.path} cannot be the newest again: {gone} is gone, as an expiry that was "
+            "cut short leaves it; choose a later snapshot, or a tag",
+            key="snapshot",
+            value=snapshot_id,
+        )
 
 
 def tags_table(table: TableHandle) -> pa.Table:
