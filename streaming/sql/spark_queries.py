@@ -7,6 +7,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import parse_bool
@@ -39,6 +40,7 @@ from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
 from bucketline.streaming.reader.source import FORMAT, register
+from bucketline.streaming.reader.spark_rows import spark_type
 from bucketline.streaming.sql.write_frame import write_frame
 from bucketline.streaming.tasks.frame_schema import frame_schema
 
@@ -121,11 +123,12 @@ class SparkQueries:
                 self._spark.catalog.dropTempView(view)
 
     def shown(self, result: pa.Table) -> Any:
-        """A result as a DataFrame."""
+        """A result as a DataFrame; times without a zone have none there either."""
         if not result.num_rows:
             # Spark takes no columns without chunks.
             result = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=result.schema)])
-        return self._spark.createDataFrame(result)
+        columns = StructType([StructField(f.name, spark_type(f.type), f.nullable) for f in result.schema])
+        return self._spark.createDataFrame(result, columns)
 
     def _is_view(self, session: SqlSession, relation: Relation) -> bool:
         """Whether an unqualified name means a view of the Spark session: a table of the catalog comes first."""

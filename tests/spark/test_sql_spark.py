@@ -65,6 +65,7 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
     assert run(joined) == [3]
     files = "SELECT min(f.level), max(s.snapshot_id) FROM `orders$files` f CROSS JOIN orders$snapshots s"
     assert run(files) == [(0, 2)]
+    assert run("SELECT DISTINCT typeof(commit_time) FROM orders$snapshots") == ["timestamp_ntz"]
     assert run("CALL sys.compact(`table` => 'default.orders'); SELECT count(*) FROM `orders$ro`") == [5]
     spark.range(3).createOrReplaceTempView("numbers")
     assert run("SELECT o.id FROM orders o LEFT ANTI JOIN numbers n ON o.id = n.id ORDER BY 1") == [3, 11, 12]
