@@ -18,6 +18,8 @@ from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.streaming.reader.spark_rows import spark_type
 
+_ANSI = "spark.sql.ansi.enabled"
+
 
 def write_frame(engine: SpreadEngine, frame: Any, target: Target) -> WriteResult:
     """Writes the rows as one commit; the newest snapshot's id.
@@ -61,14 +63,25 @@ def _fitted(frame: Any, target: Target) -> ShapedFrame:
             f"INSERT: unknown column {unknown!r}; there are {', '.join(schema.names)}", column=unknown
         )
     plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
-    columns = [_stored(F.col(f"c{i}"), schema.field(name)).alias(name) for i, name in enumerate(names)]
+    stored = [_stored(plain, f"c{i}", schema.field(name)) for i, name in enumerate(names)]
+    columns = [value.alias(name) for value, name in zip(stored, names, strict=True)]
     missing = {f.name: pa.scalar(None, f.type) for f in schema if f.name not in {*names, *target.constants}}
     return ShapedFrame(plain.select(*columns), _Completed({**target.constants, **missing}))
 
 
-def _stored(value: Any, field: pa.Field) -> Any:
-    """A value in the type of a column; where Spark has none for it, as it is."""
+def _stored(frame: Any, name: str, field: pa.Field) -> Any:
+    """A column in the type that it is stored in; where Spark has none for it, as it is.
+
+    Without ANSI a cast makes other numbers, or nulls, of values that the type cannot hold: there they are looked for.
+    """
+    value = F.col(name)
     try:
-        return value.cast(spark_type(field.type))
+        wanted = spark_type(field.type)
     except UnsupportedTableError:
         return value
+    is_exact = frame.sparkSession.conf.get(_ANSI, "true") == "true"
+    if is_exact or frame.schema[name].dataType == wanted:
+        return value.cast(wanted)
+    tried = value.try_cast(wanted)
+    text = F.concat(F.lit(f"column {field.name} {wanted.simpleString()} cannot hold "), value.cast("string"))
+    return F.when(value.isNotNull() & tried.isNull(), F.raise_error(text)).otherwise(tried)

@@ -15,6 +15,7 @@ from bucketline.state.sql.parse import parse_script
 from bucketline.state.sql.statement import Query
 from bucketline.state.store.sql.run import run_statement
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.streaming.batch.failure import SparkFailedError
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.sql.spark_queries import SparkQueries
 
@@ -49,6 +50,12 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
     ]
     with pytest.raises(SchemaMismatchError, match="2 values for 4 columns"):
         run("INSERT INTO e SELECT 1, 2 FROM range(1)")
+    run("SET spark.sql.ansi.enabled = false")  # casts would store other numbers, or nulls
+    for value in ("1e300 * (id + 1)", "concat('x', id)"):
+        with pytest.raises(SparkFailedError, match="column k bigint cannot hold"):
+            run(f"INSERT INTO e (pt, k) SELECT 'z', {value} FROM range(1)")
+    assert run("INSERT INTO e (pt, k, v) SELECT 'z', concat(id, '1'), NULL FROM range(1)") == [3]
+    run("SET spark.sql.ansi.enabled = true")
     run("DROP TABLE e; CREATE TABLE z (k INT, at TIMESTAMP_LTZ(6))")
     instant = "INSERT INTO z VALUES (1, TIMESTAMP '2024-01-01 00:00:00'); SELECT unix_seconds(at) FROM z"
     assert run(instant) == [1704067200]  # the session is in UTC
