@@ -14,12 +14,6 @@ from pyarrow import fs
 import bucketline as bl
 from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
-from bucketline.state.format.manifest import (
-    decode_manifest,
-    decode_manifest_list,
-    encode_manifest,
-    encode_manifest_list,
-)
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage import plain_io
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
@@ -29,6 +23,7 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.job.job_table import open_or_create
 from tests.support.arrow_io import ArrowIO
+from tests.support.edited_manifests import edit_manifests
 from tests.support.tasks import Cluster
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT, pt INT"
@@ -126,20 +121,10 @@ def _move_away(store: Store, table: str) -> None:
     there = f"{HOST}/elsewhere"
     for file in [*root.glob("index/*"), *root.rglob("bucket-*/*")]:
         file.rename(away / file.name)
-    for file in (root / "manifest").iterdir():
-        if file.name.startswith("index-manifest-"):
-            moved = [
-                replace(e, external_path=f"{there}/{e.file_name}") for e in decode_index_manifest(file.read_bytes())
-            ]
-            file.write_bytes(encode_index_manifest(moved))
-        elif not file.name.startswith("manifest-list-"):
-            entries = decode_manifest(file.read_bytes())
-            files = (replace(e.file, external_path=f"{there}/{e.file.file_name}") for e in entries)
-            file.write_bytes(encode_manifest([replace(e, file=f) for e, f in zip(entries, files, strict=True)]))
-    for file in (root / "manifest").glob("manifest-list-*"):
-        metas = decode_manifest_list(file.read_bytes())
-        sizes = [(root / "manifest" / m.file_name).stat().st_size for m in metas]
-        file.write_bytes(encode_manifest_list([replace(m, file_size=n) for m, n in zip(metas, sizes, strict=True)]))
+    edit_manifests(root, lambda file: replace(file, external_path=f"{there}/{file.file_name}"))
+    for file in (root / "manifest").glob("index-manifest-*"):
+        entries = decode_index_manifest(file.read_bytes())
+        file.write_bytes(encode_index_manifest([replace(e, external_path=f"{there}/{e.file_name}") for e in entries]))
     for file in [*root.rglob("snapshot/snapshot-*"), *root.rglob("tag/tag-*")]:
         found = json.loads(file.read_text())
         file.write_text(json.dumps({k: v for k, v in found.items() if not k.endswith("Size")}))

@@ -16,15 +16,9 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta
-from bucketline.state.format.entries import ManifestEntry
-from bucketline.state.format.manifest import (
-    decode_manifest,
-    decode_manifest_list,
-    encode_manifest,
-    encode_manifest_list,
-)
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.store.table.table import Table, handle_of, open_table
+from tests.support.edited_manifests import edit_manifests
 from tests.support.our_tables import make_table
 
 COLUMNS = {"k": "INT NOT NULL", "a": "STRING", "b": "INT"}
@@ -49,20 +43,11 @@ def evolved(
         for entry in handle_of(table).manifests.delta_entries(snapshot):
             numbers.setdefault(entry.file.file_name, len(numbers))
 
-    def edited(entry: ManifestEntry) -> ManifestEntry:
-        number = numbers[entry.file.file_name]
-        file = replace(entry.file, min_sequence_number=number + 1, max_sequence_number=number + 1)
-        return replace(entry, file=change(file, number))
+    def numbered(file: DataFileMeta) -> DataFileMeta:
+        number = numbers[file.file_name]
+        return change(replace(file, min_sequence_number=number + 1, max_sequence_number=number + 1), number)
 
-    for file in (path / "manifest").glob("manifest-[!l]*"):
-        file.write_bytes(encode_manifest([edited(e) for e in decode_manifest(file.read_bytes())]))
-    for file in (path / "manifest").glob("manifest-list-*"):
-        metas = decode_manifest_list(file.read_bytes())
-        sizes = [(path / "manifest" / m.file_name).stat().st_size for m in metas]
-        file.write_bytes(encode_manifest_list([replace(m, file_size=n) for m, n in zip(metas, sizes, strict=True)]))
-    for file in (path / "snapshot").glob("snapshot-*"):
-        found = json.loads(file.read_text())
-        file.write_text(json.dumps({k: v for k, v in found.items() if not k.endswith("ListSize")}))
+    edit_manifests(path, numbered)
     schema = path / "schema" / "schema-0"
     found = json.loads(schema.read_text())
     schema.write_text(json.dumps(found | {"options": found["options"] | options}))

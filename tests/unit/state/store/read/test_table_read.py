@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -28,15 +27,10 @@ from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMe
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.index.deletion_vector import encode_deletion_vectors
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
-from bucketline.state.format.manifest import (
-    decode_manifest,
-    decode_manifest_list,
-    encode_manifest,
-    encode_manifest_list,
-)
 from bucketline.state.store.index.deletion_vectors import drop_deleted
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row
+from tests.support.edited_manifests import edit_manifests
 from tests.support.golden import GOLDEN, as_bag, json_rows
 
 LEVELS = GOLDEN / "shared.db" / "pk_fixed_levels"
@@ -147,20 +141,6 @@ def test_changes_can_be_projected_and_filtered_and_are_applied_in_order() -> Non
         table.to_arrow(changes_since=ids[1], snapshot=ids[0])
 
 
-def _rewrite_manifests(path: Path, change: Callable[[DataFileMeta], DataFileMeta]) -> None:
-    """Passes every manifest entry's file through `change`."""
-    for file in (path / "manifest").glob("manifest-[!l]*"):
-        entries = decode_manifest(file.read_bytes())
-        file.write_bytes(encode_manifest([replace(e, file=change(e.file)) for e in entries]))
-    for file in (path / "manifest").glob("manifest-list-*"):
-        metas = decode_manifest_list(file.read_bytes())
-        sizes = [(path / "manifest" / m.file_name).stat().st_size for m in metas]
-        file.write_bytes(encode_manifest_list([replace(m, file_size=n) for m, n in zip(metas, sizes, strict=True)]))
-    for file in (path / "snapshot").glob("snapshot-*"):
-        found = json.loads(file.read_text())
-        file.write_text(json.dumps({k: v for k, v in found.items() if not k.endswith("ListSize")}))
-
-
 @pytest.mark.parametrize("scheme", ["file:", "FILE:", "File://", ""])
 def test_data_files_lie_where_their_full_path_says(path: Path, tmp_path: Path, scheme: str) -> None:
     expected = _bag(open_table(str(path)).to_arrow())
@@ -168,13 +148,13 @@ def test_data_files_lie_where_their_full_path_says(path: Path, tmp_path: Path, s
     elsewhere.mkdir()
     for file in path.rglob("bucket-*/*"):
         file.rename(elsewhere / file.name)
-    _rewrite_manifests(path, lambda file: replace(file, external_path=f"{scheme}{elsewhere}/{file.file_name}"))
+    edit_manifests(path, lambda file: replace(file, external_path=f"{scheme}{elsewhere}/{file.file_name}"))
     assert _bag(open_table(str(path)).to_arrow()) == expected
 
 
 def test_files_whose_first_and_last_values_are_unknown_are_not_left_out(path: Path) -> None:
     expected = open_table(str(path)).to_arrow(filter=pc.field("k") == 17)
-    _rewrite_manifests(path, lambda file: replace(file, value_stats=EMPTY_STATS, value_stats_cols=()))
+    edit_manifests(path, lambda file: replace(file, value_stats=EMPTY_STATS, value_stats_cols=()))
     assert _bag(open_table(str(path)).to_arrow(filter=pc.field("k") == 17)) == _bag(expected)
     assert expected.num_rows == 1
 
@@ -344,7 +324,7 @@ def test_instants_of_an_orc_writer_whose_zone_is_not_known_are_refused_where_the
         low, high = (encode_row([_later(decode_row(e, types)[at], 8 * 3_600_000)], [types[at]]) for e in ends)
         return replace(meta, value_stats=SimpleStats(low, high, (1,)), value_stats_cols=("l3",))
 
-    _rewrite_manifests(path, shift)
+    edit_manifests(path, shift)
     with pytest.raises(UnsupportedTableError, match="column l3: the file was written in an unknown time zone"):
         open_table(str(path)).to_arrow()
     assert open_table(str(path)).to_arrow(columns=["l6"]).num_rows == 2

@@ -1,6 +1,5 @@
 """Statements without Spark: definitions, what lasts in a session, queries, changes of rows, procedures."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,17 +11,7 @@ import pytest
 import bucketline as bl
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import DatabaseNotFoundError, SchemaMismatchError, TableNotFoundError
-
-Run = Callable[[str], list[Any]]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    def rows(text: str) -> list[Any]:
-        found = bl.sql(None, text, str(tmp_path)).to_pylist()
-        return [next(iter(row.values())) if len(row) == 1 else tuple(row.values()) for row in found]
-
-    return rows
+from tests.support.sql_text import Run
 
 
 @pytest.fixture
