@@ -8,9 +8,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.secrets import mask
 from bucketline.conf.wording import counted
+from bucketline.state.format.row_ranges import with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
+from bucketline.state.store.read.projection import is_tracked
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.columns_text import type_text
 from bucketline.state.types.sql_filter import parse_filter
@@ -164,13 +166,14 @@ def _options_table(schema: TableSchema) -> pa.Table:
 
 
 def _schema_at(table: TableHandle, version: Version | None) -> TableSchema:
-    """The schema that a read of the version uses."""
+    """The schema that a read of the version uses, with the columns of row tracking if the table has them."""
     snapshot = (
         None
         if version is None
         else Versions(table.io, table.metadata_path).find(version, table.table_schema.settings.reading)
     )
-    return table.table_schema if snapshot is None else table.schema_store.get(snapshot.schema_id)
+    schema = table.table_schema if snapshot is None else table.schema_store.get(snapshot.schema_id)
+    return with_tracked(schema) if is_tracked(schema) else schema
 
 
 def _known_columns(schema: TableSchema, wanted: tuple[str, ...]) -> tuple[str, ...]:

@@ -90,7 +90,9 @@ def read_whole(table: TableHandle, request: Request) -> pa.Table:
 
 def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expression | None:
     """The condition as an expression on the columns of the table. Raises OptionError for text that is no condition."""
-    return parse_filter(condition, schema.fields) if isinstance(condition, str) else condition
+    if not isinstance(condition, str):
+        return condition
+    return parse_filter(condition, (with_tracked(schema) if is_tracked(schema) else schema).fields)
 
 
 def _projection_of(sight: Sight, request: Request) -> Projection:
