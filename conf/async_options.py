@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_duration, parse_enum, parse_given_text, parse_int
+from bucketline.conf.option import Option, parse_enum, parse_given_duration, parse_given_text, parse_int
 from bucketline.conf.table.compaction_options import WRITE_ONLY
 from bucketline.conf.table.own_options import COMPACTION, Compaction
 
@@ -34,7 +33,7 @@ ASYNC_POOL = Option(
 )
 ASYNC_STOP_TIMEOUT = Option(
     "async-compaction.stop-timeout",
-    parse_duration,
+    parse_given_duration,
     20_000,
     "async: how long a job that is stopped waits for the compaction that is running; then it is given back",
 )
@@ -48,7 +47,7 @@ BACK_PRESSURE = Option(
 )
 BACK_PRESSURE_TIMEOUT = Option(
     "back-pressure.timeout",
-    parse_duration,
+    parse_given_duration,
     300_000,
     "how long a batch waits for compactions of others; then it goes on, and says so",
 )
@@ -89,11 +88,7 @@ def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOp
                 "what it writes, and never leaves that many runs",
             )
     for timed in (ASYNC_STOP_TIMEOUT, BACK_PRESSURE_TIMEOUT):
-        try:
-            timeout_ms = parse_given_duration(options.get(timed.key, "0 s"))
-        except OptionError as e:
-            raise OptionError(f"option '{timed.key}': {e.message}", key=timed.key) from e
-        if timeout_ms > _LONGEST_WAIT_MS:
+        if timed.get(options) > _LONGEST_WAIT_MS:
             _refuse(timed, "must not be above 1 d")
     tasks = ASYNC_TASKS.find(options)
     if tasks is not None and tasks < 1:

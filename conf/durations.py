@@ -8,7 +8,7 @@ Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions, FlinkCo
 from collections.abc import Mapping
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import parse_duration
+from bucketline.conf.option import with_units
 
 DURATION_KEYS = frozenset(
     {
@@ -51,24 +51,11 @@ DURATION_KEYS = frozenset(
 """Paimon's table options that are durations, honoured here or not."""
 
 
-def parse_given_duration(text: str) -> int:
-    """The milliseconds of a text like `10 s`. Raises OptionError for anything else, also for a bare number."""
-    duration_ms = parse_duration(text)
-    if text.strip().isdigit():
-        raise OptionError(f"{text.strip()} has no unit; write {_with_units(text)}", value=text)
-    return duration_ms
-
-
 def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:
     """Returns when each duration among the table options that a user gives has a unit. Raises OptionError."""
     for key in sorted(DURATION_KEYS & options.keys()):
         text = options[key]
         if text.strip().isdigit():
             raise OptionError(
-                f"option '{key}' = {text!r} in {origin} has no unit; write {_with_units(text)}", key=key, value=text
+                f"option '{key}' = {text!r} in {origin} has no unit; write {with_units(text)}", key=key, value=text
             )
-
-
-def _with_units(text: str) -> str:
-    number = text.strip()
-    return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
-from bucketline.conf.durations import check_given_durations, parse_given_duration
+from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
     parse_enum,
+    parse_given_duration,
     parse_given_text,
     parse_names,
     parse_text,

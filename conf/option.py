@@ -120,6 +120,20 @@ def parse_duration(text: str) -> int:
     return nanos if nanos == UNLIMITED else nanos // 1_000_000
 
 
+def parse_given_duration(text: str) -> int:
+    """The milliseconds of a text like `10 s`. Raises OptionError for anything else, also for a bare number."""
+    duration_ms = parse_duration(text)
+    if text.strip().isdigit():
+        raise OptionError(f"{text.strip()} has no unit; write {with_units(text)}", value=text)
+    return duration_ms
+
+
+def with_units(text: str) -> str:
+    """What may have been meant by a duration without a unit."""
+    number = text.strip()
+    return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"
+
+
 def _text_of(value: object, parse: Callable[[str], object]) -> str:
     if value is None:
         return ""
@@ -137,9 +151,11 @@ def _text_of(value: object, parse: Callable[[str], object]) -> str:
     return str(getattr(value, "value", value))
 
 
+_MILLISECONDS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))
 _SHOWN_UNITS: Mapping[Callable[[str], object], tuple[tuple[str, int], ...]] = {
     parse_size: (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)),
-    parse_duration: (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)),
+    parse_duration: _MILLISECONDS,
+    parse_given_duration: _MILLISECONDS,
 }
 """Units, the largest first, of bytes and of milliseconds."""
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
@@ -12,6 +11,7 @@ from bucketline.conf.option import (
     parse_count,
     parse_duration,
     parse_enum,
+    parse_given_duration,
     parse_int,
     parse_size,
 )
@@ -55,7 +55,9 @@ PLAN_TRIGGER = Option(
 PLAN_COMMITS = Option(
     "compaction-plan.commits", parse_int, 5, "batches between two plans of a writer; with 'compaction' = 'async': 1"
 )
-PLAN_INTERVAL = Option("compaction-plan.interval", parse_duration, 3_600_000, "time between two plans of a writer")
+PLAN_INTERVAL = Option(
+    "compaction-plan.interval", parse_given_duration, 3_600_000, "time between two plans of a writer"
+)
 PLAN_MAX_BYTES = Option(
     "compaction-plan.max-bytes",
     parse_size,
@@ -78,13 +80,13 @@ PLAN_MIN_AMPLIFICATION = Option(
 )
 PLAN_PARTITION_IDLE_TIME = Option(
     "compaction-plan.partition-idle-time",
-    parse_duration,
+    parse_given_duration,
     None,
     "only partitions that got no new file for so long; default: all",
 )
 PLAN_FULL_AFTER = Option(
     "compaction-plan.full-after",
-    parse_duration,
+    parse_given_duration,
     None,
     "a bucket without a full compaction for so long gets one, whatever the strategy takes; default: never",
 )
@@ -132,11 +134,6 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
     for key in options:
         if key.startswith(PLAN_PREFIX) and key not in OPTIONS_OF_PLANS:
             raise OptionError(f"unknown option '{key}'{did_you_mean(key, OPTIONS_OF_PLANS)}", key=key)
-    for timed in (PLAN_INTERVAL, PLAN_PARTITION_IDLE_TIME, PLAN_FULL_AFTER):
-        try:
-            parse_given_duration(options.get(timed.key, "0 s"))
-        except OptionError as e:
-            raise OptionError(f"option '{timed.key}': {e.message}", key=timed.key) from e
     runs, percent = PLAN_MIN_RUNS.find(options), PLAN_MIN_AMPLIFICATION.find(options)
     for option, number in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):
         if number is not None and number < 1:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from bucketline.conf.catalog_options import WAREHOUSE
-from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import parse_given_duration
 from bucketline.conf.resolve import read_assignments, read_settings_file
 from bucketline.conf.secrets import mask
 from bucketline.state.store.catalog.versions import Version

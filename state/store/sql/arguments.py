@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from bucketline.conf.durations import parse_given_duration
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import parse_given_duration
 from bucketline.state.sql.dialect import parse_one
 from bucketline.state.store.sql.partitions import partitions_of_text, partitions_where
 from bucketline.state.store.table.table import Table

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from bucketline.conf.durations import parse_given_duration
+from bucketline.conf.option import parse_given_duration
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag
 from bucketline.state.store.catalog.tags import Tags

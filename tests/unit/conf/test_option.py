@@ -4,7 +4,7 @@ from enum import Enum
 
 import pytest
 
-from bucketline.conf.durations import DURATION_KEYS, check_given_durations, parse_given_duration
+from bucketline.conf.durations import DURATION_KEYS, check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import parse_trigger
 from bucketline.conf.option import (
@@ -17,6 +17,7 @@ from bucketline.conf.option import (
     parse_duration,
     parse_enum,
     parse_float,
+    parse_given_duration,
     parse_int,
     parse_map,
     parse_names,
