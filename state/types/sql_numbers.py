@@ -162,7 +162,7 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
         # Arrow cuts the quotient off after s1 + p2 - s2 + 1 digits: one more than are kept decides the rounding.
         more = max(0, scale - p2 + s2 - s1)
         numerator = left.cast(pa.decimal256(min(_WIDE, p1 + more), s1 + more))
-        return _narrowed(pc.divide(numerator, right.cast(pa.decimal256(p2, s2))), scale)
+        return _narrowed(_quotient(numerator, right.cast(pa.decimal256(p2, s2))), scale)
     if sign == "%":
         raise pa.ArrowNotImplementedError("% of a DECIMAL is not supported; CAST it to BIGINT or DOUBLE")
     if sign == "*":
@@ -174,6 +174,26 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
         scale = max(_DIGITS - (precision - scale), min(scale, _KEPT_SCALE))
     wide = _CHECKED[sign](left.cast(pa.decimal256(p1, s1)), right.cast(pa.decimal256(p2, s2)))
     return _narrowed(wide, scale)
+
+
+def _quotient(left: Value, right: Value) -> Value:
+    """`left / right` of decimals of 256 bits, cut off after Arrow's digits.
+
+    Arrow divides some numbers of more than 64 bits wrong, as 9223372036854775807 by 99999999999999999999: what is left
+    over has to be less than the divisor. Raises ArrowInvalid.
+    """
+    quotient = pc.divide(left, right)
+    digits, scale = right.type.precision, quotient.type.scale
+    try:
+        product = pc.multiply(quotient.cast(pa.decimal256(_WIDE - 2 - digits, scale)), right)
+        rest = pc.abs(pc.subtract(left.cast(product.type), product))
+        one = pa.scalar(Decimal((0, (1,), -scale)), pa.decimal256(scale + 1, scale))
+        is_less = pc.less(rest, pc.abs(pc.multiply(right, one)))
+    except (pa.ArrowInvalid, ValueError):
+        return quotient  # more digits than can be looked at
+    if pc.any(pc.invert(is_less)).as_py():
+        raise pa.ArrowInvalid("a quotient of two DECIMALs would be wrong; CAST one of them to DOUBLE")
+    return quotient
 
 
 def _narrowed(wide: Value, scale: int) -> Value:

@@ -2,11 +2,12 @@
 
 from datetime import date, datetime
 from decimal import Decimal as D
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bucketline.conf.errors import BucketlineError, OptionError
@@ -169,3 +170,18 @@ def test_decimals_are_computed_exactly(pairs: list[tuple[D, D]]) -> None:
     assert evaluate(expr("x * y"), columns, len(pairs)).to_pylist() == [x * y for x, y in pairs]
     quotients = evaluate(expr("x / y"), columns, len(pairs)).to_pylist()
     assert all(abs(q * y - x) <= abs(y) * D("1e-15") for q, (x, y) in zip(quotients, pairs, strict=True))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 63), st.integers(1, 30))
+@example(63, 20)
+def test_a_quotient_of_decimals_is_right_or_an_error(bits: int, digits: int) -> None:
+    """Arrow 26 divides 2^63 - 1 by 10^20 - 1 wrong, and others of such shapes."""
+    one, other = 2**bits - 1, 10**digits - 1
+    columns = {"a": pa.array([D(one)], pa.decimal128(20, 0)), "b": pa.array([D(other)], pa.decimal128(30, 0))}
+    try:
+        quotient = evaluate(expr("a / b"), columns, 1)[0].as_py()
+    except SchemaMismatchError as e:
+        assert "would be wrong" in str(e)
+    else:
+        assert abs(Fraction(quotient) - Fraction(one, other)) * 2 <= Fraction(1, 10**18)
