@@ -138,8 +138,8 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
 
 
 def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHistory) -> None:
-    """Records of this batch must not have been written by another query meanwhile; nor those of the `last` batch of
-    this run, which both may have written at the same time.
+    """Records from this batch on must not have been written by another query meanwhile; nor those of the `last` batch
+    of this run, which both may have written at the same time.
 
     Only where it is certain that both read one cluster: jobs say it, and jobs take all records of what they read.
     """
@@ -152,9 +152,9 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
             continue
         if not history.since_is_whole:
             began = {}  # What it has written before that, is not visible.
-        for (topic, partition), end in sorted(ends.items()):
+        for topic, partition in sorted(ends):
             place = (topic, partition)
-            first, behind = max(starts.get(place, 0), began.get(place, 0)), min(end, reached.get(place, 0))
+            first, behind = max(starts.get(place, 0), began.get(place, 0)), reached.get(place, 0)
             if first < behind:
                 raise CheckpointMismatchError(
                     f"query {other.commit_user} has written the same records meanwhile (snapshot {other.id}: topic "

@@ -172,11 +172,11 @@ def _at(start: int, end: int) -> dict[str, str]:
         ((5, 12), "one", "offsets 5 up to 12"),
         ((5, 10), "one", "offsets 5 up to 10"),
         ((0, 5), "one", None),
-        ((20, 30), "one", None),
+        ((20, 30), "one", "offsets 20 up to 30"),
         ((10, 15), "two", None),
         ((10, 15), None, None),
     ],
-    ids=["this batch", "both", "the last batch", "before", "behind", "other cluster", "cluster unknown"],
+    ids=["this batch", "both", "the last batch", "before", "a later batch", "other cluster", "cluster unknown"],
 )
 def test_a_query_stops_where_another_writes_the_same_records(
     since: tuple[int, int], cluster: str | None, refused: str | None
@@ -189,7 +189,7 @@ def test_a_query_stops_where_another_writes_the_same_records(
     history = UserHistory((last,), None, True, since=(other,), is_running=True)
     if since == (20, 30):
         # What came between is not known where snapshots have expired.
-        with pytest.raises(CheckpointMismatchError, match="offsets 5 up to 20"):
+        with pytest.raises(CheckpointMismatchError, match="offsets 5 up to 30"):
             decide(batch, replace(history, since_is_whole=False), allow_reprocess=False)
     if since[1] <= 10:
         # What was read up to here is not read again by a job that goes on.
