@@ -85,7 +85,7 @@ def _convert_row(column: pa.Array, stored: DataType, wanted: DataType, declare: 
     for field in wanted.fields:
         old = of_id.get(field.id)
         if old is None:
-            children.append(pa.nulls(len(column), arrow_type(field.type)))
+            children.append(with_placeholders(pa.nulls(len(column), arrow_type(field.type))))
             continue
         position = column.type.get_field_index(old.name)
         if position < 0:
@@ -113,10 +113,23 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
     return pa.MapArray.from_arrays(compact.offsets, keys, items, type=target, mask=nulls)
 
 
+def with_placeholders(array: pa.Array) -> pa.Array:
+    """The same with some value in each NOT NULL field of a row that is null, as writers of Arrow data ask for it."""
+    if not pa.types.is_struct(array.type):
+        return array
+    nulls = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(_parts(array), fields=list(array.type), mask=nulls)
+
+
+def _parts(array: pa.StructArray) -> list[pa.Array]:
+    parts = [with_placeholders(array.field(i)) for i in range(array.type.num_fields)]
+    return [p if f.nullable or not p.null_count else _without_nulls(p) for p, f in zip(parts, array.type, strict=True)]
+
+
 def _without_nulls(array: pa.Array) -> pa.Array:
     """The array with some value in place of each null, because a null row cannot have missing values."""
     if pa.types.is_struct(array.type):
-        return pa.StructArray.from_arrays(array.flatten(), fields=list(array.type))
+        return pa.StructArray.from_arrays(_parts(array), fields=list(array.type))
     if pa.types.is_map(array.type):
         return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=array.type)
     if pa.types.is_list(array.type):

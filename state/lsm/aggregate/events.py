@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bucketline.state.types.cast import with_placeholders
+
 Mask = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 Ops = NDArray[np.int8]
@@ -123,4 +125,9 @@ def validity(values: pa.Array) -> Mask:
 def take_or_null(values: Any, rows: Indices) -> Any:
     """The values at the given rows, null where a row is -1. An array gives an array, a chunked one a chunked one."""
     missing = rows < 0
-    return values.take(pa.array(rows, mask=missing if missing.any() else None))
+    if not missing.any():
+        return values.take(pa.array(rows))
+    taken = values.take(pa.array(rows, mask=missing))
+    if isinstance(taken, pa.ChunkedArray):
+        return pa.chunked_array(map(with_placeholders, taken.chunks), taken.type)
+    return with_placeholders(taken)

@@ -32,7 +32,7 @@ from bucketline.state.types.arrow import (
     arrow_schema,
     arrow_type,
 )
-from bucketline.state.types.cast import Declare, read_column
+from bucketline.state.types.cast import Declare, read_column, with_placeholders
 from bucketline.state.types.logical import DataField
 
 BATCH_ROWS = 32768
@@ -242,7 +242,7 @@ def _read_one(batch: pa.RecordBatch, column: ColumnSource, declare: Declare) -> 
         return pa.repeat(column.constant, batch.num_rows)
     position = -1 if column.stored is None else batch.schema.get_field_index(column.stored.name)
     if position < 0 or column.stored is None:
-        return pa.nulls(batch.num_rows, arrow_type(column.wanted.type))
+        return with_placeholders(pa.nulls(batch.num_rows, arrow_type(column.wanted.type)))
     try:
         return read_column(batch.column(position), column.stored.type, column.wanted.type, declare=declare)
     except UnsupportedTableError as e:

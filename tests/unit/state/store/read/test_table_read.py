@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap
 
@@ -207,6 +208,23 @@ def test_a_filter_may_look_into_a_row(tmp_path: Path) -> None:
         (pc.field("r", "x").is_null(), [0, 3, 6, 9]),
     ):
         assert sorted(table.to_arrow(filter=condition)["k"].to_pylist()) == keys
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation"])
+@pytest.mark.parametrize("kind", ["ROW<b STRING NOT NULL>", "ROW<a INT, c ROW<d ROW<b STRING NOT NULL> NOT NULL>>"])
+def test_rows_without_a_value_in_a_column_of_rows_can_be_written_to_parquet(
+    tmp_path: Path, engine: str, kind: str
+) -> None:
+    options = {"bucket": "1", "merge-engine": engine, "write-only": "true"}
+    table = create_table(str(tmp_path / "t"), f"k INT NOT NULL, r {kind}", ["k"], options=options)
+    for _ in range(2):
+        nothing = pa.nulls(2, table.schema.field("r").type)
+        table.write(pa.table({"k": pa.array([1, 2], pa.int32()), "r": nothing}))
+    table = table.add_column("added", kind)
+    found = table.to_arrow()
+    pq.write_table(found, tmp_path / "found.parquet")
+    assert found.drop_columns(["k"]).to_pylist() == [{"r": None, "added": None}] * 2
+    assert pq.read_table(tmp_path / "found.parquet").to_pylist() == found.to_pylist()
 
 
 def test_nulls_of_before_a_column_became_not_null_are_told_apart_from_damage(tmp_path: Path) -> None:
