@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
-from bucketline.streaming.decode.json_exact import parse_json
+from bucketline.streaming.decode.json_exact import is_unicode, parse_json
 from bucketline.streaming.decode.mysql_types import is_labeled, labeled_text
 
 _TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
@@ -91,7 +91,8 @@ def _types_in(text: str | None) -> dict[str, str] | None:
 
 def _as_types(message: object) -> dict[str, str]:
     types = message.get("mysqlType") if isinstance(message, dict) else None
-    return {name: str(kind) for name, kind in types.items()} if isinstance(types, dict) else {}
+    texts = {name: str(kind) for name, kind in types.items()} if isinstance(types, dict) else {}
+    return {name: kind for name, kind in texts.items() if is_unicode(name) and is_unicode(kind)}
 
 
 def _bytes_of(texts: pa.Array) -> Values:

@@ -5,6 +5,7 @@ bad, with a reason that names the field; other records are not affected.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -17,6 +18,7 @@ from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shap
 
 _REASON_CHARACTERS = 300
 _SHOWN_CHARACTERS = 60
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Literal(str):
@@ -234,6 +236,11 @@ def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:
     return doubles
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text is Unicode: JSON's escapes can also say half a surrogate pair, which UTF-8 does not have."""
+    return text.isascii() or not _HALF.search(text)
+
+
 def json_text(value: object) -> str:
     """The compact JSON text of a parsed value; a text as it is, a number as it was written."""
     if isinstance(value, str):
@@ -252,9 +259,10 @@ def _nested_text(value: object) -> str:
 
 
 def show(value: object) -> str:
-    """A parsed value as shown in a reason."""
+    """A parsed value as shown in a reason. Halves of surrogate pairs, which are no Unicode, are shown as escapes."""
     try:
-        return _shortened(_nested_text(value), _SHOWN_CHARACTERS)
+        text = _shortened(_nested_text(value), _SHOWN_CHARACTERS)
+        return text.encode(errors="backslashreplace").decode()
     except RecursionError:
         return "a value that is nested too deeply"
 

@@ -21,7 +21,7 @@ from bucketline.state.commit.widen import narrows
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.decode.json_declared import declared_type
-from bucketline.streaming.decode.json_exact import Literal, parse_json
+from bucketline.streaming.decode.json_exact import Literal, is_unicode, parse_json
 from bucketline.streaming.decode.json_shape import Shape, SourceSchema, source_fields
 
 NO_NEED = pa.null()
@@ -94,7 +94,7 @@ def inferred(value: object, depth: int = 0) -> pa.DataType:
     if isinstance(value, dict):
         if len(value) > _MOST_FIELDS:
             return pa.string()
-        return pa.struct([(name, inferred(inner, depth + 1)) for name, inner in value.items()])
+        return pa.struct([(name, inferred(inner, depth + 1)) for name, inner in value.items() if is_unicode(name)])
     if isinstance(value, list):
         return pa.list_(joined_all(inferred(inner, depth + 1) for inner in value))
     if isinstance(value, Literal):
@@ -122,7 +122,8 @@ def _need_of_row(value: dict[str, object], shape: Shape, watch: Watch) -> pa.Dat
         if not pa.types.is_null(need):
             needs.append((name, need))
     if watch is Watch.ALL:
-        needs.extend((name, inferred(inner)) for name, inner in value.items() if name not in shape.names)
+        unknown = [name for name in value if name not in shape.names and is_unicode(name)]
+        needs.extend((name, inferred(value[name])) for name in unknown)
     return pa.struct(needs) if needs else NO_NEED
 
 
