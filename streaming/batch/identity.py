@@ -112,14 +112,16 @@ def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[
 
 
 def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
-    """Topic and partition → offset, of what a batch's offsets say of Kafka; empty for other sources."""
+    """Topic and partition → offset, of what a batch's offsets say of Kafka; empty for other sources, whose offsets may
+    be nested as well."""
     return {
-        (topic, partition): int(offset)
+        (topic, partition): offset
         for source in json.loads(offsets or "[]")
         if isinstance(source, dict)
         for topic, partitions in source.items()
         if isinstance(partitions, dict)
         for partition, offset in partitions.items()
+        if partition.isdigit() and isinstance(offset, int)
     }
 
 

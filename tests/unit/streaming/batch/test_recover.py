@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.streaming.batch.identity import BatchIdentity, batch_digest
+from bucketline.streaming.batch.identity import BatchIdentity, batch_digest, new_partitions
 from bucketline.streaming.batch.recover import (
     CLUSTER,
     DIGEST,
@@ -159,6 +159,17 @@ def test_a_query_does_not_begin_in_its_midst_to_read_what_another_has_read(other
             decide(batch, history, allow_reprocess=False)
     else:
         assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+
+
+@pytest.mark.parametrize("position", ['""', '"TRIM_HORIZON"', "null", "[1]", '{"at": 1}'])
+def test_nested_offsets_of_other_sources_than_kafka_are_not_looked_into(position: str) -> None:
+    """As those of Kinesis, or of a source that is written in Python."""
+    offsets = f'[{{"shard-0": {{"position": {position}}}}}]'
+    other = replace(_snapshot(1, 0), commit_user="other", properties={END_OFFSETS: offsets})
+    for history in (UserHistory((), None, True, (other,)), _history(_snapshot(2, 2))):
+        batch = BatchIdentity("q", 3 if history.commits else 0, offsets, offsets, "d", cluster="one")
+        assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+        assert not new_partitions(batch)
 
 
 def _at(start: int, end: int) -> dict[str, str]:
