@@ -6,16 +6,17 @@ after, and before it, when the primary key has changed, -D of the row before; a 
 produced only if the merge engine needs it. Changes of the schema are skipped: new columns are found in the messages of
 rows. A truncate is bad.
 
-A record is bad as a whole or not at all. Of a delete only the key counts, as a log with `binlog_row_image=minimal` has
-nothing else: its other NOT NULL columns become zero. Where an update's row before is needed, a text with `null` behind
-`old` is read once more by Python's parser, as Arrow does not tell a null from a field that is not there.
+A record is bad as a whole or not at all; values in `old` that no row has do not count. Of a delete only the key counts,
+as a log with `binlog_row_image=minimal` has nothing else: its other NOT NULL columns become zero. Where an update's row
+before is needed, a text with `null` behind `old` is read once more by Python's parser, as Arrow does not tell a null
+from a field that is not there.
 
 Source: Canal 1.1 FlatMessage, Maxwell 1.41 RowMap; Flink 2.0 CanalJsonDeserializationSchema and
 MaxwellJsonDeserializationSchema.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -127,7 +128,10 @@ def decode_binlog(
     live = has_text(given)
     positions = np.flatnonzero(live)
     alive = chosen(given, live)
-    objects = read_objects(alive, _message_shape(read, form), Watch.NOTHING if form.is_canal else watch)
+    objects = read_objects(alive, _message_shape(read, read, form), Watch.NOTHING if form.is_canal else watch)
+    if update_before is UpdateBefore.DROP:
+        keys = tuple(f for f in read if f.name in primary_key)
+        objects = _without_needless(objects, alive, _message_shape(read, keys, form))
     records = positions[objects.positions]
     bad = {int(positions[at]): reason for at, reason in objects.bad}
     rows, reasons = _rows_in(objects.structs, form)
@@ -151,11 +155,36 @@ def decode_binlog(
 
 
 @lru_cache(maxsize=64)
-def _message_shape(fields: tuple[DataField, ...], form: BinlogFormat) -> Shape:
-    row = DataType(TypeRoot.ROW, fields=fields)
-    rows = DataType(TypeRoot.ARRAY, element=row) if form.is_canal else row
-    parts = [DataField(0, "data", rows), DataField(0, "old", rows), DataField(0, "type", _TEXT)]
+def _message_shape(data: tuple[DataField, ...], old: tuple[DataField, ...], form: BinlogFormat) -> Shape:
+    """The shape of a message that is read with those columns of `data` and of `old`."""
+    images = [DataType(TypeRoot.ROW, fields=columns) for columns in (data, old)]
+    of_data, of_old = (DataType(TypeRoot.ARRAY, element=i) for i in images) if form.is_canal else images
+    parts = [DataField(0, "data", of_data), DataField(0, "old", of_old), DataField(0, "type", _TEXT)]
     return shape_of(DataType(TypeRoot.ROW, fields=(*parts, _IS_DDL) if form.is_canal else tuple(parts)))
+
+
+def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Objects:
+    """The objects, and those that are bad only for values in `old` that no row has: values of before an update that
+    leaves the key as it is. The update may be what mends them."""
+    doubtful = np.array([at for at, reason in objects.bad if reason.startswith("field old")], dtype=np.int64)
+    if not len(doubtful):
+        return objects
+    again = read_objects(texts.take(pa.array(doubtful)), of_keys)
+    keeps_key = np.ones(len(again.structs), dtype=bool)
+    old = again.structs.field("old")
+    is_list = pa.types.is_list(old.type)
+    owners = pc.list_parent_indices(old).to_numpy() if is_list else np.arange(len(old))
+    for key in (old.flatten() if is_list else old).flatten():
+        keeps_key[owners[true_of(key.is_valid())]] = False
+    kinds = list(objects.structs.type)
+    children = [pa.nulls(len(old), f.type) if f.name == "old" else again.structs.field(f.name) for f in kinds]
+    mended = pa.StructArray.from_arrays(children, fields=kinds).filter(pa.array(keeps_key))
+    at = doubtful[again.positions[keeps_key]]
+    positions, followed = np.concatenate([objects.positions, at]), set(at.tolist())
+    order = np.argsort(positions)
+    structs = pa.concat_arrays([objects.structs, mended]).take(pa.array(order))
+    bad = tuple(pair for pair in objects.bad if pair[0] not in followed)
+    return replace(objects, structs=structs, positions=positions[order], bad=bad)
 
 
 def _need(objects: Objects, form: BinlogFormat) -> pa.DataType:

@@ -30,8 +30,8 @@ def need_of_bad(text: bytes, fields: Sequence[DataField]) -> pa.DataType:
     shape = row_shape(tuple(fields))
     with suppress(ValueError):
         message = parse_json(text)
-        rows = message.get("data") if isinstance(message, dict) else None
-        given = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        images = [message.get("data"), message.get("old")] if isinstance(message, dict) else []
+        given = [row for rows in images if isinstance(rows, list) for row in rows if isinstance(row, dict)]
         return joined_all(need_of({n: _number(v) for n, v in row.items()}, shape, Watch.WIDER) for row in given)
     return NO_NEED
 

@@ -207,6 +207,31 @@ def test_numbers_of_enums_and_sets_become_their_labels() -> None:
     }
 
 
+@pytest.mark.parametrize("form", [CANAL, MAXWELL])
+def test_an_update_may_mend_what_cannot_be_read(form: BinlogFormat) -> None:
+    def update(row: Json, old: Json) -> Json:
+        return canal("UPDATE", [row], [old]) if form is CANAL else maxwell("update", row, old)
+
+    fields = columns(id="BIGINT NOT NULL", day="DATE", n="INT", name="STRING")
+    day, never = "2026-01-01", "0000-00-00"
+    messages = texts(
+        update({"id": "1", "day": day, "name": "a"}, {"day": never, "name": None}),
+        update({"id": "2", "day": day}, {"day": "2025-01-01"}),
+        update({"id": "3", "n": "7"}, {"n": "3000000000"}),
+        update({"id": "4", "day": day}, {"id": "9", "day": never}),
+        update({"id": "5", "day": never}, {"day": never}),
+    )
+    dropped = decode_binlog(messages, fields, form, primary_key=("id",))
+    assert shown(dropped) == [("+U", 1, "a", 0), ("+U", 2, None, 1), ("+U", 3, None, 2)]
+    assert dropped.bad.to_pylist() == [3, 4]
+
+    before = decode_binlog(
+        messages, fields, form, primary_key=("id",), update_before=UpdateBefore.EMIT, watch=Watch.ALL
+    )
+    assert before.bad.to_pylist() == [0, 2, 3, 4]
+    assert form is MAXWELL or before.need.field("n").type == pa.int64()
+
+
 def test_new_columns_have_the_types_that_canal_declares() -> None:
     fields = columns(id="BIGINT NOT NULL", name="STRING")
     types = TYPES | {"size": "enum('s')", "at": "datetime(3)", "ok": "tinyint(1)"}
