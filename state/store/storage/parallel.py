@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Lock, Thread
@@ -32,12 +32,18 @@ def answers_late(io: object) -> bool:
 
 def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
     """What each of the works comes to, in order; they run at the same time where the storage `io` answers late, one
-    after another elsewhere. None is under way any more when this returns or raises. Raises the first error, in order.
+    after another elsewhere. None is under way any more when this returns or raises. Raises the first error, in order;
+    an interrupt leaves works undone that have not begun.
     """
     if len(works) < 2 or not answers_late(io):
         return [work() for work in works]
     with ThreadPoolExecutor(min(len(works), AT_ONCE), thread_name_prefix="bucketline-at-once") as pool:
-        coming = [pool.submit(work) for work in works]
+        try:
+            coming = [pool.submit(work) for work in works]
+            wait(coming)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return [future.result() for future in coming]
 
 

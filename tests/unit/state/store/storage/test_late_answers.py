@@ -1,9 +1,12 @@
 """Storage that answers late: requests that do not depend on each other are sent at the same time."""
 
+import os
 import random
+import signal
 from pathlib import Path
 from statistics import median
 from threading import Barrier
+from time import sleep
 
 import pyarrow as pa
 import pytest
@@ -12,7 +15,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.open_ahead import open_ahead
-from bucketline.state.store.storage.parallel import all_at_once
+from bucketline.state.store.storage.parallel import AT_ONCE, all_at_once
 from bucketline.state.store.storage.queued_writes import QueuedWrites
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -156,6 +159,24 @@ def test_of_works_that_fail_the_first_error_is_raised_when_all_have_ended() -> N
     with pytest.raises(StorageError, match="first"):
         all_at_once(FakeHdfs().io(), [fail, go_on])
     assert ended == [1]
+
+
+def test_an_interrupt_ends_the_works_that_are_under_way_and_begins_no_other() -> None:
+    """Ctrl-C during an expiry: hundreds of files were removed after it, and the process did not end before."""
+    begun: list[int] = []
+    count = 400
+
+    def work() -> None:
+        begun.append(1)
+        if len(begun) == 3 * AT_ONCE:
+            os.kill(os.getpid(), signal.SIGINT)
+        sleep(0.02)
+
+    with pytest.raises(KeyboardInterrupt):
+        all_at_once(FakeHdfs().io(), [work] * count)
+    ended_with = len(begun)
+    sleep(0.2)
+    assert ended_with == len(begun) < count
 
 
 def test_queued_files_are_there_after_the_flush_and_at_once_on_a_local_disk(tmp_path: Path) -> None:
