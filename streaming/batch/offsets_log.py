@@ -66,8 +66,8 @@ def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
 
     The two need not be in the same order: a source of one is that of the other with the most topics in common.
     """
-    waiting, left = None, [reached for reached in end if _is_kafka(reached)]
-    for newest in filter(_is_kafka, latest):
+    waiting, left = None, [reached for reached in end if is_kafka(reached)]
+    for newest in filter(is_kafka, latest):
         best = max(left, key=lambda reached: len(newest.keys() & reached.keys()), default=None)
         if best is None:
             continue
@@ -78,8 +78,13 @@ def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
     return waiting
 
 
-def _is_kafka(offset: Any) -> bool:
-    return isinstance(offset, dict) and all(isinstance(partitions, dict) for partitions in offset.values())
+def is_kafka(offset: Any) -> bool:
+    """Whether a source's offset is one of Kafka: topic → partition → offset."""
+    return isinstance(offset, dict) and all(
+        isinstance(partitions, dict)
+        and all(p.isdigit() and isinstance(at, int) for p, at in partitions.items())
+        for partitions in offset.values()
+    )
 
 
 def _rank(source: str) -> tuple[int, int, str]:

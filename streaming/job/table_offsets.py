@@ -7,12 +7,12 @@ table's rows, whatever happened to the checkpoint. A writer's tag keeps them whe
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.table.table import Table, handle_of
+from bucketline.streaming.batch.offsets_log import is_kafka
 from bucketline.streaming.batch.recover import END_OFFSETS
 
 Topics = dict[str, dict[str, int]]
@@ -84,14 +84,6 @@ def kafka_topics(snapshot: Snapshot) -> Topics:
         return {}
     topics: Topics = {}
     for source in sources if isinstance(sources, list) else []:
-        if _is_kafka(source):
+        if is_kafka(source):
             topics |= source
     return topics
-
-
-def _is_kafka(source: Any) -> bool:
-    return isinstance(source, dict) and all(
-        isinstance(partitions, dict)
-        and all(p.isdigit() and isinstance(offset, int) for p, offset in partitions.items())
-        for partitions in source.values()
-    )

@@ -75,4 +75,5 @@ def test_records_behind_are_those_of_the_source_with_the_same_topics() -> None:
     end = parse_offsets(log("v2", 'x:{"apple":{"0":90}}', 'y:{"zebra":{"0":9}}'), "offsets/0")
     assert records_behind(latest, list(end.values())) == 10 + 0 + 1
     assert records_behind(latest, [{"logOffset": 3}]) is None
+    assert records_behind([{"shard": {"at": "TRIM_HORIZON"}}], [{"shard": {"at": "TRIM_HORIZON"}}]) is None
     assert records_behind([json.loads("7")], [{"zebra": {"0": 9}}]) is None
