@@ -81,8 +81,7 @@ def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
 def is_kafka(offset: Any) -> bool:
     """Whether a source's offset is one of Kafka: topic → partition → offset."""
     return isinstance(offset, dict) and all(
-        isinstance(partitions, dict)
-        and all(p.isdigit() and isinstance(at, int) for p, at in partitions.items())
+        isinstance(partitions, dict) and all(p.isdigit() and isinstance(at, int) for p, at in partitions.items())
         for partitions in offset.values()
     )
 

@@ -9,6 +9,7 @@ Source: Paimon 2.0 filterCommitted, which keeps only the identifier; the batch's
 from dataclasses import dataclass
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.replay import writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets, new_partitions
 
@@ -107,12 +108,12 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
     """What a query begins to read must not be in the table already, put there by another query.
 
     A new query begins with all that it reads, a later batch with the partitions that are new to the query. Of each
-    partition the newest of the others counts.
+    partition the newest of the others counts. Other sinks of this query write the same batch.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))
     for other in sorted(others, key=lambda s: s.id, reverse=True):
-        if _other_cluster(batch, other):
+        if _other_cluster(batch, other) or _is_of_query(batch.query_id, other):
             continue
         written = {
             p: offset for p, offset in kafka_offsets(other.properties.get(END_OFFSETS)).items() if p in unchecked
@@ -123,6 +124,11 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
             raise CheckpointMismatchError(
                 _said_of(again[0][0], other, is_new=is_new), user=other.commit_user, topic=again[0][0]
             )
+
+
+def _is_of_query(query_id: str, snapshot: Snapshot) -> bool:
+    writer = writer_of(snapshot.commit_user)
+    return writer == query_id or writer.startswith(f"{query_id}-")
 
 
 def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:

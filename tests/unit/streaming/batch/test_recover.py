@@ -161,6 +161,20 @@ def test_a_query_does_not_begin_in_its_midst_to_read_what_another_has_read(other
         assert decide(batch, history, allow_reprocess=False) == WriteBatch()
 
 
+QUERY = "e2f1d0c9-1111-4222-8333-444455556666"
+
+
+@pytest.mark.parametrize("prefix", ["", "nightly_"])
+def test_sinks_of_one_query_write_the_same_records_each(prefix: str) -> None:
+    """A function of foreachBatch that calls two sinks of one table, each with a `sink_id`."""
+    [first] = _of_others('[{"a": {"0": 9, "1": 3}}]')
+    first = replace(first, commit_user=f"{prefix}{QUERY}-one")
+    begins = BatchIdentity(QUERY, 0, '[{"a": {"0": 0, "1": 0}}]', '[{"a": {"0": 9, "1": 3}}]', "d")
+    assert decide(begins, UserHistory((), None, True, (first,)), allow_reprocess=False) == WriteBatch()
+    grows = replace(begins, batch_id=1, start_offsets='[{"a": {"0": 5}}]')
+    assert decide(grows, replace(_history(_snapshot(3, 0)), others=(first,)), allow_reprocess=False) == WriteBatch()
+
+
 @pytest.mark.parametrize("position", ['""', '"TRIM_HORIZON"', "null", "[1]", '{"at": 1}'])
 def test_nested_offsets_of_other_sources_than_kafka_are_not_looked_into(position: str) -> None:
     """As those of Kinesis, or of a source that is written in Python."""
