@@ -137,9 +137,10 @@ def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
 
 
 def begins_at_latest(options: Mapping[str, str]) -> bool:
-    """Whether a new query with these options begins after the newest record, as Spark does where nothing is said."""
+    """Whether a new query with these options begins after the newest record, as Spark does where nothing is said. A
+    time counts before offsets."""
     starts = [text for text in (find_option(options, name) for name in _STARTS) if text is not None]
-    return not starts or starts[0].strip().lower() == "latest"
+    return all(text.strip().lower() == "latest" for text in starts)
 
 
 def _kafka(options: Mapping[str, str]) -> SourceOptions:

@@ -97,6 +97,7 @@ def test_columns_of_files_are_told_in_sparks_words() -> None:
         ({"startingOffsets": "earliest"}, False),
         ({"startingOffsets": '{"a":{"0":-1}}'}, False),
         ({"startingTimestamp": "1700000000000"}, False),
+        ({"startingOffsets": "latest", "startingTimestamp": "1700000000000"}, False),
     ],
 )
 def test_a_new_query_begins_at_the_newest_record_where_nothing_else_is_said(
