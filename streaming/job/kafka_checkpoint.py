@@ -129,15 +129,18 @@ def restart_offsets(
     written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
     """Where a source with these options begins to read what the table does not have; empty if that says nothing of its
-    topics. `written` are the offsets of the table's writers, newest first: of each topic the first counts.
+    topics. `written` are the offsets of the table's writers, newest first: of each partition the first counts.
 
     `partitions` are those that the source reads now, empty where they are not known. Spark demands each of them: one
-    that no writer knows begins at its first record. Topics that are gone are left out.
+    that no writer knows begins at its first record. Topics that are gone are left out; of partitions that are gone only
+    those of a topic's newest writer are kept: Spark then says that they are.
     """
     offsets: Topics = {}
     for topics in written:
-        offsets = {**_chosen(topics, options), **offsets}
-        if partitions.keys() and partitions.keys() <= offsets.keys():
+        for topic, known in _chosen(topics, options).items():
+            first = offsets.setdefault(topic, known)
+            offsets[topic] = {p: o for p, o in known.items() if p in partitions.get(topic, ())} | first
+        if partitions and all(offsets.get(topic, {}).keys() >= {*numbers} for topic, numbers in partitions.items()):
             break
     if not offsets or not partitions:
         return offsets

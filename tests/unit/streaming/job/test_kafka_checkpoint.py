@@ -67,6 +67,13 @@ def test_writers_are_asked_for_until_each_topic_is_known() -> None:
     assert restart_offsets(written(), BOTH, {"a": ["0"], "b": ["0"]}) == {"a": {"0": 5}, "b": {"0": 3}}
 
 
+def test_each_partition_begins_where_the_newest_writer_of_it_has_ended() -> None:
+    """One job takes over from two that shared the partitions of a topic."""
+    written = [{"t": {"2": 50, "3": 60}}, {"t": {"0": 500, "1": 600, "2": 1, "9": 1}}]
+    found = restart_offsets(written, {"subscribe": "t"}, {"t": ["0", "1", "2", "3", "4"]})
+    assert found == {"t": {"0": 500, "1": 600, "2": 50, "3": 60, "4": -2}}
+
+
 def test_a_pattern_begins_with_the_topics_that_are_there() -> None:
     found = restart_offsets(
         [{"t-1": {"0": 5}, "t-2": {"0": 3}}], {"subscribePattern": "t-."}, {"t-1": ["0"], "t-3": ["0"]}
