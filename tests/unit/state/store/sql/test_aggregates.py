@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,8 @@ def test_a_sum_that_a_bigint_cannot_hold_is_an_error(numbers: list[int | None], 
     with pytest.raises(SchemaMismatchError, match="too large for 38 digits"):
         large = pa.array(["9" * 36 + ".99"] * 2).cast(pa.decimal128(38, 2))
         grouped(pa.table({"v": large}), [], [Aggregate("sum", "v")])
+    nines = pa.array(["9" * 38, None]).cast(pa.decimal128(38, 0))
+    assert grouped(pa.table({"v": nines}), [], [Aggregate("sum", "v")])[1][0].to_pylist() == [Decimal("9" * 38)]
 
 
 def test_queries_order_and_group_as_spark_does(tmp_path: Path) -> None:
