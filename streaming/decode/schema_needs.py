@@ -1,8 +1,9 @@
 """What values of records need and the table does not have: unknown fields, and wider types of columns.
 
 A need is an Arrow type for a value of a row: a struct of the fields that are new, that need a wider type, or that
-contain such fields. It is null if nothing is needed. Needs of many values are joined: whole numbers and fractions to
-doubles, different kinds of value to texts, which hold all of them.
+contain such fields. It is null if nothing is needed. Needs of many values are joined: numbers to the smallest type that
+holds them (whole numbers and fractions to doubles, which hold them nearly), timestamps to the finer ones, other kinds
+of value to texts, which hold all of them.
 
 Types of values: whole numbers int64 (decimals of 38 digits where they are larger), fractions float64, texts string,
 whatever they look like. Fields inside maps are ignored. An object with very many fields is probably a map and becomes
@@ -29,8 +30,8 @@ NO_NEED = pa.null()
 _MOST_FIELDS = 1000
 _DEEPEST = 20
 _GIANT = pa.decimal128(38, 0)
-_NUMBERS = (pa.int64(), _GIANT, pa.float64())
-"""Types of numbers; each can hold those before it (doubles only nearly)."""
+_WHOLE_DIGITS = {pa.int8(): (3, 0), pa.int16(): (5, 0), pa.int32(): (10, 0), pa.int64(): (19, 0)}
+_UNITS = ("s", "ms", "us", "ns")
 
 _WHOLE_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32}
 _DOUBLE = DataType(TypeRoot.DOUBLE)
@@ -50,8 +51,6 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one
     if pa.types.is_null(one):
         return other
-    if one in _NUMBERS and other in _NUMBERS:
-        return max(one, other, key=_NUMBERS.index)
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         fields = {f.name: f.type for f in one}
         for f in other:
@@ -59,6 +58,24 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.struct(list(fields.items())) if len(fields) <= _MOST_FIELDS else pa.string()
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(joined(one.value_type, other.value_type))
+    return _common(one, other)
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The smallest type of numbers or timestamps that holds values of both; else text."""
+    kinds = (one, other)
+    if all(pa.types.is_timestamp(k) for k in kinds) and one.tz == other.tz:
+        return max(kinds, key=lambda k: _UNITS.index(k.unit))
+    sizes = [_WHOLE_DIGITS.get(k, (k.precision, k.scale) if pa.types.is_decimal(k) else None) for k in kinds]
+    if all(size or pa.types.is_floating(k) for k, size in zip(kinds, sizes, strict=True)):
+        known = [size for size in sizes if size]
+        scale = max((scale for _, scale in known), default=0)
+        if len(known) < len(kinds):
+            return pa.string() if scale else pa.float64()
+        if all(k in _WHOLE_DIGITS for k in kinds):
+            return max(kinds, key=lambda k: _WHOLE_DIGITS[k])
+        digits = scale + max(digits - own for digits, own in known)
+        return pa.decimal128(digits, scale) if digits <= _GIANT.precision else pa.string()
     return pa.string()
 
 

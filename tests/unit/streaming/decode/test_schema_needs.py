@@ -224,6 +224,31 @@ def test_what_is_found_does_not_depend_on_the_way_and_is_enough(rows: list[dict[
     assert len(again.bad) == 0
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.int8(), pa.int16(), pa.int16()),
+        (pa.int64(), pa.decimal128(20, 0), pa.decimal128(20, 0)),
+        (pa.int64(), pa.decimal128(38, 0), pa.decimal128(38, 0)),
+        (pa.int32(), pa.decimal128(5, 2), pa.decimal128(12, 2)),
+        (pa.decimal128(10, 2), pa.decimal128(12, 4), pa.decimal128(12, 4)),
+        (pa.decimal128(38, 0), pa.decimal128(10, 2), pa.string()),
+        (pa.float32(), pa.float64(), pa.float64()),
+        (pa.int32(), pa.float32(), pa.float64()),
+        (pa.decimal128(10, 2), pa.float64(), pa.string()),
+        (pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("us")),
+        (pa.timestamp("ms"), pa.timestamp("ms", "UTC"), pa.string()),
+        (pa.date32(), pa.timestamp("ms"), pa.string()),
+        (pa.bool_(), pa.int32(), pa.string()),
+    ],
+)
+def test_types_of_a_column_that_changed_within_a_batch_become_the_one_that_holds_both(
+    one: pa.DataType, other: pa.DataType, both: pa.DataType
+) -> None:
+    assert joined(one, other) == both and joined(other, one) == both
+
+
 def test_joining_does_not_depend_on_the_order() -> None:
     kinds = [pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.struct([("a", pa.int64())])]
     for one in kinds:
