@@ -133,13 +133,15 @@ def restart_offsets(
 
     `partitions` are those that the source reads now, empty where they are not known. Spark demands each of them: one
     that no writer knows begins at its first record. Topics that are gone are left out; of partitions that are gone only
-    those of a topic's newest writer are kept: Spark then says that they are.
+    those of a topic's newest writer are kept: Spark then says that they are. An older writer that was further on has
+    read a topic of that name that is no more.
     """
     offsets: Topics = {}
     for topics in written:
         for topic, known in _chosen(topics, options).items():
             first = offsets.setdefault(topic, known)
-            offsets[topic] = {p: o for p, o in known.items() if p in partitions.get(topic, ())} | first
+            if all(offset <= first.get(p, offset) for p, offset in known.items()):
+                offsets[topic] = {p: o for p, o in known.items() if p in partitions.get(topic, ())} | first
         if partitions and all(offsets.get(topic, {}).keys() >= {*numbers} for topic, numbers in partitions.items()):
             break
     if not offsets or not partitions:

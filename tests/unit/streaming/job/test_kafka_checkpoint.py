@@ -74,6 +74,11 @@ def test_each_partition_begins_where_the_newest_writer_of_it_has_ended() -> None
     assert found == {"t": {"0": 500, "1": 600, "2": 50, "3": 60, "4": -2}}
 
 
+def test_who_has_read_a_topic_before_it_was_created_again_says_nothing_of_its_partitions() -> None:
+    written = [{"t": {"0": 5, "1": 7}}, {"t": {"0": 500, "1": 400, "2": 300}}]
+    assert restart_offsets(written, {"subscribe": "t"}, {"t": ["0", "1", "2"]}) == {"t": {"0": 5, "1": 7, "2": -2}}
+
+
 def test_a_pattern_begins_with_the_topics_that_are_there() -> None:
     found = restart_offsets(
         [{"t-1": {"0": 5}, "t-2": {"0": 3}}], {"subscribePattern": "t-."}, {"t-1": ["0"], "t-3": ["0"]}
