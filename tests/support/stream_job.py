@@ -25,7 +25,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store.commit import committer
+from bucketline.state.store.commit import half_commit
 from bucketline.streaming.batch import write_batch
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.streams import FileStream
@@ -138,7 +138,7 @@ class KillSwitch:
     def install(self) -> None:
         """Puts the points around the steps of the sink and of the commit."""
         write_batch.run = self._around_tasks(write_batch.run)
-        committer.publish_snapshot = self._around_publish(committer.publish_snapshot)
+        half_commit.publish_snapshot = self._around_publish(half_commit.publish_snapshot)
 
     def _around_tasks(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def run_tasks(*args: Any) -> Any:
