@@ -3,14 +3,16 @@ and written by several threads.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket, idle_jobs
 from bucketline.state.store.engine.engine import Jobs, Outcome, PartReport, Parts
-from bucketline.state.store.storage.parallel import core_count
+from bucketline.state.store.storage.parallel import answers_late, core_count, read_at_once
 from bucketline.state.store.write.bucket_lanes import compacted_buckets, threads_that_wait
 from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
@@ -21,6 +23,9 @@ from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 
 _MOST_THREADS = 8
+
+_PARTS_AT_ONCE = 4
+"""Parts of a source that are read at the same time where storage answers late; they share the memory of one."""
 
 
 def _nobody(done: int, total: int) -> None:
@@ -55,8 +60,10 @@ class LocalEngine:
                 seal = replace(
                     stages.seal, form=RunForm.ROWS, threads=threads, sorting_bytes=bucket_write.merge_memory_bytes
                 )
-                for part in stages.source.parts:
-                    for run in part.runs(seal):
+                readers = _PARTS_AT_ONCE if answers_late(bucket_write.access.files.io) else 1
+                seal = replace(seal, budget_bytes=seal.budget_bytes // min(readers, max(1, len(stages.source.parts))))
+                with closing(read_at_once([partial(p.runs, seal) for p in stages.source.parts], readers)) as runs:
+                    for run in runs:
                         if isinstance(run, PartReport):
                             reports.append(run.payload)
                         else:

@@ -115,6 +115,23 @@ def test_hash_files_of_a_dynamic_table_are_read_and_written_beside_each_other() 
     assert len(found) == 3 * len(days)
 
 
+def test_files_that_an_update_looks_at_are_read_beside_each_other() -> None:
+    count = 24
+    days = [f"d{n:02d}" for n in range(count)]
+    with SlowStore() as store:
+        options = {"bucket": "1", "write-only": "true"}
+        create_table(URI, COLUMNS, ("id", "day"), partition_by=("day",), options=options, storage_options=store.storage)
+        table = open_table(URI, storage_options=store.storage)
+        table.write(pa.table({"id": range(count), "day": days, "n": [1] * count}).cast(COLUMNS))
+        store.delay_s = 0.02
+        store.sent.clear()
+        table.update("n = 1", {"n": 2})
+        read = [s for s in store.sent if s.method == "GET" and "/data-" in s.path]
+        found = table.to_arrow()
+    assert len(read) == count and len(longest_chain(read)) <= count // 2
+    assert found["n"].to_pylist() == [2] * count
+
+
 @pytest.mark.parametrize("keys", [(), ("id",)])
 @pytest.mark.parametrize("text_bytes", [1, 60_000])
 def test_files_of_a_read_are_opened_ahead_and_each_once(text_bytes: int, keys: tuple[str, ...]) -> None:
