@@ -165,10 +165,25 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
                 raise CheckpointMismatchError(
                     f"query {other.commit_user} has written the same records meanwhile (snapshot {other.id}: topic "
                     f"{topic} partition {partition}, offsets {first} up to {behind}): a second job reads the topic, or "
-                    f"a branch with such a job took the place of the table. Stop the second job. {_REMEDIES}",
+                    f"a branch with such a job took the place of the table. Stop the second job. "
+                    f"{_REMEDIES}{_said_of_gap(batch, other, history)}",
                     user=other.commit_user,
                     topic=topic,
                 )
+
+
+def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
+    """What to do about records that neither query has written, where the other began further on than this batch."""
+    own = [s for s in history.since if s.commit_user == other.commit_user and history.since_is_whole]
+    began = [kafka_offsets(s.properties.get(START_OFFSETS)) for s in own]
+    for place, start in sorted(kafka_offsets(batch.start_offsets).items()):
+        first = min((offsets[place] for offsets in began if place in offsets), default=start)
+        if first > start:
+            return (
+                f" But that query began at offset {first} of topic {place[0]} partition {place[1]}: --reset-identity "
+                f"leaves out the records from {start} up to there, --allow-reprocess reads them, and later ones twice."
+            )
+    return ""
 
 
 def _other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:

@@ -225,3 +225,17 @@ def test_a_query_stops_where_another_writes_the_same_records(
         with pytest.raises(CheckpointMismatchError, match=f"query other has written the same records .* {refused}"):
             decide(batch, history, allow_reprocess=False)
         assert decide(batch, history, allow_reprocess=True) == WriteBatch()
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_records_that_neither_query_has_written_are_named(covered: bool) -> None:
+    """A second job that began further on, as by named offsets: the table's newest offsets lie behind a gap."""
+    batch = BatchIdentity("q", 1, *_at(10, 20).values(), "d", cluster="one")
+    since = [_at(20, 30), *([_at(10, 20)] if covered else [])]
+    others = tuple(
+        replace(_snapshot(9 - i, 0), commit_user="other", properties=offsets | {CLUSTER: "one"})
+        for i, offsets in enumerate(since)
+    )
+    with pytest.raises(CheckpointMismatchError, match="offsets 20 up to 30") as e:
+        decide(batch, UserHistory((_snapshot(3, 0),), None, True, since=others), allow_reprocess=False)
+    assert ("--reset-identity leaves out the records from 10 up to there" in e.value.message) is not covered
