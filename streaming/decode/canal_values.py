@@ -20,7 +20,7 @@ from bucketline.streaming.decode.mysql_types import is_labeled, labeled_text
 
 _TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
 _BYTES = frozenset({TypeRoot.BINARY, TypeRoot.VARBINARY})
-_TYPES_TEXT = r'"mysqlType"\s*:\s*(?P<types>\{[^{}]*\})'
+_TYPES_TEXT = r'"mysqlType"\s*:\s*(?P<types>\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*\})'
 _ANY_LABELED = r'(?i):\s*"\s*(?:enum|set)\s*\('
 _BEYOND_A_BYTE = r"[^\x{00}-\x{FF}]"
 
@@ -62,9 +62,12 @@ def column_types(messages: pa.Array) -> ColumnTypes:
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     named = pc.match_substring(messages, '"mysqlType"').to_numpy(zero_copy_only=False)
     unread = np.array([t is None for t in types], dtype=bool)[codes] if len(codes) else np.zeros(0, dtype=bool)
-    for at in np.flatnonzero(unread & named):  # null, or a brace in a label
-        codes[at] = len(types)
-        types.append(_as_types(parse_json(messages[int(at)].as_py())))
+    known: dict[tuple[tuple[str, str], ...], int] = {}
+    for at in np.flatnonzero(unread & named):  # null, or nested
+        found = _as_types(parse_json(messages[int(at)].as_py()))
+        codes[at] = known.setdefault(tuple(found.items()), len(types))
+        if codes[at] == len(types):
+            types.append(found)
     return ColumnTypes(tuple(t or {} for t in types), codes)
 
 

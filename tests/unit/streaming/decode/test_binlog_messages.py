@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, BinlogFormat, decode_binlog
+from bucketline.streaming.decode.canal_values import column_types
 from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
@@ -230,6 +231,17 @@ def test_an_update_may_mend_what_cannot_be_read(form: BinlogFormat) -> None:
     )
     assert before.bad.to_pylist() == [0, 2, 3, 4]
     assert form is MAXWELL or before.need.field("n").type == pa.int64()
+
+
+def test_labels_with_braces_and_quotes_are_found_in_one_pass() -> None:
+    fields = columns(id="INT NOT NULL", size="STRING")
+    types = {"id": "int", "size": """enum('a{','}"\\','é','{"b":1}')"""}
+    rows = [canal("INSERT", [{"id": str(n), "size": str(n)}], mysqlType=types) for n in range(1, 5)]
+    found = column_types(texts(*rows, canal("ALTER", None, mysqlType=None), canal("ALTER", None, mysqlType=None)))
+    assert [found.types[code] for code in found.codes] == [types] * 4 + [{}] * 2
+    assert len(set(found.codes.tolist())) == 2
+    decoded_rows = decode_binlog(texts(*rows), fields, CANAL, primary_key=("id",)).rows
+    assert decoded_rows["size"].to_pylist() == ["a{", '}"\\', "é", '{"b":1}']
 
 
 def test_new_columns_have_the_types_that_canal_declares() -> None:
