@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
@@ -79,9 +80,25 @@ def _stored(frame: Any, name: str, field: pa.Field) -> Any:
         wanted = spark_type(field.type)
     except UnsupportedTableError:
         return value
-    is_exact = frame.sparkSession.conf.get(_ANSI, "true") == "true"
-    if is_exact or frame.schema[name].dataType == wanted:
+    if frame.sparkSession.conf.get(_ANSI, "true") == "true":
         return value.cast(wanted)
+    return _exact(value, frame.schema[name].dataType, wanted, f"column {field.name}").cast(wanted)
+
+
+def _exact(value: Any, stored: DataType, wanted: DataType, place: str) -> Any:
+    """The value in another type, or an error that names the place; what is inside of a value is looked at by itself,
+    for a cast of the whole makes nulls of it."""
+    if stored == wanted:
+        return value
+    if isinstance(stored, ArrayType) and isinstance(wanted, ArrayType):
+        return F.transform(value, lambda v: _exact(v, stored.elementType, wanted.elementType, place))
+    if isinstance(stored, MapType) and isinstance(wanted, MapType):
+        keyed = F.transform_keys(value, lambda k, v: _exact(k, stored.keyType, wanted.keyType, place))
+        return F.transform_values(keyed, lambda k, v: _exact(v, stored.valueType, wanted.valueType, place))
+    if isinstance(stored, StructType) and isinstance(wanted, StructType) and len(stored) == len(wanted):
+        pairs = zip(stored, wanted, strict=True)
+        parts = [_exact(value[s.name], s.dataType, w.dataType, place).alias(w.name) for s, w in pairs]
+        return F.when(value.isNotNull(), F.struct(*parts))
     tried = value.try_cast(wanted)
-    text = F.concat(F.lit(f"column {field.name} {wanted.simpleString()} cannot hold "), value.cast("string"))
+    text = F.concat(F.lit(f"{place} {wanted.simpleString()} cannot hold "), value.cast("string"))
     return F.when(value.isNotNull() & tried.isNull(), F.raise_error(text)).otherwise(tried)

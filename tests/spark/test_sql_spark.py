@@ -55,6 +55,19 @@ def test_spark_runs_queries_over_tables_as_they_are_written(spark: SparkSession,
         with pytest.raises(SparkFailedError, match="column k bigint cannot hold"):
             run(f"INSERT INTO e (pt, k) SELECT 'z', {value} FROM range(1)")
     assert run("INSERT INTO e (pt, k, v) SELECT 'z', concat(id, '1'), NULL FROM range(1)") == [3]
+    run("CREATE TABLE deep (a ARRAY<TINYINT>, m MAP<STRING, SMALLINT>, r ROW<x TINYINT, y ARRAY<INT>>)")
+    deep = (
+        "INSERT INTO deep SELECT array({0}, NULL), map('k', {0}), named_struct('x', {0}, 'y', array({0})) FROM range(1)"
+    )
+    for too_much in ("300, 1", "'x'"):
+        with pytest.raises(SparkFailedError, match="column a tinyint cannot hold"):
+            run(f"INSERT INTO deep (a) SELECT array({too_much}) FROM range(1)")
+    for name, value in (("m", "map('k', 70000)"), ("r", "named_struct('x', 300, 'y', array(1))")):
+        with pytest.raises(SparkFailedError, match=f"column {name} (small|tiny)int cannot hold"):
+            run(f"INSERT INTO deep ({name}) SELECT {value} FROM range(1)")
+    assert run(deep.format("id + 7") + "; INSERT INTO deep SELECT NULL, NULL, NULL FROM range(1)") == [2]
+    assert run("SELECT * FROM deep WHERE a IS NOT NULL") == [([7, None], {"k": 7}, (7, [7]))]
+    run("DROP TABLE deep")
     run("SET spark.sql.ansi.enabled = true")
     run("DROP TABLE e; CREATE TABLE z (k INT, at TIMESTAMP_LTZ(6))")
     instant = "INSERT INTO z VALUES (1, TIMESTAMP '2024-01-01 00:00:00'); SELECT unix_seconds(at) FROM z"
