@@ -54,6 +54,12 @@ def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
     io.delete(path)
 
 
+def exists_file(io: FileIO, schema: TableSchema, path: str) -> bool:
+    """Whether there is a file of the table, on the table's storage or at its full path."""
+    io, path = reach(io, schema, path)
+    return io.exists(path)
+
+
 def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> None:
     """Removes files of the table as `remove_file`, step after step; those of one step at the same time where storage
     answers late."""

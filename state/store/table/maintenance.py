@@ -16,7 +16,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import fast_forward
-from bucketline.state.store.catalog.kept_files import data_paths
+from bucketline.state.store.catalog.kept_files import data_paths, exists_file
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -189,7 +189,7 @@ def _refuse_half_expired(table: TableHandle, snapshot_id: int) -> None:
         manifests.live_entries(snapshot)
         dead = [e for e in manifests.delta_entries(following) if e.kind is FileKind.DELETE]
         paths = [p for e in dead for p in data_paths(table.path, table.table_schema, e)]
-        gone = next((p for p in paths if not table.io.exists(p)), None)
+        gone = next((p for p in paths if not exists_file(table.io, table.table_schema, p)), None)
     except StorageError as e:
         if not e.fields.get("missing"):
             raise

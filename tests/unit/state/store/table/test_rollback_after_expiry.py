@@ -34,3 +34,19 @@ def test_a_snapshot_that_is_half_gone_is_not_made_the_newest(tmp_path: Path, see
             assert table.to_arrow().equals(rows) and table.snapshots()["snapshot_id"].to_pylist() == ids
         assert open_table(path).to_arrow().num_rows > 0
     assert refused > 0
+
+
+def test_files_on_an_external_path_are_looked_for_there(tmp_path: Path) -> None:
+    options = {
+        "bucket": "1",
+        "data-file.external-paths": f"file://{tmp_path}/external",
+        "data-file.external-paths.strategy": "round-robin",
+    }
+    table = create_table(str(tmp_path / "t"), "id BIGINT NOT NULL, n BIGINT", primary_key=["id"], options=options)
+    for n in range(2):
+        table.write(pa.table({"id": [1], "n": [n]}, schema=table.schema))
+    table.compact()
+    table.expire_snapshots(retain_max=2)
+    assert table.snapshots()["snapshot_id"].to_pylist() == [2, 3]
+    assert table.rollback_to(2) == 2
+    assert open_table(str(tmp_path / "t")).to_arrow()["n"].to_pylist() == [1]
