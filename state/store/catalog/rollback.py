@@ -72,18 +72,34 @@ def _settle_tags(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> None:
     stream has got to must be known also when that snapshot has expired."""
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG]
     later = [tag for tag in listed if tag.snapshot.id > wanted.id]
-    left: dict[int, Snapshot] = {}
-    if any(tag.name.startswith(MARKER_TAG) for tag in later):
-        left = {tag.snapshot.id: tag.snapshot for tag in listed if tag.snapshot.id <= wanted.id}
-        left |= {snapshot.id: snapshot for snapshot in snapshots.newest_first(wanted)}
+    writers = {writer_of(tag.name.removeprefix(MARKER_TAG)) for tag in later if tag.name.startswith(MARKER_TAG)}
+    left = _newest_of_each(snapshots, wanted, writers)
     for tag in later:
-        writer = writer_of(tag.name.removeprefix(MARKER_TAG))
-        own = [s for _, s in sorted(left.items()) if writer_of(s.commit_user) == writer]
-        rows = [s for s in own if s.commit_kind is not CommitKind.COMPACT]
-        if tag.name.startswith(MARKER_TAG) and own:
-            tags.replace(replace(tag, snapshot=(rows or own)[-1]))
+        newest = left.get(writer_of(tag.name.removeprefix(MARKER_TAG)))
+        if tag.name.startswith(MARKER_TAG) and newest is not None:
+            tags.replace(replace(tag, snapshot=newest))
         else:
             tags.delete(tag.name)
+
+
+def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -> dict[str, Snapshot]:
+    """The newest snapshot of each writer up to the wanted one, with rows where there is such a one. It looks no further
+    than to a missing or damaged one, which may have been newer: an older tag would say too little."""
+    newest: dict[str, Snapshot] = {}
+    sought = set(writers)
+    with suppress(CorruptFileError):
+        for snapshot in snapshots.newest_first(wanted) if sought else ():
+            writer = writer_of(snapshot.commit_user)
+            if writer not in sought:
+                continue
+            if snapshot.commit_kind is CommitKind.COMPACT:
+                newest.setdefault(writer, snapshot)
+                continue
+            newest[writer] = snapshot
+            sought.remove(writer)
+            if not sought:
+                break
+    return newest
 
 
 def newest_to_write(snapshots: Snapshots) -> Snapshot | None:

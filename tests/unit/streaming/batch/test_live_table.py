@@ -210,6 +210,27 @@ def test_a_rollback_leaves_word_of_where_each_stream_has_got_to(tmp_path: Path, 
     assert (found.snapshot.commit_user, found.topics) == (prefix + QUERY, {"orders": {"0": 2}})
 
 
+@pytest.mark.parametrize(("damaged", "kept"), [(1, [2]), (2, []), (3, [])])
+def test_a_rollback_does_not_need_older_snapshots(tmp_path: Path, damaged: int, kept: list[int]) -> None:
+    """They are read only to learn where streams have got to. What lies behind a damaged one may be too old for that,
+    and so may a tag of the user."""
+    made = keyed(tmp_path)
+    stream = StreamRun(made.path, {}, QUERY)
+    for batch_id in range(3):
+        stream.session.refresh()
+        stream.history()
+        stream.commit_batch(batch(batch_id), Outcome((), (), ()))
+        if batch_id == 1:
+            made.write(ROWS)
+            made.write(ROWS)
+    made.create_tag("first", 1)
+    Path(made.path, "snapshot", f"snapshot-{damaged}").write_text("")
+    made.rollback_to(4)
+    tags = [(t.name, t.snapshot.id) for t in Tags(handle_of(made).io, made.path).list()]
+    assert tags == [("first", 1), *((MARKER_TAG + QUERY, i) for i in kept)]
+    assert open_table(made.path).to_arrow().num_rows == ROWS.num_rows
+
+
 @pytest.mark.parametrize("prefix", [None, "nightly", "a_b", QUERY])
 def test_no_compactors_name_is_taken_for_a_writers(prefix: str | None) -> None:
     for writer in (QUERY, f"{QUERY}-second", "q"):
