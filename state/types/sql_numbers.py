@@ -7,6 +7,9 @@ Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 dig
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from fractions import Fraction
+from itertools import repeat
+from math import trunc
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -180,7 +183,7 @@ def _quotient(left: Value, right: Value) -> Value:
     """`left / right` of decimals of 256 bits, cut off after Arrow's digits.
 
     Arrow divides some numbers of more than 64 bits wrong, as 9223372036854775807 by 99999999999999999999: what is left
-    over has to be less than the divisor. Raises ArrowInvalid.
+    over has to be less than the divisor. The few that are wrong are divided one by one.
     """
     quotient = pc.divide(left, right)
     digits, scale = right.type.precision, quotient.type.scale
@@ -188,12 +191,23 @@ def _quotient(left: Value, right: Value) -> Value:
         product = pc.multiply(quotient.cast(pa.decimal256(_WIDE - 2 - digits, scale)), right)
         rest = pc.abs(pc.subtract(left.cast(product.type), product))
         one = pa.scalar(Decimal((0, (1,), -scale)), pa.decimal256(scale + 1, scale))
-        is_less = pc.less(rest, pc.abs(pc.multiply(right, one)))
+        is_wrong = pc.greater_equal(rest, pc.abs(pc.multiply(right, one)))
     except (pa.ArrowInvalid, ValueError):
         return quotient  # more digits than can be looked at
-    if pc.any(pc.invert(is_less)).as_py():
-        raise pa.ArrowInvalid("a quotient of two DECIMALs would be wrong; CAST one of them to DOUBLE")
-    return quotient
+    if not pc.any(is_wrong).as_py():
+        return quotient
+    if isinstance(quotient, pa.Scalar):
+        return pa.scalar(_divided(left, right, scale), quotient.type)
+    wrong = pc.fill_null(is_wrong, False)
+    pairs = zip(*(v.filter(wrong) if isinstance(v, pa.Array) else repeat(v) for v in (left, right)), strict=False)
+    exact = pa.array([_divided(dividend, divisor, scale) for dividend, divisor in pairs], quotient.type)
+    return pc.replace_with_mask(quotient, wrong, exact)
+
+
+def _divided(left: pa.Scalar, right: pa.Scalar, scale: int) -> Decimal:
+    """The quotient, cut off after so many digits behind the point."""
+    units = trunc(Fraction(left.as_py()) / Fraction(right.as_py()) * 10**scale)
+    return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -scale))
 
 
 def _narrowed(wide: Value, scale: int) -> Value:

@@ -173,15 +173,24 @@ def test_decimals_are_computed_exactly(pairs: list[tuple[D, D]]) -> None:
 
 
 @settings(deadline=None)
-@given(st.integers(1, 63), st.integers(1, 30))
-@example(63, 20)
-def test_a_quotient_of_decimals_is_right_or_an_error(bits: int, digits: int) -> None:
+@given(st.integers(1, 63), st.integers(1, 30), st.sampled_from([20, 30]))
+@example(63, 20, 20)
+@example(57, 24, 30)
+def test_a_quotient_of_decimals_is_right_where_arrows_is_wrong(bits: int, digits: int, precision: int) -> None:
     """Arrow 26 divides 2^63 - 1 by 10^20 - 1 wrong, and others of such shapes."""
-    one, other = 2**bits - 1, 10**digits - 1
-    columns = {"a": pa.array([D(one)], pa.decimal128(20, 0)), "b": pa.array([D(other)], pa.decimal128(30, 0))}
-    try:
-        quotient = evaluate(expr("a / b"), columns, 1)[0].as_py()
-    except SchemaMismatchError as e:
-        assert "would be wrong" in str(e)
-    else:
-        assert abs(Fraction(quotient) - Fraction(one, other)) * 2 <= Fraction(1, 10**18)
+    one, other = 2**bits - 1, 10 ** min(digits, precision) - 1
+    pairs = [(one, other), (1, 3), (None, other), (one, None), (-one, other)]
+    columns = {
+        "a": pa.array([None if a is None else D(a) for a, _ in pairs], pa.decimal128(20, 0)),
+        "b": pa.array([None if b is None else D(b) for _, b in pairs], pa.decimal128(precision, 0)),
+    }
+    exact = [None if a is None or b is None else Fraction(a, b) for a, b in pairs]
+    for text, expected in (
+        ("a / b", exact),
+        (f"a / {other}", [None if a is None else Fraction(a, other) for a, _ in pairs]),
+    ):
+        for quotient, number in zip(evaluate(expr(text), columns, len(pairs)).to_pylist(), expected, strict=True):
+            assert (quotient is None) is (number is None)
+            if number is not None:
+                unit = Fraction(10) ** quotient.as_tuple().exponent
+                assert abs(Fraction(quotient) - number) * 2 <= unit
