@@ -114,6 +114,8 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
         return value.cast(arrow_type(wanted))
     if wanted.root is TypeRoot.DATE and pa.types.is_timestamp(value.type):
         return value.cast(pa.date32())  # the day it is in, also before 1970, where Paimon's casts of columns differ
+    if wanted.root in INTEGER_ROOTS and pa.types.is_timestamp(value.type):
+        value = pc.floor_temporal(value, unit="second")  # the second it is in, also before 1970
     stored = logical_type(value.type, nullable=True)
     if pa.types.is_timestamp(value.type):
         stored = DataType(TypeRoot.TIMESTAMP, precision=0)  # as text: no zeros at the end, as Spark writes it

@@ -60,6 +60,7 @@ COLUMNS = {
         ("ti >= '01:00:00'", [False, True, None]),
         ("year(d) + extract(month from d)", [1971, 2023, None]),
         ("cast(at AS DATE)", [date(1969, 12, 31), date(2024, 1, 1), None]),
+        ("cast(at AS BIGINT)", [-1, 1704067200, None]),
         ("year(at) - 1900", [69, 124, None]),
         ("cast(at AS STRING)", ["1969-12-31 23:59:59.000001", "2024-01-01 00:00:00", None]),
         ("upper('straße ŉ') || lower('İX')", ["STRASSE ʼNi\u0307x"] * 3),
