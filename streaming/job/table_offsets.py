@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.store.catalog.rollback import ROLLBACK_TAG
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.offsets_log import is_kafka
@@ -32,7 +33,9 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
 
     A writer is the same under every `commit.user-prefix`.
     Snapshots are walked from the newest back to the first with offsets; other users are known by their tags. Who asks
-    for more gets, after those, writers whose tags are gone, as a rollback leaves them: that takes all snapshots.
+    for more gets, after those, writers whose tags are gone, as a rollback leaves them: that takes all snapshots. So
+    does a rollback that was cut short: it may have moved tags back, and left the snapshots, and its own tag is on one
+    that may be gone.
     """
     wanted = None if user is None else writer_of(user)
     handle = handle_of(table)
@@ -40,8 +43,10 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
     latest = store.latest_id()
     walk = store.newest_first(latest) if latest is not None else iter(())
     with_offsets = (s for s in walk if wanted in (None, writer_of(s.commit_user)) and kafka_topics(s))
-    walked = list(_up_to_rows(with_offsets))
-    kept = [t.snapshot for t in Tags(handle.io, handle.metadata_path).list()]
+    tags = Tags(handle.io, handle.metadata_path).list()
+    is_cut_short = any(t.name == ROLLBACK_TAG for t in tags)
+    walked = list(with_offsets if is_cut_short else _up_to_rows(with_offsets))
+    kept = [t.snapshot for t in tags if t.name != ROLLBACK_TAG]
     known = list(_newest_of_each(walked, kept, wanted))
     yield from known
     if wanted is None:
