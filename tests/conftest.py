@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests.support.azurite import Azurite
@@ -22,6 +23,10 @@ from tests.support.versitygw import VersityGateway
 
 HERE = Path(__file__).parent
 FOLDERS_OF_THEIR_OWN = {"peer", "spark", "kafka"}
+
+# Beside other work an example takes longer than the 200 ms that Hypothesis gives it.
+settings.register_profile("patient", settings(deadline=None))
+settings.load_profile("patient")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
