@@ -1,6 +1,6 @@
 """What a table knows of the stream that writes to it: read from its snapshots and the tag at the newest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bucketline.state.commit.replay import MARKER_TAG, newest_of_user, writer_of
@@ -29,15 +29,15 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         state = replace(state, commits=(), seen_id=0, is_complete=False)
     is_running = state.seen_id > 0
     newer: list[Snapshot] = []
-    since: list[Snapshot] = []
+    walked: list[Snapshot] = []
     own = writer_of(target.user)
     newest_id = latest.id if latest else 0
     walked_to = newest_id + 1
     for snapshot in store.newest_first(latest or 0, state.seen_id):
         walked_to = snapshot.id
         if writer_of(snapshot.commit_user) != own:
-            if END_OFFSETS in snapshot.properties and snapshot.commit_kind is not CommitKind.COMPACT:
-                since.append(snapshot)
+            if END_OFFSETS in snapshot.properties:
+                walked.append(snapshot)
             continue
         newer.append(snapshot)
         if snapshot.commit_kind is not CommitKind.COMPACT:
@@ -51,11 +51,13 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         commits = (marker,)
     complete = known or walked_to == 1 or (marker is not None and _seen(target, marker) >= walked_to - 1)
     newest = max((s.id for s in (*commits, *([marker] if marker else []))), default=None)
-    others = () if known and newest is not None else other_queries(target)
+    since = tuple(s for s in walked if s.commit_kind is not CommitKind.COMPACT)
+    others: tuple[Snapshot, ...] = ()
+    if newest is None or not known:
+        others = other_queries(target, None if is_running else walked)
     if newest is not None:
-        since = since if known else [s for s in others if s.id > newest]
-        others = ()
-    history = UserHistory(commits, marker, complete, others, tuple(since), since_is_whole=known, is_running=is_running)
+        since, others = since if known else tuple(s for s in others if s.id > newest), ()
+    history = UserHistory(commits, marker, complete, others, since, since_is_whole=known, is_running=is_running)
     state = replace(
         state,
         commits=commits,
@@ -67,18 +69,23 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     return target.at(_with_rejected(state, history)), history
 
 
-def other_queries(target: Target) -> tuple[Snapshot, ...]:
-    """The newest snapshot of each other streaming query; of one whose snapshots have expired, that of its tag."""
+def other_queries(target: Target, walked: Iterable[Snapshot] | None = None) -> tuple[Snapshot, ...]:
+    """The newest snapshot of each other streaming query; of one whose snapshots have expired, that of its tag.
+
+    `walked` are all snapshots of others with offsets, newest first, where they have been read already.
+    """
     latest, table = target.session.view.snapshot, target.session.table
+    own = writer_of(target.user)
     newest: dict[str, Snapshot] = {}
-    for snapshot in table.snapshot_store.newest_first(latest or 0):
+    for snapshot in table.snapshot_store.newest_first(latest or 0) if walked is None else walked:
         writer = writer_of(snapshot.commit_user)
-        if END_OFFSETS not in snapshot.properties or writer == writer_of(target.user):
+        if END_OFFSETS not in snapshot.properties or writer == own:
             continue
         if newest.setdefault(writer, snapshot).commit_kind is CommitKind.COMPACT:
             newest[writer] = snapshot
     tags = Tags(table.io, table.metadata_path)
-    for tag in map(tags.get, (name for name in tags.names() if name.startswith(MARKER_TAG))):
+    names = (n for n in tags.names() if n.startswith(MARKER_TAG) and writer_of(n.removeprefix(MARKER_TAG)) != own)
+    for tag in map(tags.get, names):
         if tag is not None and END_OFFSETS in tag.snapshot.properties:
             newest.setdefault(writer_of(tag.snapshot.commit_user), tag.snapshot)
     return tuple(newest.values())

@@ -31,6 +31,7 @@ from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatc
 from bucketline.streaming.decode.rejects import RejectedRecordsError, rejected_rows
 from bucketline.streaming.job.table_offsets import kafka_topics, newest_offsets
 from tests.support.stream_run import StreamRun
+from tests.support.tasks import killed_at
 
 QUERY = "3f2b1c9e-0d4a-4f6b-8c7d-1e2f3a4b5c6d"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
@@ -208,6 +209,21 @@ def test_a_rollback_leaves_word_of_where_each_stream_has_got_to(tmp_path: Path, 
     made.expire_snapshots(retain_min=1, retain_max=1)
     [found] = newest_offsets(open_table(made.path))
     assert (found.snapshot.commit_user, found.topics) == (prefix + QUERY, {"orders": {"0": 2}})
+
+
+def test_a_new_query_reads_each_snapshot_once_to_learn_what_others_have_written(tmp_path: Path) -> None:
+    made = keyed(tmp_path)
+    stream, late = StreamRun(made.path, {}, QUERY), StreamRun(made.path, {}, f"{QUERY}-late")
+    for batch_id in range(20):
+        stream.session.refresh()
+        stream.history()
+        identity = replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": batch_id + 1}}]))
+        stream.commit_batch(identity, Outcome((), (), ()))
+    late.session.refresh()
+    with killed_at(None) as asked:
+        found = late.history()
+    assert [s.commit_identifier for s in found.others] == [19]
+    assert 20 <= asked.calls < 30
 
 
 @pytest.mark.parametrize(("damaged", "kept"), [(1, [2]), (2, []), (3, [])])
