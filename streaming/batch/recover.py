@@ -173,15 +173,19 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
 
 
 def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
-    """What to do about records that neither query has written, where the other began further on than this batch."""
+    """What to do about records that perhaps no query has written, where the other one is further on than this batch.
+
+    A batch of the other that came while the newest one of this query was written is not among those since.
+    """
     own = [s for s in history.since if s.commit_user == other.commit_user and history.since_is_whole]
     began = [kafka_offsets(s.properties.get(START_OFFSETS)) for s in own]
     for place, start in sorted(kafka_offsets(batch.start_offsets).items()):
         first = min((offsets[place] for offsets in began if place in offsets), default=start)
         if first > start:
             return (
-                f" But that query began at offset {first} of topic {place[0]} partition {place[1]}: --reset-identity "
-                f"leaves out the records from {start} up to there, --allow-reprocess reads them, and later ones twice."
+                f" But what that query has written since begins at offset {first} of topic {place[0]} partition "
+                f"{place[1]}: unless its earlier batches hold those from {start} up to there, --reset-identity leaves "
+                "them out; --allow-reprocess reads them, and later ones twice."
             )
     return ""
 
