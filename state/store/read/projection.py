@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.table.read_options import SCAN_MODE_KEY
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.format.schema_json import TableSchema
@@ -55,12 +56,14 @@ def is_tracked(schema: TableSchema) -> bool:
     return schema.settings.reading.row_tracking and not schema.primary_keys
 
 
-def refuse_unreadable(schema: TableSchema) -> None:
-    """Returns if rows of such a table can be read. Raises UnsupportedTableError naming the option."""
+def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
+    """Returns if rows of such a table can be read. Raises UnsupportedTableError naming the option. Where the snapshot
+    `is_named`, it does not matter which one the table says is read."""
     refused = schema.settings.reading.refused
-    if refused is not None:
+    if refused is not None and not (is_named and refused[0] == SCAN_MODE_KEY):
         key, value = refused
-        raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read", option=key, value=value)
+        remedy = "; name the snapshot to read, or unset the option" if key == SCAN_MODE_KEY else ""
+        raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read{remedy}", option=key, value=value)
     if schema.primary_keys:
         fold_for(schema)
 

@@ -133,7 +133,7 @@ def rows_projection(table: TableHandle, request: Request) -> Projection:
 def rows_schema(table: TableHandle, request: Request) -> pa.Schema:
     """The schema of the rows of a read of a snapshot. Raises as `Table.to_batches`."""
     own = own_sight(table, request.version)
-    refuse_unreadable(own.schema)
+    refuse_unreadable(own.schema, is_named=request.version is not None)
     projection = _projection_of(own, request)
     return arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
 
@@ -142,7 +142,7 @@ def plan_rows(table: TableHandle, request: Request, *, seen: Sequence[Sight] = (
     """What is read of a snapshot: the one that is requested, or what is `seen`. Raises as `Table.to_batches`."""
     asked = list(seen) or sights(table, request.version)
     for sight in asked:
-        refuse_unreadable(sight.schema)
+        refuse_unreadable(sight.schema, is_named=bool(seen) or request.version is not None)
     own = next(s for s in asked if s.table is table)
     projection = _projection_of(own, request)
     asked = [_with_asked(s, projection) for s in asked]
@@ -286,7 +286,7 @@ def plan_changes(table: TableHandle, request: Request, changes_since: Version) -
     if request.read_optimized:
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
     own = own_sight(table, request.version)
-    refuse_unreadable(own.schema)
+    refuse_unreadable(own.schema, is_named=True)
     projection = _projection_of(own, request)
     own = _with_asked(own, projection)
     versions = Versions(table.io, table.metadata_path)

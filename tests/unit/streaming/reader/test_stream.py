@@ -155,6 +155,7 @@ def test_a_stream_starts_where_it_is_told(tmp_path: Path, options: dict[str, str
         ({"scan.mode": "latest"}, "'scan.mode' = 'latest'", {"scan__mode": "latest-full"}),
         ({"scan.snapshot-id": "2"}, "'scan.snapshot-id' = '2'", {"scan__mode": "default"}),
         ({"scan.timestamp-millis": "5"}, "'scan.timestamp-millis' = '5'", {"scan__mode": "latest-full"}),
+        ({"scan.mode": "compacted-full"}, "'scan.mode' = 'compacted-full'", {"scan__mode": "compacted-full"}),
         ({"consumer-id": "c"}, "'consumer-id' = 'c'", {"consumer-id": "d"}),
         ({"streaming-read-overwrite": "true"}, "'streaming-read-overwrite' = 'true'", None),
         ({"scan.mode": "full", "streaming-read-append-overwrite": "true"}, None, {}),
