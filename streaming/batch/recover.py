@@ -108,16 +108,17 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
     """What a query begins to read must not be in the table already, put there by another query.
 
     A new query begins with all that it reads, a later batch with the partitions that are new to the query. Of each
-    partition the newest of the others counts. Other sinks of this query write the same batch.
+    partition the newest of the others counts. Other sinks of this query write the same batch. Who is further on in what
+    a query reads already, has read a topic of that name that is no more.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))
     for other in sorted(others, key=lambda s: s.id, reverse=True):
         if _other_cluster(batch, other) or _is_of_query(batch.query_id, other):
             continue
-        written = {
-            p: offset for p, offset in kafka_offsets(other.properties.get(END_OFFSETS)).items() if p in unchecked
-        }
+        reached = kafka_offsets(other.properties.get(END_OFFSETS))
+        gone = set() if is_new else {p[0] for p, offset in reached.items() if starts.get(p, offset) < offset}
+        written = {p: offset for p, offset in reached.items() if p in unchecked and p[0] not in gone}
         unchecked -= written.keys()
         again = sorted(p for p, offset in written.items() if starts.get(p, 0) < offset)
         if again:

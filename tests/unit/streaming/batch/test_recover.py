@@ -186,6 +186,18 @@ def test_nested_offsets_of_other_sources_than_kafka_are_not_looked_into(position
         assert not new_partitions(batch)
 
 
+@pytest.mark.parametrize(("reached", "refused"), [(500, False), (5, True)])
+def test_a_topic_that_was_created_again_may_gain_the_partitions_that_it_had(reached: int, refused: bool) -> None:
+    """The query that has read the old topic was further on."""
+    batch = BatchIdentity("q", 1, '[{"a": {"0": 5}}]', '[{"a": {"0": 9, "1": 3}}]', "d")
+    history = UserHistory((_snapshot(3, 0),), None, True, _of_others(f'[{{"a": {{"0": {reached}, "1": 300}}}}]'))
+    if refused:
+        with pytest.raises(CheckpointMismatchError, match="begins to read topic 'a'"):
+            decide(batch, history, allow_reprocess=False)
+    else:
+        assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+
+
 def _at(start: int, end: int) -> dict[str, str]:
     return {START_OFFSETS: f'[{{"a": {{"0": {start}}}}}]', END_OFFSETS: f'[{{"a": {{"0": {end}}}}}]'}
 
