@@ -5,7 +5,7 @@ import random
 import signal
 from pathlib import Path
 from statistics import median
-from threading import Barrier
+from threading import Barrier, Lock
 from time import sleep
 
 import pyarrow as pa
@@ -181,11 +181,13 @@ def test_of_works_that_fail_the_first_error_is_raised_when_all_have_ended() -> N
 def test_an_interrupt_ends_the_works_that_are_under_way_and_begins_no_other() -> None:
     """Ctrl-C during an expiry: hundreds of files were removed after it, and the process did not end before."""
     begun: list[int] = []
-    count = 400
+    count, beginning = 400, Lock()
 
     def work() -> None:
-        begun.append(1)
-        if len(begun) == 3 * AT_ONCE:
+        with beginning:
+            begun.append(1)
+            is_due = len(begun) == 3 * AT_ONCE
+        if is_due:
             os.kill(os.getpid(), signal.SIGINT)
         sleep(0.02)
 
