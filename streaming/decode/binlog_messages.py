@@ -146,7 +146,8 @@ def decode_binlog(
         if watches:
             unread = alive.take(pa.array([at for at, _ in objects.bad], pa.int64()))
             need = joined_all([need, *(need_of_bad(text, columns) for text in unread.to_pylist())])
-        rows, reasons = _converted(rows, columns, types)
+        names = columns if update_before is UpdateBefore.EMIT else [f for f in columns if f.name in primary_key]
+        rows, reasons = _converted(rows, columns, types, [f.name for f in names])
         bad = {int(records[message]): reason for message, reason in reasons.items()} | bad
     changes = _changes(rows, texts, primary_key, form, update_before)
     unjudged = in_order(changes, records[rows.messages], bad, need)
@@ -252,18 +253,25 @@ def _no_data(kind: str) -> str:
     return f"a message of type {kind} without the row in data"
 
 
-def _converted(rows: _Rows, fields: tuple[DataField, ...], types: ColumnTypes | None) -> tuple[_Rows, dict[int, str]]:
-    """The rows with Canal's texts as what columns take; and why a message's rows have none, by message."""
+def _converted(
+    rows: _Rows, fields: tuple[DataField, ...], types: ColumnTypes | None, followed: Sequence[str]
+) -> tuple[_Rows, dict[int, str]]:
+    """The rows with Canal's texts as what columns take; and why a message's rows have none, by message. Rows before
+    updates count where they have a value of a `followed` column."""
     of_rows = None if types is None else ColumnTypes(types.types, types.codes[rows.messages])
+    before_counts = np.zeros(len(rows.messages), dtype=bool)
+    for name in followed:
+        before_counts |= true_of(rows.old.field(name).is_valid())
     reasons: dict[int, str] = {}
     images = []
-    for image in (rows.data, rows.old):
+    for image, counts in ((rows.data, None), (rows.old, before_counts)):
         children = []
         for f in fields:
             values = column_of(image.field(f.name), f, of_rows)
             children.append(values.column)
             for row, reason in values.reasons.items():
-                reasons.setdefault(int(rows.messages[row]), f"field {f.name}: {reason}")
+                if counts is None or counts[row]:
+                    reasons.setdefault(int(rows.messages[row]), f"field {f.name}: {reason}")
         names = [f.name for f in fields]
         mask = image.is_null()
         images.append(pa.StructArray.from_arrays(children, names, mask=mask) if children else image)

@@ -233,6 +233,18 @@ def test_an_update_may_mend_what_cannot_be_read(form: BinlogFormat) -> None:
     assert form is MAXWELL or before.need.field("n").type == pa.int64()
 
 
+def test_an_old_label_counts_where_a_row_has_it() -> None:
+    fields, types = columns(id="BIGINT NOT NULL", size="STRING"), {"id": "bigint", "size": "enum('a')"}
+    messages = texts(
+        canal("UPDATE", [{"id": "1", "size": "1"}], [{"size": "7"}], mysqlType=types),
+        canal("UPDATE", [{"id": "2", "size": "1"}], [{"id": "3", "size": "7"}], mysqlType=types),
+    )
+    dropped = decode_binlog(messages, fields, CANAL, primary_key=("id",))
+    assert (dropped.rows.to_pylist(), dropped.bad.to_pylist()) == ([{"id": 1, "size": "a"}], [1])
+    before = decode_binlog(messages, fields, CANAL, primary_key=("id",), update_before=UpdateBefore.EMIT)
+    assert before.bad.to_pylist() == [0, 1]
+
+
 def test_labels_with_braces_and_quotes_are_found_in_one_pass() -> None:
     fields = columns(id="INT NOT NULL", size="STRING")
     types = {"id": "int", "size": """enum('a{','}"\\','é','{"b":1}')"""}
