@@ -11,8 +11,8 @@ as a log with `binlog_row_image=minimal` has nothing else: its other NOT NULL co
 before is needed, a text with `null` behind `old` is read once more by Python's parser, as Arrow does not tell a null
 from a field that is not there.
 
-Source: Canal 1.1 FlatMessage, Maxwell 1.41 RowMap; Flink 2.0 CanalJsonDeserializationSchema and
-MaxwellJsonDeserializationSchema.
+Source: Canal 1.1 FlatMessage, also as TiCDC writes it; Maxwell 1.41 RowMap; Flink 2.0
+CanalJsonDeserializationSchema and MaxwellJsonDeserializationSchema.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ CANAL = BinlogFormat(
     delete="DELETE",
     skipped=(
         *("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY"),
-        *("GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"),
+        *("GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT", "TIDB_WATERMARK"),
     ),
     is_canal=True,
 )
