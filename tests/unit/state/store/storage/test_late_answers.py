@@ -191,8 +191,13 @@ def test_an_interrupt_ends_the_works_that_are_under_way_and_begins_no_other() ->
             os.kill(os.getpid(), signal.SIGINT)
         sleep(0.02)
 
-    with pytest.raises(KeyboardInterrupt):
-        all_at_once(FakeHdfs().io(), [work] * count)
+    # A shell has its children in the background ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            all_at_once(FakeHdfs().io(), [work] * count)
+    finally:
+        signal.signal(signal.SIGINT, before)
     ended_with = len(begun)
     sleep(0.2)
     assert ended_with == len(begun) < count
