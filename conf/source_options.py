@@ -109,6 +109,10 @@ class KafkaSource:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.assigned
 
+    def reads_partition(self, topic: str, partition: int) -> bool:
+        """Whether the source reads a partition of a topic."""
+        return self.reads(topic) and (topic not in self.assigned or partition in self.assigned[topic])
+
 
 def kafka_source(options: Mapping[str, str]) -> KafkaSource:
     """Where a Kafka source with these options reads."""

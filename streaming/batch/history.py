@@ -53,10 +53,11 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
     newest = max((s.id for s in (*commits, *([marker] if marker else []))), default=None)
     since = tuple(s for s in walked if s.commit_kind is not CommitKind.COMPACT)
     others: tuple[Snapshot, ...] = ()
-    if newest is None or not known:
-        others = other_queries(target, None if is_running else walked)
-    if newest is not None:
-        since, others = since if known else tuple(s for s in others if s.id > newest), ()
+    all_walked = None if is_running else walked
+    if newest is None:
+        others = other_queries(target, all_walked)
+    elif not known:
+        since = tuple(s for s in other_queries(target, all_walked) if s.id > newest)
     history = UserHistory(commits, marker, complete, others, since, since_is_whole=known, is_running=is_running)
     state = replace(
         state,

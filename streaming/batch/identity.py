@@ -16,7 +16,7 @@ from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.batch.classic import require_classic
-from bucketline.streaming.batch.offsets_log import Offsets, aligned, not_whole, parse_offsets, records_behind
+from bucketline.streaming.batch.offsets_log import Offsets, aligned, is_kafka, not_whole, parse_offsets, records_behind
 
 QUERY_ID = "sql.streaming.queryId"
 JOB_GROUP = "spark.jobGroup.id"
@@ -117,11 +117,9 @@ def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
     return {
         (topic, partition): offset
         for source in json.loads(offsets or "[]")
-        if isinstance(source, dict)
+        if is_kafka(source)
         for topic, partitions in source.items()
-        if isinstance(partitions, dict)
         for partition, offset in partitions.items()
-        if partition.isdigit() and isinstance(offset, int)
     }
 
 

@@ -133,7 +133,7 @@ def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, r
     target.session.refresh()
     check_plan_ahead(target.session)
     target, history = read_history(taken_over(target))
-    if new_partitions(identity) and not history.others:
+    if (history.commits or history.marker) and new_partitions(identity):
         history = replace(history, others=other_queries(target))
     try:
         return target, recover.decide(identity, history, allow_reprocess=job.allow_reprocess)

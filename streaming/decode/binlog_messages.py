@@ -137,18 +137,17 @@ def decode_binlog(
     rows, reasons = _rows_in(objects.structs, form)
     bad |= {int(records[message]): reason for message, reason in reasons.items()}
     texts = alive.take(pa.array(objects.positions))
-    need = _need(objects, form)
     if form.is_canal:
-        watches = watch is Watch.ALL
-        types = column_types(texts) if watches or has_labels(texts, columns) else None
-        if types is not None and watches:
-            need = need_of_types([types.types[code] for code in np.unique(types.codes[rows.messages])], columns)
-        if watches:
+        types = column_types(texts) if watch is Watch.ALL or has_labels(texts, columns) else None
+        need = NO_NEED
+        if types is not None and watch is Watch.ALL:
             unread = alive.take(pa.array([at for at, _ in objects.bad], pa.int64()))
-            need = joined_all([need, *(need_of_bad(text, columns) for text in unread.to_pylist())])
-        names = columns if update_before is UpdateBefore.EMIT else [f for f in columns if f.name in primary_key]
-        rows, reasons = _converted(rows, columns, types, [f.name for f in names])
+            need = _canal_need(types, rows, unread, columns)
+        of_old = [f.name for f in columns if update_before is UpdateBefore.EMIT or f.name in primary_key]
+        rows, reasons = _converted(rows, columns, types, of_old)
         bad = {int(records[message]): reason for message, reason in reasons.items()} | bad
+    else:
+        need = joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
     changes = _changes(rows, texts, primary_key, form, update_before)
     unjudged = in_order(changes, records[rows.messages], bad, need)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
@@ -165,8 +164,8 @@ def _message_shape(data: tuple[DataField, ...], old: tuple[DataField, ...], form
 
 
 def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Objects:
-    """The objects, and those that are bad only for values in `old` that no row has: values of before an update that
-    leaves the key as it is. The update may be what mends them."""
+    """The objects, and those that are bad only for values in `old` which no row takes: the update leaves the key as it
+    is, and may be what mends such a value. `of_keys` is the shape with the columns of the key alone in `old`."""
     doubtful = np.array([at for at, reason in objects.bad if reason.startswith("field old")], dtype=np.int64)
     if not len(doubtful):
         return objects
@@ -188,11 +187,10 @@ def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Obje
     return replace(objects, structs=structs, positions=positions[order], bad=bad)
 
 
-def _need(objects: Objects, form: BinlogFormat) -> pa.DataType:
-    """What the rows of messages need whose values have types of their own."""
-    if form.is_canal:
-        return NO_NEED
-    return joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
+def _canal_need(types: ColumnTypes, rows: _Rows, unread: pa.Array, fields: Sequence[DataField]) -> pa.DataType:
+    """What the rows of messages need, by their columns' types, and messages that could not be read."""
+    declared = [types.types[code] for code in np.unique(types.codes[rows.messages])]
+    return joined_all([need_of_types(declared, fields), *(need_of_bad(text, fields) for text in unread.to_pylist())])
 
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
@@ -256,8 +254,8 @@ def _no_data(kind: str) -> str:
 def _converted(
     rows: _Rows, fields: tuple[DataField, ...], types: ColumnTypes | None, followed: Sequence[str]
 ) -> tuple[_Rows, dict[int, str]]:
-    """The rows with Canal's texts as what columns take; and why a message's rows have none, by message. Rows before
-    updates count where they have a value of a `followed` column."""
+    """The rows with Canal's texts as what columns take; and why a message's rows have none, by message. A wrong value
+    in `old` counts only where the same row has one of a `followed` column: else no row before the update is made."""
     of_rows = None if types is None else ColumnTypes(types.types, types.codes[rows.messages])
     before_counts = np.zeros(len(rows.messages), dtype=bool)
     for name in followed:

@@ -47,7 +47,7 @@ def partitions_of(spark: Any, options: Mapping[str, str]) -> dict[str, list[str]
     except (Py4JError, TypeError) as e:
         _LOG.debug("the partitions of %s are not known: %s", source.topics_text, e)
         return {}
-    return {t: [str(p) for p in numbers if p in source.assigned.get(t, numbers)] for t, numbers in partitions.items()}
+    return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
 
 
 @contextmanager

@@ -84,7 +84,8 @@ def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: st
 
 
 def check_written(checkpoint: Checkpoint, table: Table) -> None:
-    """Returns unless the table lacks a batch that is done: a job that finds no new records would not notice.
+    """Returns unless the table lacks a batch that Spark has noted as done: a job that finds no new records would not
+    notice.
 
     Raises CheckpointMismatchError, and MissingSnapshotError where no rollback explains it.
     """
@@ -128,8 +129,8 @@ def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
 def restart_offsets(
     written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
-    """Where a source with these options begins to read what the table does not have; empty if that says nothing of its
-    topics. `written` are the offsets of the table's writers, newest first: of each partition the first counts.
+    """Where a source with these options begins to read what the table does not have; empty if the table knows none of
+    its topics. `written` are the offsets of the table's writers, newest first: of each partition the first counts.
 
     `partitions` are those that the source reads now, empty where they are not known. Spark demands each of them: one
     that no writer knows begins at its first record. Topics that are gone are left out; of partitions that are gone only
@@ -153,11 +154,10 @@ def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
     """The topics that the source reads, among the given ones."""
     source = kafka_source(options)
     chosen = {
-        t: {p: o for p, o in partitions.items() if t not in source.assigned or int(p) in source.assigned[t]}
-        for t, partitions in topics.items()
-        if source.reads(t)
+        topic: {p: offset for p, offset in partitions.items() if source.reads_partition(topic, int(p))}
+        for topic, partitions in topics.items()
     }
-    return {t: partitions for t, partitions in chosen.items() if partitions}
+    return {topic: partitions for topic, partitions in chosen.items() if partitions}
 
 
 def reads_topic(options: Mapping[str, str], topic: str) -> bool:

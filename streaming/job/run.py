@@ -181,10 +181,10 @@ def _reset(spark: Any, config: JobConfig, source: SourceOptions, table: Table, c
             key=SOURCE_FORMAT.key,
         )
     written = (w.topics for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
-    partitions = partitions_of(spark, source.options)
-    missing = [t for t in kafka_source(source.options).topics if partitions and t not in partitions]
+    partitions, reads = partitions_of(spark, source.options), kafka_source(source.options)
+    missing = [topic for topic in reads.topics if partitions and topic not in partitions]
     if missing:
-        raise topic_missing(missing[0], kafka_source(source.options).servers or "")
+        raise topic_missing(missing[0], reads.servers or "")
     offsets = restart_offsets(written, source.options, partitions)
     if not offsets:
         raise OptionError(

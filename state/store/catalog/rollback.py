@@ -3,9 +3,8 @@
 It removes only snapshot files, tags, and changelogs without their snapshots; tags of streams move back. The data of
 removed snapshots becomes orphan files, which `remove_orphan_files` finds once they are a day old, which may be at once.
 No writer should commit at the same time; a writer of this library notices that its base was replaced, and plans again.
-The next write finishes
-an interrupted rollback. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves what the low hint LATEST
-means (`state.commit.newest`); before that, nothing has happened yet.
+The next write finishes an interrupted rollback. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves
+what the low hint LATEST means (`state.commit.newest`); before that, nothing has happened yet.
 Source: Paimon 2.0 RollbackHelper.
 """
 

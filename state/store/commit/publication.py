@@ -9,6 +9,7 @@ table, others may have built on it, and its manifests are still in use.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
@@ -39,67 +40,63 @@ def publish_snapshot(
     return _Publishing(snapshots, manifests, snapshot, retries, proof, before).publish()
 
 
+@dataclass(slots=True)
 class _Publishing:
-    """The attempts to publish one snapshot."""
+    """The attempts to publish one snapshot. `error` is that of the last attempt without an answer, `refusal` that of
+    the last one that the storage says it did not do."""
 
-    def __init__(
-        self,
-        snapshots: Snapshots,
-        manifests: Manifests,
-        snapshot: Snapshot,
-        retries: Retries,
-        proof: FilesProof,
-        before: Snapshot | None,
-    ) -> None:
-        self._snapshots, self._manifests, self._snapshot = snapshots, manifests, snapshot
-        self._retries, self._proof, self._before = retries, proof, before
-        # The last attempt without an answer, and the last one that the storage says it did not do.
-        self._error: StorageError | None = None
-        self._refusal: StorageError | None = None
-        self._is_there = False
+    snapshots: Snapshots
+    manifests: Manifests
+    snapshot: Snapshot
+    retries: Retries
+    proof: FilesProof
+    before: Snapshot | None
+    error: StorageError | None = None
+    refusal: StorageError | None = None
+    is_there: bool = False
 
     def publish(self) -> Publication:
         while True:
             try:
                 return self._attempt()
             except StorageError as e:
-                if self._error is None and not self._is_there and not e.fields.get("retryable"):
+                if self.error is None and not self.is_there and not e.fields.get("retryable"):
                     return self._refused(e)
-                if e.fields.get("published") is False and not self._is_there:
+                if e.fields.get("published") is False and not self.is_there:
                     # This attempt sent nothing that could still arrive, so only earlier attempts are in doubt.
-                    self._refusal = e
+                    self.refusal = e
                 else:
-                    self._error = e
-            if not self._retries.wait():
-                return Publication(self._lost, self._error or self._refusal)
+                    self.error = e
+            if not self.retries.wait():
+                return Publication(self._lost, self.error or self.refusal)
 
     @property
     def _lost(self) -> Fate:
         """The fate where the snapshot is not there: an attempt without an answer may have been in the table, and have
         expired since, or may still arrive."""
-        return Fate.LOST if self._error is None else Fate.UNKNOWN
+        return Fate.LOST if self.error is None else Fate.UNKNOWN
 
     def _attempt(self) -> Publication:
-        snapshots, snapshot = self._snapshots, self._snapshot
-        gone = None if self._is_there or self._proof.is_recent else self._proof.first_gone()
+        snapshots, snapshot = self.snapshots, self.snapshot
+        gone = None if self.is_there or self.proof.is_recent else self.proof.first_gone()
         if gone is not None:
-            if self._error is None:
+            if self.error is None:
                 return Publication(Fate.LOST, gone=gone)
             if not self._is_ours(snapshots.get(snapshot.id)):
-                return Publication(Fate.UNKNOWN, self._error)
-            self._is_there = True
-        if not self._is_there and not snapshots.publish(snapshot):
+                return Publication(Fate.UNKNOWN, self.error)
+            self.is_there = True
+        if not self.is_there and not snapshots.publish(snapshot):
             taken_by = snapshots.get(snapshot.id)
             if not self._is_ours(taken_by):
                 return Publication(self._lost if taken_by is None else Fate.LOST)
             # The store had created this file, lost the answer, and tried again by itself; or this writer did.
-        self._is_there = True
-        if gone is None and not self._proof.is_certain:
-            gone = self._proof.first_gone(snapshots.path(snapshot.id))
+        self.is_there = True
+        if gone is None and not self.proof.is_certain:
+            gone = self.proof.first_gone(snapshots.path(snapshot.id))
         return self._judged(gone)
 
     def _is_ours(self, holder: Snapshot | None) -> bool:
-        return holder is not None and holder.uuid == self._snapshot.uuid
+        return holder is not None and holder.uuid == self.snapshot.uuid
 
     def _judged(self, gone: str | None) -> Publication:
         """The outcome for a snapshot that was published; it is taken back if a file of it is `gone`."""
@@ -107,7 +104,7 @@ class _Publishing:
         if gone is not None and fate is Fate.WON:
             fate = self._take_back(gone)
         if fate is Fate.UNKNOWN and not self._has_trace():
-            return Publication(fate, self._error or _no_trace(self._snapshots, self._snapshot))
+            return Publication(fate, self.error or _no_trace(self.snapshots, self.snapshot))
         if fate is not Fate.LOST:
             return Publication(Fate.WON)
         return Publication(self._lost) if gone is None else Publication(Fate.LOST, gone=gone)
@@ -115,7 +112,7 @@ class _Publishing:
     def _refused(self, refusal: StorageError) -> Publication:
         """The outcome when the storage says that trying again does not help."""
         try:
-            holder = self._snapshots.get(self._snapshot.id)
+            holder = self.snapshots.get(self.snapshot.id)
         except StorageError:
             return Publication(Fate.UNKNOWN, refusal)
         if holder is None:
@@ -128,7 +125,7 @@ class _Publishing:
 
         Raises CorruptFileError where another one builds on it already, or none would be left; it stays then.
         """
-        snapshots, snapshot = self._snapshots, self._snapshot
+        snapshots, snapshot = self.snapshots, self.snapshot
         has_before = snapshots.exists(snapshot.id - 1)
         if not has_before and snapshot.id > 1 and snapshots.ids() == [snapshot.id]:
             raise _broken(snapshot, gone, "all snapshots before it have expired; put the file back from a copy")
@@ -145,8 +142,8 @@ class _Publishing:
                 return Fate.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else Fate.LOST
             # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
             snapshots.publish(snapshot)
-            is_base = not self._retries.wait() or snapshots.exists(snapshot.id + 1)
-        while self._retries.wait():
+            is_base = not self.retries.wait() or snapshots.exists(snapshot.id + 1)
+        while self.retries.wait():
             # Its files go before it when it expires.
             if snapshots.get(snapshot.id) != snapshot:
                 return Fate.UNKNOWN
@@ -164,7 +161,7 @@ class _Publishing:
         what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
         predecessor was taken back, by its writer or by a rollback: it would undo that. An expired one was the oldest.
         """
-        snapshots, snapshot, before = self._snapshots, self._snapshot, self._before
+        snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)
         if base is not None and base == before:
             return Fate.WON
@@ -180,7 +177,7 @@ class _Publishing:
             return Fate.UNKNOWN
         holds: bool | None = False
         if follower is not None:
-            holds = _holds(self._manifests, self._manifests.read_list(follower.base_manifest_list), self._proof)
+            holds = _holds(self.manifests, self.manifests.read_list(follower.base_manifest_list), self.proof)
         if holds is None:
             return Fate.UNKNOWN
         if not holds:
@@ -191,10 +188,10 @@ class _Publishing:
         """Whether the newest snapshot still holds what this one brought. If not, it may have been compacted since, or
         the table was rolled back.
         """
-        newest = self._snapshots.latest()
+        newest = self.snapshots.latest()
         if newest is None:
             return False
-        return bool(_holds(self._manifests, self._manifests.base_and_delta(newest), self._proof))
+        return bool(_holds(self.manifests, self.manifests.base_and_delta(newest), self.proof))
 
 
 def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:

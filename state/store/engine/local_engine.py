@@ -2,7 +2,7 @@
 and written by several threads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from bucketline.state.store.write.bucket_lanes import compacted_buckets, threads
 from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import SMALL_BYTES, RunForm
+from bucketline.state.store.write.sealed_runs import SMALL_BYTES, RunForm, SealedRun
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
@@ -56,13 +56,7 @@ class LocalEngine:
                 budget_bytes=bucket_write.merge_memory_bytes, directory=bucket_write.local_directory, packs_spills=True
             ) as buffer:
                 threads = threads_of(bucket_write)
-                # Runs that do not travel are made a stream only where they go to disk.
-                seal = replace(
-                    stages.seal, form=RunForm.ROWS, threads=threads, sorting_bytes=bucket_write.merge_memory_bytes
-                )
-                readers = _PARTS_AT_ONCE if answers_late(bucket_write.access.files.io) else 1
-                seal = replace(seal, budget_bytes=seal.budget_bytes // min(readers, max(1, len(stages.source.parts))))
-                with closing(read_at_once([partial(p.runs, seal) for p in stages.source.parts], readers)) as runs:
+                with closing(_sealed_runs(stages, threads)) as runs:
                     for run in runs:
                         if isinstance(run, PartReport):
                             reports.append(run.payload)
@@ -105,6 +99,21 @@ class LocalEngine:
 
         work = [(job.bucket_id, job.state) for job in idle]
         return tuple(compacted_buckets(write, work, threads_that_wait(write), count))
+
+
+def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | PartReport, None, None]:
+    """The runs of all parts; where storage answers late, some parts are read at the same time."""
+    write, parts = stages.write.write, stages.source.parts
+    readers = min(_PARTS_AT_ONCE, len(parts)) if len(parts) > 1 and answers_late(write.access.files.io) else 1
+    # Runs that do not travel are made a stream only where they go to disk.
+    seal = replace(
+        stages.seal,
+        form=RunForm.ROWS,
+        threads=threads,
+        sorting_bytes=write.merge_memory_bytes,
+        budget_bytes=stages.seal.budget_bytes // readers,
+    )
+    return read_at_once([partial(part.runs, seal) for part in parts], readers)
 
 
 def threads_of(write: BucketWrite) -> int:

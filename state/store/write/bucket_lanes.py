@@ -18,13 +18,10 @@ from bucketline.state.determinism import NumberedIds
 from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.watch import Watch
-from bucketline.state.store.storage.parallel import all_items, answers_late
+from bucketline.state.store.storage.parallel import AT_ONCE, all_items, answers_late
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, Work, write_bucket
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import SealedRun
-
-WAITING = 8
-"""Buckets that one task writes at the same time where storage answers late: its threads wait most of the time."""
 
 LANE_BYTES = 64 << 20
 """What a lane needs of the memory for merging: a row group, what its encoding takes, and batches of the runs."""
@@ -60,7 +57,7 @@ def written_buckets(
 
     with discarded_on_error(write.access) as left:
         lanes = lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count)
-        by_bucket = {(m.partition, m.bucket): m for m in _in_lanes(write, states, runs, lanes, finish)}
+        by_bucket = _in_lanes(write, states, runs, lanes, finish)
         left += [by_bucket[bucket_id] for bucket_id in bucket_ids]
         while left:
             yield left.pop(0)
@@ -86,7 +83,7 @@ def compacted_buckets(write: BucketWrite, work: Work, threads: int, done: Callab
     states = dict(work)
     rows = {bucket_id: sum(f.row_count for f in state.files) for bucket_id, state in work}
     count = min(threads, len(rows), max(1, write.compact_memory_bytes // LANE_BYTES))
-    by_bucket = {(m.partition, m.bucket): m for m in _in_lanes(write, states, _no_runs, lanes_of(rows, count), finish)}
+    by_bucket = _in_lanes(write, states, _no_runs, lanes_of(rows, count), finish)
     return [by_bucket[bucket_id] for bucket_id, _ in work]
 
 
@@ -96,8 +93,9 @@ def _no_runs(bucket_id: BucketId) -> Sequence[tuple[SealedRun, pa.Buffer]]:
 
 
 def threads_that_wait(write: BucketWrite) -> int:
-    """How many buckets are written at the same time by a task that has one core, if the options do not say it."""
-    return WAITING if write.parallelism is None and answers_late(write.access.files.io) else 1
+    """How many buckets a task that has one core writes at the same time, if the options do not say it: where storage
+    answers late, its threads wait most of the time."""
+    return AT_ONCE if write.parallelism is None and answers_late(write.access.files.io) else 1
 
 
 def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
@@ -121,7 +119,7 @@ def _in_lanes(
     runs: Callable[[BucketId], Sequence[tuple[SealedRun, pa.Buffer]]],
     lanes: Sequence[Sequence[BucketId]],
     finish: Callable[[CommitMessage], CommitMessage],
-) -> list[CommitMessage]:
+) -> dict[BucketId, CommitMessage]:
     over = Event()
 
     def watch() -> None:
@@ -146,7 +144,7 @@ def _in_lanes(
                 raise
 
         works = [partial(messages, _lane_write(write, len(lanes), watch), lane) for lane in lanes]
-        return all_items(works, len(lanes), over)
+        return {(m.partition, m.bucket): m for m in all_items(works, len(lanes), over)}
 
 
 def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:
