@@ -71,19 +71,23 @@ def _settle_tags(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> None:
     stream has got to must be known also when that snapshot has expired."""
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG]
     later = [tag for tag in listed if tag.snapshot.id > wanted.id]
-    writers = {writer_of(tag.name.removeprefix(MARKER_TAG)) for tag in later if tag.name.startswith(MARKER_TAG)}
-    left = _newest_of_each(snapshots, wanted, writers)
+    streams = [tag.name for tag in later if tag.name.startswith(MARKER_TAG)]
+    writers = {name: writer_of(name.removeprefix(MARKER_TAG)) for name in streams}
+    left = _newest_of_each(snapshots, wanted, set(writers.values()))
     for tag in later:
-        newest = left.get(writer_of(tag.name.removeprefix(MARKER_TAG)))
-        if tag.name.startswith(MARKER_TAG) and newest is not None:
-            tags.replace(replace(tag, snapshot=newest))
-        else:
+        newest = left.get(writers.get(tag.name, ""))
+        if newest is None:
             tags.delete(tag.name)
+        else:
+            tags.replace(replace(tag, snapshot=newest))
 
 
 def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -> dict[str, Snapshot]:
-    """The newest snapshot of each writer up to the wanted one, with rows where there is such a one. It looks no further
-    than to a missing or damaged one, which may have been newer: an older tag would say too little."""
+    """The newest snapshot of each writer up to the wanted one; one with rows counts before a compaction.
+
+    The search ends at a snapshot that is missing or damaged: it may have been the newest of a writer, and an older one
+    would say too little of how far that has got.
+    """
     newest: dict[str, Snapshot] = {}
     sought = set(writers)
     with suppress(CorruptFileError):

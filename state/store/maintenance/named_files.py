@@ -4,10 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestEntry, Snapshot
-from bucketline.state.format.paths import (
-    CHANGELOG_DIR,
-    parse_changelog_id,
-)
+from bucketline.state.format.paths import CHANGELOG_DIR, parse_changelog_id
 from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.kept_files import reraise_unless_missing
