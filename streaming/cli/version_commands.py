@@ -94,7 +94,8 @@ def delete_tag(path: str, option: tuple[str, ...], name: str) -> None:
 @table_arguments
 @click.argument("target")
 def rollback(path: str, option: tuple[str, ...], target: str) -> None:
-    """Makes a snapshot, by its id or a tag, the newest again. Newer snapshots and their tags are removed.
+    """Makes a snapshot, by its id or a tag, the newest again. Newer snapshots and their tags are removed;
+    the tag of a stream moves back.
 
     No writer of the table may be active.
     """

@@ -326,8 +326,8 @@ class Table:
         return forward_table(self._handle, branch)
 
     def rollback_to(self, target: int | str) -> int:
-        """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed. No writer
-        may be active."""
+        """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed, and the tag of
+        a stream moves back. No writer may be active."""
         return roll_back_table(self._handle, target)
 
     def expire_snapshots(
