@@ -69,6 +69,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def own_copy(array: pa.Array) -> pa.Array:
+    """The lists or maps in buffers of their own, which begin with the first item and have none under a null."""
+    return array.take(pa.array(np.arange(len(array))))
+
+
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The column as one array that is neither chunked, nor dictionary-encoded, nor an extension; bytes as large_*."""
     if isinstance(column, pa.ChunkedArray):

@@ -8,12 +8,12 @@ Source: Paimon 2.0 ParquetSchemaConverter (what readers accept), SchemaEvolution
 
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.buffers import own_copy
 from bucketline.state.types.decimal_bytes import decimals
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.state.types.recast import recast
@@ -101,8 +101,7 @@ def _convert_row(column: pa.Array, stored: DataType, wanted: DataType, declare: 
 
 
 def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, declare: Declare) -> pa.Array:
-    # Offsets of a slice would not start at the children's first value.
-    compact = column.take(pa.array(np.arange(len(column))))
+    compact = own_copy(column)
     target, nulls = arrow_type(wanted), compact.is_null() if compact.null_count else None
     old, new = _children(stored), _children(wanted)
     if stored.root is TypeRoot.ARRAY:

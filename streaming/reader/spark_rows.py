@@ -4,12 +4,13 @@ Spark knows microseconds alone, and neither TIME nor lists of a fixed size.
 Source: Spark 4.0 ArrowUtils.fromArrowType, ArrowColumnVector.
 """
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.storable import holds_nanoseconds
+from bucketline.state.types.buffers import own_copy
 
 _SIMPLE = {
     pa.bool_(): spark.BooleanType(),
@@ -116,25 +117,17 @@ def _fit(column: pa.Array, target: pa.DataType) -> pa.Array:
         parts = [_fit(part, f.type) for part, f in zip(column.flatten(), target, strict=True)]
         mask = column.is_null() if column.null_count else None
         return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
-    if (pa.types.is_list(column.type) or pa.types.is_map(column.type)) and _is_finer(column.type):
+    if (pa.types.is_list(column.type) or pa.types.is_map(column.type)) and holds_nanoseconds(column.type):
         return _fit_each(column, target)
     return column.cast(target, safe=False)
 
 
 def _fit_each(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Lists or maps with what is in them as `_fit` has it: a cast would cut nanoseconds before 1970 upwards."""
-    # Offsets of a slice would not start at the first value.
-    compact = column.take(pa.array(np.arange(len(column))))
+    compact = own_copy(column)
     mask = compact.is_null() if compact.null_count else None
     if pa.types.is_map(target):
         keys, items = _fit(compact.keys, target.key_type), _fit(compact.items, target.item_type)
         return pa.MapArray.from_arrays(compact.offsets, keys, items, type=target, mask=mask)
     values = _fit(compact.values, target.value_type)
     return pa.ListArray.from_arrays(compact.offsets, values, type=target, mask=mask)
-
-
-def _is_finer(arrow: pa.DataType) -> bool:
-    """Whether there are nanoseconds inside."""
-    if pa.types.is_timestamp(arrow):
-        return bool(arrow.unit == "ns")
-    return any(_is_finer(arrow.field(i).type) for i in range(arrow.num_fields))

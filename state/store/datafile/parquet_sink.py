@@ -3,7 +3,6 @@
 Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; run against Paimon Java.
 """
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -12,6 +11,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.storable import holds_nanoseconds
 from bucketline.state.store.datafile.dictionary_choice import DictionaryChoice
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE
+from bucketline.state.types.buffers import own_copy
 
 _INTEGER_DIGITS = 18
 """Digits of a decimal that 64 bits hold; wider ones are bytes."""
@@ -99,8 +99,7 @@ def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
         children = [_required(array.field(i), f, wanted, name) for i, f in enumerate(arrow)]
         return pa.StructArray.from_arrays(children, fields=list(arrow), mask=array.is_null())
     if array.offset or array.null_count:
-        # A copy has no items but those that its rows have.
-        array = array.take(pa.array(np.arange(len(array))))
+        array = own_copy(array)
     if pa.types.is_map(arrow):
         items = _required(array.items, arrow.item_field, None, name)
         contents = pa.StructArray.from_arrays([array.keys, items], fields=[arrow.key_field, arrow.item_field])
