@@ -37,32 +37,21 @@ def grouped(
 
     Raises SchemaMismatchError for a sum that is too large.
     """
-    columns = {f"key {i}": one_value_each(rows.column(key)) for i, key in enumerate(keys)}
+    columns = {f"key {i}": _one_value_each(rows.column(key)) for i, key in enumerate(keys)}
     names = list(columns)
-    wanted: dict[tuple[object, str], Any] = {}
+    wanted: list[Any] = [([], "count_all")] if any(a.column is None for a in aggregates) else []
     for i, aggregate in enumerate(aggregates):
         if aggregate.column is None:
-            wanted[(), "count_all"] = ([], "count_all")
             continue
         column = rows.column(aggregate.column)
         columns[f"{i}"] = _prepared(column, aggregate)
-        function = _function(aggregate)
-        options = pc.CountOptions(mode="only_valid") if aggregate.function == "count" else None
-        wanted[i, function] = (f"{i}", function) if options is None else (f"{i}", function, options)
+        wanted.append((f"{i}", _function(aggregate)))
         if aggregate.function == "sum" and _can_be_too_large(column.type):
             columns[f"{i} near"] = column.cast(pa.float64(), safe=False)
-            wanted[i, "near"] = (f"{i} near", "sum")
+            wanted.append((f"{i} near", "sum"))
     table = pa.table(columns) if columns else pa.table({"all": pa.nulls(rows.num_rows)})
-    found = table.group_by(names, use_threads=False).aggregate(list(wanted.values()))
+    found = table.group_by(names, use_threads=False).aggregate(wanted)
     return [found.column(n) for n in names], [_result(found, rows, i, a) for i, a in enumerate(aggregates)]
-
-
-def one_value_each(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with 0.0 for -0.0, and one NaN."""
-    if not pa.types.is_floating(column.type):
-        return column
-    no_sign = pc.if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
-    return pc.if_else(pc.is_nan(no_sign), pa.scalar(math.nan, column.type), no_sign)
 
 
 def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -70,10 +59,18 @@ def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return _ranks(column) if pa.types.is_floating(column.type) else column
 
 
+def _one_value_each(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with 0.0 for -0.0, and one NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    no_sign = pc.if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
+    return pc.if_else(pc.is_nan(no_sign), pa.scalar(math.nan, column.type), no_sign)
+
+
 def _prepared(column: pa.ChunkedArray, aggregate: Aggregate) -> pa.ChunkedArray:
     if aggregate.function in ("min", "max"):
         return sortable(column)
-    return one_value_each(column) if aggregate.distinct else column
+    return _one_value_each(column) if aggregate.distinct else column
 
 
 def _function(aggregate: Aggregate) -> str:
@@ -111,7 +108,7 @@ def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
 
 def _ranks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The bits of the numbers as whole numbers, those of negative ones turned so that they ascend too."""
-    bits = np.asarray(one_value_each(column).cast(pa.float64()).fill_null(0.0)).view(np.int64)
+    bits = np.asarray(_one_value_each(column).cast(pa.float64()).fill_null(0.0)).view(np.int64)
     mask = np.asarray(column.is_null())
     return pa.chunked_array([pa.array(np.where(bits < 0, bits ^ _BELOW_SIGN, bits), pa.int64(), mask=mask)])
 

@@ -16,7 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Query
-from bucketline.state.store.sql.aggregates import Aggregate, grouped, one_value_each, sortable
+from bucketline.state.store.sql.aggregates import Aggregate, grouped, sortable
 from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
@@ -204,8 +204,7 @@ class _Select:
         else:
             rows = self._projected(outputs, order)
         if distinct:
-            single = pa.table([one_value_each(c) for c in rows.columns], names=rows.column_names)
-            rows = single.group_by(single.column_names, use_threads=False).aggregate([])
+            rows = pa.table(grouped(rows, rows.column_names, ())[0], names=rows.column_names)
         if order:
             rows = _sorted(rows, self._order_keys(order, outputs))
         rows = rows.select(range(len(outputs))).slice(self._offset, self._limit)
