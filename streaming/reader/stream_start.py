@@ -50,8 +50,9 @@ def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
             f"'{overwrites.key}' = 'true': streams leave out what an overwrite changes; set it to false on the table",
             option=overwrites.key,
         )
-    said = {key: text for key, text in schema.options.items() if text.strip().lower() not in _USUAL_STARTS}
-    start = next((o.key for o in (SCAN_MODE, *VERSIONS) if o.key in said), None)
+    said = schema.options
+    has_mode = said.get(SCAN_MODE.key, "default").strip().lower() not in _USUAL_STARTS
+    start = SCAN_MODE.key if has_mode else next((o.key for o in VERSIONS if o.key in said), None)
     if start is not None and SCAN_MODE.key not in options.given:
         raise OptionError(
             f"the table says '{start}' = '{said[start]}', which a stream does not go by: say with '{SCAN_MODE.key}' of "
