@@ -26,6 +26,7 @@ from bucketline.conf.option import (
 from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, is_storage_key
 from bucketline.conf.table.read_options import (
     GIVEN_WHEN_OPENED,
+    SCAN_MODE_KEY,
     SCAN_TIMESTAMP_MILLIS,
     VERSIONS,
     check_open_options,
@@ -103,7 +104,7 @@ READ_CHANGELOG = Option(
     "with a primary key; a stream of such a table needs true or false",
 )
 SCAN_MODE = Option(
-    "scan.mode",
+    SCAN_MODE_KEY,
     parse_enum(ScanMode),
     ScanMode.DEFAULT,
     "what a stream reads first. latest-full: the newest snapshot in full; compacted-full: that of the newest "

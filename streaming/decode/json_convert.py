@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.types.logical import DataType, TypeRoot
+from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
 
@@ -23,7 +23,6 @@ _ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _WHOLE_TEXT = r"^[+-]?[0-9]+$"
 _REAL_TEXT = r"^(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]?Infinity)$"
 _VARIABLE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
-_WHOLE = frozenset({TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT})
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 
 
@@ -82,7 +81,7 @@ def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
         known = pc.is_in(lowered, value_set=pa.array(["true", "false", "1", "0"]))
         _demand(pc.or_(known, texts.is_null()), "is not true or false")
         return pc.if_else(texts.is_null(), None, pc.is_in(lowered, value_set=pa.array(["true", "1"])))
-    if root in _WHOLE:
+    if root in INTEGER_ROOTS:
         _demand(pc.match_substring_regex(texts, _WHOLE_TEXT), "is not a whole number")
         return pc.utf8_ltrim(texts, characters="+").cast(target)
     if root in _REAL:

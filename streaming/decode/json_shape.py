@@ -17,7 +17,7 @@ import pyarrow as pa
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.fit import map_types
-from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.logical import INTEGER_ROOTS, DataField, DataType, TypeRoot
 
 
 class JsonKind(Enum):
@@ -88,12 +88,11 @@ SourceSchema = Mapping[str, object]
 
 _NO_SOURCE: SourceSchema = {}
 
-_WHOLE = frozenset({TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT})
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 _TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
 _BYTES = frozenset({TypeRoot.BINARY, TypeRoot.VARBINARY})
 _STAMPS = frozenset({TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ})
-_DECIMAL_TARGETS = frozenset({TypeRoot.DECIMAL}) | _WHOLE | _REAL | _TEXTS
+_DECIMAL_TARGETS = frozenset({TypeRoot.DECIMAL, *INTEGER_ROOTS}) | _REAL | _TEXTS
 
 DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
 TIME_UNITS = {
