@@ -6,7 +6,7 @@ A function that is not here is refused by its name, one with an argument that is
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import time
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -118,11 +118,17 @@ def _of_text(function: Callable[..., Any]) -> Callable[[Any, Evaluate], Value]:
 
 def _upper(text: Value) -> Value:
     """The text in capitals: also those that are several signs, as SS for ß, which Arrow does not make."""
-    return pc.utf8_upper(_respelled(text, _LONG_CAPITALS))
+    return pc.utf8_upper(_respelled(text, _long_capitals()))
 
 
 def _lower(text: Value) -> Value:
     return pc.utf8_lower(_respelled(text, _LONG_SMALL_LETTERS))
+
+
+@cache
+def _long_capitals() -> Mapping[str, str]:
+    """The signs whose capitals are several signs; looked for when they are first needed."""
+    return {sign: sign.upper() for sign in map(chr, range(0x80, 0x10000)) if len(sign.upper()) > 1}
 
 
 def _respelled(text: Value, signs: Mapping[str, str]) -> Value:
@@ -252,9 +258,7 @@ def _constant(node: Any, kind: type[Any]) -> Any:
         raise OptionError(f"{node.sql()!r} has to be a whole number here", key="expression") from e
 
 
-_SIGNS = tuple(map(chr, range(0x80, 0x10000)))
-_LONG_CAPITALS: Mapping[str, str] = {sign: sign.upper() for sign in _SIGNS if len(sign.upper()) > 1}
-_LONG_SMALL_LETTERS: Mapping[str, str] = {sign: sign.lower() for sign in _SIGNS if len(sign.lower()) > 1}
+_LONG_SMALL_LETTERS = {"\u0130": "i\u0307"}
 
 _PARTS: Mapping[str, Callable[..., Any]] = {
     "YEAR": pc.year,
