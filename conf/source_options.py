@@ -141,8 +141,8 @@ def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
 
 
 def begins_at_latest(options: Mapping[str, str]) -> bool:
-    """Whether a new query with these options begins after the newest record, as Spark does where nothing is said. A
-    time counts before offsets."""
+    """Whether a new query with these options begins after the newest record, as Spark does where nothing is said.
+    Where a time is given beside `latest`, Spark takes the time."""
     starts = [text for text in (find_option(options, name) for name in _STARTS) if text is not None]
     return all(text.strip().lower() == "latest" for text in starts)
 

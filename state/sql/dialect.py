@@ -79,7 +79,7 @@ def sql_text(node: exp.Expression) -> str:
 
 
 def as_spark_reads(text: str) -> str:
-    """The query with \\' for '' in its texts: to Spark two quotes are the end of one text and the begin of another."""
+    """The query with \\' for '' in its texts: to Spark two quotes end one text and begin another."""
     for token in reversed(tokens_of(text)):
         end = token.end + 1
         if token.token_type is TokenType.STRING and text[token.start] == "'" and "'" in token.text:

@@ -131,8 +131,8 @@ def bind_columns(
             return part
         if part.table and part.table.lower() != alias.lower() and spellings(part.table, names):
             raise refused(
-                f"{part.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session. To change rows by "
-                "one, also with a session: MERGE INTO ... USING (SELECT ...)"
+                f"{part.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session. UPDATE and DELETE "
+                "do not know it even then: use MERGE INTO ... USING (SELECT ...)"
             )
         if part.table and part.table.lower() != alias.lower():
             raise refused(f"{part.sql(DIALECT)!r}: there is no table {part.table!r} here", column=part.name)
