@@ -34,6 +34,12 @@ class StreamRun:
         self.target, report = commit_batch(self.target, identity, outcome)
         return report
 
+    def empty_batch(self, identity: BatchIdentity) -> CommitReport:
+        """A batch that brings no rows, from its start to its commit."""
+        self.session.refresh()
+        self.history()
+        return self.commit_batch(identity, Outcome((), (), ()))
+
     def check_rolled_back(self, mismatch: CheckpointMismatchError) -> None:
         history.check_rolled_back(self.session, mismatch)
 

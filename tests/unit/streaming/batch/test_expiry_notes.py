@@ -34,10 +34,11 @@ def stream_batches(path: str, *numbers: int) -> None:
         table.commit_batch(batch(number), Outcome((), (), ()))
 
 
-def restart(path: str, number: int) -> object:
+def restart(path: str, number: int, end_offsets: str | None = None) -> object:
     table = StreamRun(path, {}, "q")
     table.session.refresh()
-    return decide(batch(number), table.history(), allow_reprocess=False)
+    identity = batch(number) if end_offsets is None else replace(batch(number), end_offsets=end_offsets)
+    return decide(identity, table.history(), allow_reprocess=False)
 
 
 def test_expiry_of_what_others_wrote_lets_the_stream_restart(tmp_path: Path) -> None:
@@ -149,17 +150,8 @@ def test_a_note_goes_with_its_marker_and_orphan_removal_leaves_it_alone(tmp_path
 
 def test_a_new_query_knows_of_another_by_its_tag_when_its_snapshots_have_expired(tmp_path: Path) -> None:
     made, ends = keyed(tmp_path), '[{"t": {"0": 5}}]'
-    old = StreamRun(made.path, {}, "old")
-    old.session.refresh()
-    old.history()
-    old.commit_batch(replace(batch(0), query_id="old", end_offsets=ends), Outcome((), (), ()))
+    StreamRun(made.path, {}, "old").empty_batch(replace(batch(0), query_id="old", end_offsets=ends))
     made.write(ROWS)
     made.expire_snapshots(retain_min=1, retain_max=1)
     with pytest.raises(CheckpointMismatchError, match="query old has already written topic 't'"):
-        decide(replace(batch(0), end_offsets=ends), fresh(made.path).history(), allow_reprocess=False)
-
-
-def fresh(path: str) -> StreamRun:
-    table = StreamRun(path, {}, "q")
-    table.session.refresh()
-    return table
+        restart(made.path, 0, ends)

@@ -47,6 +47,11 @@ def batch(batch_id: int) -> BatchIdentity:
     return BatchIdentity("q", batch_id, None, f"[{batch_id}]", f"digest-{batch_id}", run_id="run")
 
 
+def up_to(offset: int, batch_id: int) -> BatchIdentity:
+    """A batch that ends at this offset of the topic `orders`."""
+    return replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": offset}}]))
+
+
 def commit_empty(table: StreamRun, batch_id: int) -> None:
     table.session.commit([], user=table.user, identifier=batch_id, properties=batch_properties(batch(batch_id)))
 
@@ -108,9 +113,7 @@ def late_compaction(path: str, publish: Callable[[StreamRun, CommitMessage], obj
     states = slow.session.bucket_states(CompactTrigger.FULL)
     [due] = slow.session.due(CompactTrigger.FULL)
     message = write_bucket(slow.session.plan.bucket_write(CompactTrigger.FULL), due, states[due], [])
-    stream.session.refresh()
-    stream.history()
-    stream.commit_batch(batch(1), Outcome((), (), ()))
+    stream.empty_batch(batch(1))
     publish(slow, message)
     newest = handle_of(made).snapshot_store.latest()
     assert newest is not None and newest.commit_kind is CommitKind.COMPACT
@@ -156,9 +159,7 @@ def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
     slow, stream = StreamRun(made.path, {}, QUERY), StreamRun(made.path, {}, QUERY)
     reports = []
     for batch_id in range(2):
-        stream.session.refresh()
-        stream.history()
-        reports.append(stream.commit_batch(batch(batch_id), Outcome((), (), ())))
+        reports.append(stream.empty_batch(batch(batch_id)))
     assert marked(made) == 1
     slow.mark(reports[0].committed.snapshots[0])
     assert marked(made) == 1
@@ -170,7 +171,7 @@ def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
 
 def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_path: Path) -> None:
     def publish(slow: StreamRun, message: CommitMessage) -> None:
-        properties = batch_properties(replace(batch(0), end_offsets='[{"orders": {"0": 5}}]'))
+        properties = batch_properties(up_to(5, 0))
         slow.session.commit([message], user=QUERY, identifier=0, properties=properties, kind=CommitKind.COMPACT)
         tag = slow.session.table.snapshot_store.latest()
         assert tag is not None and kafka_topics(tag)
@@ -180,10 +181,7 @@ def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_
     made.write(ROWS)
     slow = StreamRun(made.path, {}, QUERY)
     for batch_id, end in enumerate((5, 9)):
-        stream.session.refresh()
-        stream.history()
-        identity = replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": end}}]))
-        stream.commit_batch(identity, Outcome((), (), ()))
+        stream.empty_batch(up_to(end, batch_id))
     slow.session.refresh()
     states = slow.session.bucket_states(CompactTrigger.FULL)
     [due] = slow.session.due(CompactTrigger.FULL)
@@ -196,13 +194,11 @@ def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_
 def test_a_rollback_leaves_word_of_where_each_stream_has_got_to(tmp_path: Path, prefix: str) -> None:
     """Its snapshot may expire before the stream, or another one in its place, goes on."""
     made = keyed(tmp_path)
-    made.set_options({"commit.user-prefix": prefix.rstrip("_")} if prefix else {"snapshot.num-retained.max": "99"})
+    if prefix:
+        made.set_options({"commit.user-prefix": prefix.rstrip("_")})
     streams = {user: StreamRun(made.path, {}, user) for user in (QUERY, f"{QUERY}-late")}
     for batch_id, user in enumerate((QUERY, QUERY, QUERY, f"{QUERY}-late")):
-        streams[user].session.refresh()
-        streams[user].history()
-        identity = replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": batch_id + 1}}]))
-        streams[user].commit_batch(identity, Outcome((), (), ()))
+        streams[user].empty_batch(up_to(batch_id + 1, batch_id))
     made.rollback_to(2)
     assert made.tags()["tag_name"].to_pylist() == [MARKER_TAG + QUERY]
     made.write(ROWS)
@@ -215,10 +211,7 @@ def test_a_new_query_reads_each_snapshot_once_to_learn_what_others_have_written(
     made = keyed(tmp_path)
     stream, late = StreamRun(made.path, {}, QUERY), StreamRun(made.path, {}, f"{QUERY}-late")
     for batch_id in range(20):
-        stream.session.refresh()
-        stream.history()
-        identity = replace(batch(batch_id), end_offsets=json.dumps([{"orders": {"0": batch_id + 1}}]))
-        stream.commit_batch(identity, Outcome((), (), ()))
+        stream.empty_batch(up_to(batch_id + 1, batch_id))
     late.session.refresh()
     with killed_at(None) as asked:
         found = late.history()
@@ -228,14 +221,12 @@ def test_a_new_query_reads_each_snapshot_once_to_learn_what_others_have_written(
 
 @pytest.mark.parametrize(("damaged", "kept"), [(1, [2]), (2, []), (3, [])])
 def test_a_rollback_does_not_need_older_snapshots(tmp_path: Path, damaged: int, kept: list[int]) -> None:
-    """They are read only to learn where streams have got to. What lies behind a damaged one may be too old for that,
-    and so may a tag of the user."""
+    """From snapshot 4 down it looks for the stream's newest batch, to move the stream's tag there. Behind a damaged
+    snapshot lie only batches that may not be the newest: then the tag is removed. Tags that users made do not count."""
     made = keyed(tmp_path)
     stream = StreamRun(made.path, {}, QUERY)
     for batch_id in range(3):
-        stream.session.refresh()
-        stream.history()
-        stream.commit_batch(batch(batch_id), Outcome((), (), ()))
+        stream.empty_batch(batch(batch_id))
         if batch_id == 1:
             made.write(ROWS)
             made.write(ROWS)
