@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.types.logical import DataField, parse_type
@@ -113,7 +113,6 @@ def _as_read(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(ROWS, max_size=12))
 def test_both_ways_read_what_was_written(rows: list[dict[str, Any]]) -> None:
     texts = texts_of(rows)
@@ -128,7 +127,6 @@ def test_both_ways_read_what_was_written(rows: list[dict[str, Any]]) -> None:
     assert read_objects(texts, SHAPE).structs.equals(exact.structs)
 
 
-@settings(deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=12))
 def test_the_fast_way_reads_rows_whose_columns_keep_their_forms(rows: list[dict[str, Any]]) -> None:
     assert read_fast(texts_of(rows), SHAPE) is not None
@@ -165,7 +163,6 @@ BROKEN = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(ANY_ROWS.map(lambda row: json.dumps(row).encode()) | BROKEN, max_size=10))
 def test_a_record_reads_the_same_whatever_its_neighbours_are(records: list[bytes]) -> None:
     whole = read_objects(pa.array(records, pa.binary()), SHAPE)
@@ -177,7 +174,6 @@ def test_a_record_reads_the_same_whatever_its_neighbours_are(records: list[bytes
         assert repr(alone.structs.to_pylist()) == repr([rows[i]] if i in rows else [])
 
 
-@settings(deadline=None)
 @given(st.lists(ANY_ROWS.map(lambda row: json.dumps(row).encode()), min_size=1, max_size=8))
 def test_what_the_fast_way_accepts_the_exact_way_reads_alike(records: list[bytes]) -> None:
     texts = pa.array(records, pa.binary())
@@ -323,14 +319,12 @@ def test_values_that_do_not_fit_are_bad_and_the_reason_names_the_field(kind: Any
     assert found.bad[0][1].startswith(reason)
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=9), max_size=6))
 def test_base64_texts_become_their_bytes(values: list[bytes | None]) -> None:
     texts = [None if v is None else b64encode(v).decode() for v in values]
     assert decode_base64(pa.array(texts, pa.string())).to_pylist() == values
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1), max_size=6))
 def test_bytes_become_the_decimals_java_wrote(numbers: list[int | None]) -> None:
     data = [None if n is None else n.to_bytes(max(1, (n.bit_length() + 8) // 8), "big", signed=True) for n in numbers]

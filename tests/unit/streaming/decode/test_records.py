@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.types.arrow import arrow_schema
@@ -409,7 +409,6 @@ EVENTS = st.one_of(
 RECORDS = st.none() | st.sampled_from([b"", b"{", b"null"]) | EVENTS | st.builds(enveloped, st.none() | EVENTS)
 
 
-@settings(deadline=None)
 @given(st.lists(RECORDS, max_size=12))
 def test_debezium_events_become_what_a_reader_of_one_record_at_a_time_says(records: Sequence[Any]) -> None:
     found = debezium(*records)

@@ -211,7 +211,7 @@ ROWS = st.lists(st.fixed_dictionaries({}, optional=ROW), max_size=12)
 BASE = columns(id="INT", name="STRING")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ROWS, st.integers(0, 100))
 def test_what_is_found_does_not_depend_on_the_way_and_is_enough(rows: list[dict[str, object]], pad: int) -> None:
     data = texts(*[{"id": 0}] * pad, *rows)
