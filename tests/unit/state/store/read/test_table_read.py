@@ -182,7 +182,7 @@ def test_tables_whose_rows_are_not_what_files_say_are_refused_by_name(path: Path
         ({"scan.mode": "incremental"}, True),
     ],
 )
-def test_a_table_that_is_read_from_another_snapshot_than_the_newest_is_refused(
+def test_the_scan_mode_that_a_table_names_for_its_reads_is_followed_or_refused(
     path: Path, options: dict[str, str], refused: bool
 ) -> None:
     third = open_table(str(path)).to_arrow(snapshot=3)
