@@ -1,5 +1,6 @@
 """What goes wrong on Kafka's side stops a job with a code of its own, and nothing is written or skipped."""
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,8 @@ from bucketline.streaming.tasks.kafka_errors import (
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
-from tests.kafka.test_moving import Orders
 from tests.support.broker import KafkaBroker
+from tests.support.orders import Orders
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -27,8 +28,7 @@ def test_records_that_retention_removed_before_they_were_read_stop_the_job(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     orders = Orders(tmp_path, kafka_broker, "lost-by-retention")
-    orders.put(range(10))
-    run_job(orders.job(), spark)
+    orders.feed(spark, range(10))
     orders.put(range(10, 30))
     kafka_broker.delete_records("lost-by-retention", {0: 10})
     with pytest.raises(KafkaDataLostError, match=r"removed records of topic lost-by-retention .*failOnDataLoss=false"):
@@ -36,8 +36,7 @@ def test_records_that_retention_removed_before_they_were_read_stop_the_job(
     assert orders.sums() == dict.fromkeys(range(10), 1)
 
     run_job(orders.job("source.options.failOnDataLoss=false"), spark)
-    orders.put([30])
-    run_job(orders.job(), spark)
+    orders.feed(spark, [30])
     left = [*range(10), *range(11, 30, 2), *range(20, 31, 2)]
     assert orders.sums() == dict.fromkeys(left, 1)
 
@@ -46,8 +45,7 @@ def test_a_topic_that_was_made_again_stops_the_job_and_is_read_from_its_first_re
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     orders = Orders(tmp_path, kafka_broker, "made-again")
-    orders.put(range(10))
-    run_job(orders.job(), spark)
+    orders.feed(spark, range(10))
     kafka_broker.delete_topic("made-again")
     with pytest.raises(KafkaTopicMissingError, match="topic made-again does not exist"):
         run_job(orders.job(), spark)
@@ -62,6 +60,28 @@ def test_a_topic_that_was_made_again_stops_the_job_and_is_read_from_its_first_re
     orders.put([24])
     run_job(orders.job(again), spark)
     assert orders.sums() == dict.fromkeys([*range(10), *range(20, 25)], 1)
+
+
+def test_one_of_several_topics_was_made_again_and_the_others_go_on(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    orders, both = Orders(tmp_path, kafka_broker, "stays"), "source.options.subscribe=stays,made-anew"
+    kafka_broker.create_topic("made-anew", partitions=2)
+    orders.put(range(4))
+    orders.put(range(10, 14), "made-anew")
+    run_job(orders.job(both), spark)
+    kafka_broker.delete_topic("made-anew")
+    kafka_broker.create_topic("made-anew", partitions=2)
+    orders.put([4])
+    orders.put([20, 21], "made-anew")
+    with pytest.raises(KafkaDataLostError, match="with -2 for each partition of this topic"):
+        run_job(orders.job(both), spark)
+
+    offsets = json.loads(orders.run(f"bucketline offsets {orders.table} 2>/dev/null"))
+    starting = json.dumps(offsets | {"made-anew": {"0": -2, "1": -2}})
+    again = (both, f"source.options.startingOffsets={starting}", f"checkpoint=file:{tmp_path}/checkpoint-2")
+    run_job(orders.job(*again), spark, allow_reprocess=True)
+    assert orders.sums() == dict.fromkeys([*range(5), *range(10, 14), 20, 21], 1)
 
 
 def test_a_topic_that_does_not_exist_is_named(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
@@ -97,15 +117,13 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_told_and_begins_again(
     """As a full disk, or a machine that went down, leaves it."""
     orders = Orders(tmp_path, kafka_broker, f"cut-{name.replace('/', '-')}{kept}")
     for i in range(2):
-        orders.put([i])
-        run_job(orders.job(), spark)
+        orders.feed(spark, [i])
     file = tmp_path / "checkpoint" / name
     file.write_bytes(file.read_bytes()[:kept])
     (file.parent / f".{file.name}.crc").unlink()
     orders.put([2])
-    with pytest.raises(CorruptFileError, match=f"checkpoint/{name} is empty or cut short: .* --reset-identity"):
-        run_job(orders.job(), spark)
-    run_job(orders.job(), spark, reset_identity=True)
+    refusal = f"checkpoint/{name} is empty or cut short: .* --reset-identity"
+    orders.begins_again(spark, error=CorruptFileError, match=refusal)
     assert orders.sums() == dict.fromkeys(range(3), 1)
 
 

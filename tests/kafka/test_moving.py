@@ -3,74 +3,30 @@
 A record adds 1 to the sum of its id, so that one that is lost or written twice shows.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from bucketline.conf.job import JobConfig
-from bucketline.conf.resolve import load_job
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.job.kafka_checkpoint import OtherClusterError, OtherTopicError
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
 from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.page import commands, run_commands
+from tests.support.orders import Orders
+from tests.support.page import commands
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PAGE = "kafka.md"
 
 
-class Orders:
-    """The job file of the README, in a folder of its own, on a topic of its own that stands for `orders`."""
-
-    def __init__(self, root: Path, broker: KafkaBroker, name: str) -> None:
-        self.root, self.broker, self.topic = root, broker, name
-        self.table = str(root / "shop.db" / "orders")
-        self.file = root / "orders.yaml"
-        self.file.write_text(
-            f"""
-table: file:{self.table}
-source:
-  format: kafka
-  options: {{kafka.bootstrap.servers: "{broker.bootstrap_servers}", subscribe: {name}, startingOffsets: earliest}}
-  decode: json
-checkpoint: file:{root}/checkpoint
-trigger: availableNow
-create:
-  schema: id BIGINT NOT NULL, n BIGINT
-  primary-key: [id]
-  options: {{bucket: "1", merge-engine: aggregation, fields.n.aggregate-function: sum}}
-"""
-        )
-        broker.create_topic(name, partitions=2)
-
-    def job(self, *settings: str) -> JobConfig:
-        return load_job(str(self.file), settings)
-
-    def put(self, ids: Iterable[int], topic: str | None = None, broker: KafkaBroker | None = None) -> None:
-        records = [KafkaRecord(b'{"id": %d, "n": 1}' % i, str(i).encode(), i % 2) for i in ids]
-        (broker or self.broker).produce(topic or self.topic, records)
-
-    def run(self, text: str, **replaced: str) -> str:
-        return run_commands(text, self.root, {"orders-v2": f"{self.topic}-v2", **replaced})
-
-    def sums(self) -> dict[int, int]:
-        return {r["id"]: r["n"] for r in open_table(self.table).to_arrow().to_pylist()}
-
-    def checkpoint_files(self) -> list[str]:
-        return sorted(str(f) for f in (self.root / "checkpoint").rglob("*"))
-
-
 def test_a_job_moves_to_another_topic(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     orders = Orders(tmp_path, kafka_broker, "move-topic")
     drain, start, _ = commands(PAGE, "Move a job to another topic or cluster")
-    orders.put(range(10))
-    run_job(orders.job(), spark)
+    orders.feed(spark, range(10))
     orders.put(range(10, 16))
     kafka_broker.create_topic("move-topic-v2", partitions=1)
     kafka_broker.produce("move-topic-v2", [KafkaRecord(b'{"id": 100, "n": 1}')])
@@ -90,8 +46,7 @@ def test_a_job_moves_to_another_cluster_with_the_same_topic(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     orders = Orders(tmp_path, kafka_broker, "move-cluster")
-    orders.put(range(10))
-    run_job(orders.job(), spark)
+    orders.feed(spark, range(10))
     with KafkaBroker() as other:
         other.create_topic("move-cluster", partitions=2)
         orders.put(range(20, 60), broker=other)
@@ -151,8 +106,7 @@ def test_history_is_loaded_by_a_bounded_job_and_handed_over_at_named_offsets(
     with pytest.raises(CheckpointMismatchError, match="has already written topic 'hand-over'"):
         run_job(orders.job(f"checkpoint=file:{tmp_path}/from-the-first-record"), spark)
     orders.run(stream)
-    orders.put(range(40, 45))
-    run_job(orders.job(), spark)
+    orders.feed(spark, range(40, 45))
 
     assert orders.sums() == dict.fromkeys(range(45), 1)
 
@@ -166,16 +120,12 @@ def test_a_topic_is_left_out_and_read_again_from_where_the_table_is(
     orders.put(range(10, 16), "left-out")
     run_job(orders.job(both), spark)
     orders.put([6])
-    with pytest.raises(OtherTopicError, match="to leave topics out, run it once with --reset-identity"):
-        run_job(orders.job(), spark)
-    run_job(orders.job(), spark, reset_identity=True)
+    orders.begins_again(spark, error=OtherTopicError, match="to leave topics out, run it once with --reset-identity")
     assert orders.sums() == dict.fromkeys([*range(7), *range(10, 16)], 1)
 
     orders.put([7])
     orders.put([16], "left-out")
-    with pytest.raises(CheckpointMismatchError, match="begins to read topic 'left-out', but query"):
-        run_job(orders.job(both), spark)
-    run_job(orders.job(both), spark, reset_identity=True)
+    orders.begins_again(spark, both, match="begins to read topic 'left-out', but query")
     assert orders.sums() == dict.fromkeys([*range(8), *range(10, 17)], 1)
 
 
@@ -201,16 +151,13 @@ def test_a_lost_checkpoint_is_told_though_the_snapshots_of_its_query_have_expire
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     orders = Orders(tmp_path, kafka_broker, "expired")
-    orders.put(range(4))
-    run_job(orders.job(), spark)
+    orders.feed(spark, range(4))
     table = open_table(orders.table)
     table.write(pa.table({"id": [50], "n": [1]}))
     table.expire_snapshots(retain_min=1, retain_max=1)
-    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    orders.lose_checkpoint()
     orders.put([4])
-    with pytest.raises(CheckpointMismatchError, match="has already written topic 'expired'"):
-        run_job(orders.job(), spark)
-    run_job(orders.job(), spark, reset_identity=True)
+    orders.begins_again(spark, match="has already written topic 'expired'")
     assert orders.sums() == dict.fromkeys([*range(5), 50], 1)
 
 
@@ -218,7 +165,7 @@ def test_a_pattern_begins_again_with_the_topics_that_are_there(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     orders, pattern = Orders(tmp_path, kafka_broker, "pattern-1"), "source.options.subscribePattern=pattern-."
-    orders.file.write_text(orders.file.read_text().replace("subscribe: pattern-1, ", ""))
+    orders.drop_option("subscribe: pattern-1, ")
     kafka_broker.create_topic("pattern-2", partitions=2)
     orders.put(range(4))
     orders.put(range(10, 14), "pattern-2")
@@ -227,9 +174,7 @@ def test_a_pattern_begins_again_with_the_topics_that_are_there(
     kafka_broker.create_topic("pattern-3", partitions=2)
     orders.put([4])
     orders.put([20, 21], "pattern-3")
-    with pytest.raises(KafkaDataLostError, match="--reset-identity"):
-        run_job(orders.job(pattern), spark)
-    run_job(orders.job(pattern), spark, reset_identity=True)
+    orders.begins_again(spark, pattern, error=KafkaDataLostError, match="--reset-identity")
     orders.put([22], "pattern-3")
     run_job(orders.job(pattern), spark)
     assert orders.sums() == dict.fromkeys([*range(5), *range(10, 14), 20, 21, 22], 1)
@@ -239,7 +184,7 @@ def test_jobs_that_share_the_partitions_of_a_topic_begin_again_each_at_its_own(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     orders = Orders(tmp_path, kafka_broker, "shared-out")
-    orders.file.write_text(orders.file.read_text().replace("subscribe: shared-out, ", ""))
+    orders.drop_option("subscribe: shared-out, ")
     jobs = [(f'source.options.assign={{"shared-out":[{i}]}}', f"checkpoint=file:{tmp_path}/{i}") for i in range(2)]
     orders.put(range(6))
     for job in jobs:
@@ -255,17 +200,15 @@ def test_a_lost_checkpoint_of_a_job_that_begins_at_the_newest_record_loses_nothi
 ) -> None:
     """Without startingOffsets Spark begins a new query at the newest record."""
     orders = Orders(tmp_path, kafka_broker, "latest")
-    orders.put(range(4))
-    run_job(orders.job(), spark)
-    orders.file.write_text(orders.file.read_text().replace(", startingOffsets: earliest", ""))
-    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    orders.feed(spark, range(4))
+    orders.drop_option(", startingOffsets: earliest")
+    orders.lose_checkpoint()
     orders.put([4])
-    for settings in ((), ("source.options.startingOffsets=latest",)):
-        with pytest.raises(CheckpointMismatchError, match=r"begin at the newest records .* written topic 'latest'"):
-            run_job(orders.job(*settings), spark)
-    run_job(orders.job(), spark, reset_identity=True)
-    orders.put([5])
-    run_job(orders.job(), spark)
+    refusal = r"begin at the newest records .* written topic 'latest'"
+    with pytest.raises(CheckpointMismatchError, match=refusal):
+        run_job(orders.job("source.options.startingOffsets=latest"), spark)
+    orders.begins_again(spark, match=refusal)
+    orders.feed(spark, [5])
     assert orders.sums() == dict.fromkeys(range(6), 1)
 
 
@@ -273,8 +216,7 @@ def test_a_branch_that_is_made_the_table_brings_along_what_its_job_has_read(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     orders = Orders(tmp_path, kafka_broker, "forwarded")
-    orders.put(range(4))
-    run_job(orders.job(), spark)
+    orders.feed(spark, range(4))
     table = open_table(orders.table)
     table.create_tag("now")
     table.create_branch("trial", "now")
@@ -285,7 +227,5 @@ def test_a_branch_that_is_made_the_table_brings_along_what_its_job_has_read(
     assert orders.sums() == dict.fromkeys(range(8), 1)
 
     orders.put([8])
-    with pytest.raises(CheckpointMismatchError, match="has written the same records meanwhile"):
-        run_job(orders.job(), spark)
-    run_job(orders.job(), spark, reset_identity=True)
+    orders.begins_again(spark, match="has written the same records meanwhile")
     assert orders.sums() == dict.fromkeys(range(9), 1)
