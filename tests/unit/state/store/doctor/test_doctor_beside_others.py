@@ -52,7 +52,8 @@ def expire(table: Table, kept: int) -> None:
 
 
 class SnapshotsStay(FaultyIO):
-    """As if each snapshot's file were the next to be removed, and the hint to be written."""
+    """Here an expiry removes data and manifests, but neither snapshots nor the hint of the earliest one: as if it were
+    killed in between."""
 
     def delete(self, path: str) -> None:
         if "/snapshot/snapshot-" not in path:
