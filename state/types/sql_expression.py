@@ -174,8 +174,7 @@ class _Rows:
         except _ARROW_ERRORS:
             # As in `a <> 0 AND 1 / a > 2`: where the left side decides, the right one is not computed.
             decided = pc.fill_null(pc.equal(left, decides), False)
-            is_scalar = isinstance(decided, pa.Scalar)
-            is_decided = np.full(self._count, decided.as_py()) if is_scalar else np.asarray(decided)
+            is_decided = np.asarray(pa.repeat(decided, self._count) if isinstance(decided, pa.Scalar) else decided)
             if not is_decided.any():
                 raise
         right = self._at(np.flatnonzero(~is_decided)).truth(node.expression)

@@ -3,12 +3,13 @@
 Source: Paimon 2.0 SparkProcedureUtils, ParameterUtils.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table.table_options import listed
 from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.format.paths import partition_values
 from bucketline.state.sql.dialect import DIALECT
@@ -32,10 +33,10 @@ def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
                 raise OptionError(f"partitions {text!r} are not column=value,column=value;...", key="partitions")
             choice[name.strip()] = value.strip().strip("'\"")
         choices.append(choice)
-    wrong = [name for choice in choices for name in choice if name not in table.partition_by]
+    wrong = dict.fromkeys(name for choice in choices for name in choice if name not in table.partition_by)
     if wrong:
         raise OptionError(
-            f"Partition keys {_list(wrong)} are invalid. Available partition keys are {_list(table.partition_by)}",
+            f"Partition keys {listed(wrong)} are invalid. Available partition keys are {listed(table.partition_by)}",
             key="partitions",
         )
     return choices
@@ -62,7 +63,7 @@ def partitions_where(
         if not columns <= {name.lower() for name in schema.partition_keys} or not columns:
             raise OptionError(
                 f"Only partition predicate is supported, your predicate is {condition.sql(DIALECT)}, but partition "
-                f"keys are {_list(schema.partition_keys)}",
+                f"keys are {listed(schema.partition_keys)}",
                 key="where",
             )
         rows = [decode_row(key, [f.type for f in fields]) for key in keys]
@@ -83,7 +84,3 @@ def _written_ms(entry: ManifestEntry) -> int:
 def _require_partitions(table: Table) -> None:
     if not table.partition_by:
         raise OptionError("Table should be a partitioned table when using partition predicate.", key="partitions")
-
-
-def _list(names: Iterable[str]) -> str:
-    return f"[{', '.join(dict.fromkeys(names))}]"
