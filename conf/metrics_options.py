@@ -13,7 +13,10 @@ PROMETHEUS_PORT = Option(
     "metrics.prometheus.port", parse_int, None, "port where Prometheus finds the metrics of this process; default: none"
 )
 PROMETHEUS_ADDRESS = Option(
-    "metrics.prometheus.address", parse_given_text, "0.0.0.0", "address of this machine at which the port is opened"
+    "metrics.prometheus.address",
+    parse_given_text,
+    "127.0.0.1",
+    "address of this machine at which the port is opened; 0.0.0.0: at all of them",
 )
 PROMETHEUS_FILE = Option(
     "metrics.prometheus.file",
@@ -38,7 +41,7 @@ class MetricsOptions:
     """The settings, read and checked; None: not shown there."""
 
     prometheus_port: int | None = None
-    prometheus_address: str = "0.0.0.0"
+    prometheus_address: str = "127.0.0.1"
     prometheus_file: str | None = None
     json_file: str | None = None
 

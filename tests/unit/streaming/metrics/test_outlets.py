@@ -57,7 +57,6 @@ def test_a_stream_shows_its_batches_at_a_port_in_a_file_and_as_lines(tmp_path: P
         {
             "compaction": "none",
             "metrics.prometheus.port": str(port),
-            "metrics.prometheus.address": "127.0.0.1",
             "metrics.prometheus.file": str(prom),
             "metrics.json.file": str(lines),
         },
@@ -134,6 +133,20 @@ def test_what_cannot_be_opened_is_an_error_before_the_first_batch(tmp_path: Path
     ):
         with pytest.raises(OptionError, match=why):
             metrics_options(options)
+
+
+def test_the_port_is_opened_for_this_machine_alone_unless_an_address_is_named(ports: None) -> None:
+    port = free_port()
+    open_outlets(metrics_options({"metrics.prometheus.port": str(port)}))
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert answer.status == 200
+    # An address of this machine that is not the one where it listens: a port of all addresses would answer.
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.2", port), timeout=10):
+        pass
+    everywhere = free_port()
+    open_outlets(metrics_options({"metrics.prometheus.port": str(everywhere), "metrics.prometheus.address": "0.0.0.0"}))
+    with socket.create_connection(("127.0.0.2", everywhere), timeout=10):
+        pass
 
 
 def test_metrics_that_cannot_be_written_later_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
