@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.types.buffers import byte_column, plain_array, validity
+from bucketline.state.types.long_decimals import null_where_too_long
 
 _WIDTH = 16
 
@@ -14,8 +15,8 @@ _WIDTH = 16
 def decimals(column: pa.Array, target: pa.DataType) -> pa.Array:
     """The unscaled values in a binary column as decimals of type `target`, a decimal128.
 
-    Shapes: n values in, n out; nulls stay nulls. Raises ArrowInvalid for a value of no bytes, or of more
-    digits than the type has.
+    Shapes: n values in, n out; nulls stay nulls, and a value of more digits than the type has is null, as Paimon reads
+    it. Raises ArrowInvalid for a value of no bytes, or of more than 16.
     """
     raw = plain_array(column)
     octets = byte_column(raw)
@@ -35,7 +36,10 @@ def decimals(column: pa.Array, target: pa.DataType) -> pa.Array:
     values = pa.py_buffer(np.ascontiguousarray(little[:, :_WIDTH]))
     nulls = None if valid is None else pa.array(valid).buffers()[1]
     array = pa.Array.from_buffers(target, len(raw), [nulls, values])
-    array.validate(full=True)
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return null_where_too_long(array)
     return array
 
 

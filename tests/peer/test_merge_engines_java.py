@@ -184,3 +184,26 @@ def test_java_reads_what_we_merged_and_compacted(paimon_java: Peer, tmp_path: Pa
     fields = [{"name": n, "type": t} for n, t in [("k", "INT"), ("g", "INT"), ("n", "BIGINT"), ("s", "STRING")]]
     assert_same_rows(paimon_java.read(path), found, fields)
     assert_same_rows(found, expected, fields)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "avro"])
+def test_a_decimal_sum_that_java_stored_too_long_is_null_here_and_blocks_nothing(
+    paimon_java: Peer, tmp_path: Path, file_format: str
+) -> None:
+    """Java keeps 120.00 in DECIMAL(4, 2), which Spark's rows cannot hold, and adds to it."""
+    fields = [{"name": "k", "type": "INT NOT NULL"}, {"name": "v", "type": "DECIMAL(4, 2)"}]
+    options = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "write-only": "true"}
+    path = tmp_path / "db.db" / "t"
+    paimon_java.create(path, fields, primary_keys=["k"], options={**options, "file.format": file_format})
+    for _ in range(2):
+        rows = [{"k": k, "v": "60.00", "_row_kind": "+I"} for k in (1, 2)]
+        paimon_java.write(path, rows)
+    paimon_java.compact(path)
+    table = open_table(str(path))
+    assert table.to_arrow()["v"].to_pylist() == [None, None]
+    paimon_java.write(path, [{"k": 1, "v": "-50.00", "_row_kind": "+I"}])
+    ours, java = table.to_arrow().to_pylist()[0], paimon_java.read(path)[0]
+    assert str(ours["v"]) == java["v"] == ("70.00" if file_format == "parquet" else "-50.00")
+    table.compact()
+    assert [str(v) for v in table.to_arrow()["v"].to_pylist()] == [java["v"], "None"]
+    assert table.doctor(rows=True) == [] and [row["v"] for row in paimon_java.read(path)] == [java["v"], None]

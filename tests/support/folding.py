@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import Fold, fold_for
+from bucketline.state.lsm.merge.fold_choice import strict_fold
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_type
 from bucketline.state.types.logical import DataField, DataType
 
@@ -52,8 +53,9 @@ def schema_of(types: Mapping[str, DataType], options: Mapping[str, str]) -> pa.S
 
 
 def fold_rows(case: Case, fold: Fold | None = None) -> list[Row]:
-    """The rows after the fold, in the order of the keys."""
-    fold = fold or fold_for(table_schema(case.types, case.options))
+    """The rows after the fold, in the order of the keys. Without a fold, it is that of rows not in a table yet."""
+    described = table_schema(case.types, case.options)
+    fold = fold or strict_fold(described, fold_for(described))
     schema = schema_of(case.types, case.options)
     rows = [row for rows in case.keys for row in rows]
     # Chunks must not matter; a border inside the rows shows it.

@@ -67,6 +67,10 @@ class Function:
     def retract(self, held: Any, value: Any) -> Any:
         raise RefusedError("no retract")
 
+    def finished(self, held: Any) -> Any:
+        """What becomes of the accumulator after the last row."""
+        return held
+
 
 class Sum(Function):
     def checked(self, value: Any) -> Any:
@@ -93,12 +97,17 @@ class Sum(Function):
             return self.checked(_EXACT.minus(value) if isinstance(value, Decimal) else -value)
         return self.checked(_EXACT.subtract(held, value) if isinstance(held, Decimal) else held - value)
 
+    def finished(self, held: Any) -> Any:
+        if held is None or self.type.root is not TypeRoot.DECIMAL:
+            return held
+        return held if abs(int(held.scaleb(self.type.scale, _EXACT))) < 10**self.type.precision else None
+
 
 class Product(Function):
     def fitted(self, value: Any) -> Any:
         if self.type.root is TypeRoot.DECIMAL:
             found = value.quantize(Decimal(1).scaleb(-self.type.scale), rounding=ROUND_HALF_UP, context=_EXACT)
-            return found if abs(found.scaleb(self.type.scale, _EXACT)) < 10**self.type.precision else None
+            return found if abs(int(found.scaleb(self.type.scale, _EXACT))) < 10**self.type.precision else None
         if self.type.root in _INT_BITS:
             if not -(2 ** (_INT_BITS[self.type.root] - 1)) <= value < 2 ** (_INT_BITS[self.type.root] - 1):
                 raise NoResultError("overflow")

@@ -29,6 +29,9 @@ class _Column:
         self.function = FUNCTIONS[function](data_type, own)
         self.ignores = own.get("ignore-retract") == "true"
 
+    def finished(self, held: Any) -> Any:
+        return self.function.finished(held)
+
     def add(self, held: Any, value: Any) -> Any:
         return self._try(self.function.add, held, value)
 
@@ -75,6 +78,8 @@ def aggregate(
                 held[name] = columns[name].retract(held[name], row[name])
             else:
                 held[name] = columns[name].add(held[name], row[name])
+    if not deleted:
+        held |= {name: columns[name].finished(v) for name, v in held.items() if name not in keys and v is not _LOST}
     return _checked({**held, SEQ: rows[-1][SEQ], KIND: DELETE if deleted else 0})
 
 
@@ -118,6 +123,7 @@ def partial_update(
             _add_groups(row, held, group_of, columns, keys)
             filled = inserted = True
         sequence, counted = row[SEQ], True
+    held |= {name: columns[name].finished(v) for name, v in held.items() if name in columns and v is not _LOST}
     kind = DELETE if deleted or not inserted else 0
     return _checked({**held, SEQ: sequence if counted else rows[-1][SEQ], KIND: kind})
 

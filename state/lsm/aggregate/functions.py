@@ -4,7 +4,7 @@ Source: Paimon 2.0 FieldAggregatorFactory and its implementations; `fields.<colu
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -68,20 +68,33 @@ class ChecksValues(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged."""
+    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged. `needs_value`: null is no
+    result of the column.
+    """
 
     column: str
     name: str
     function: AggregateFunction
     ignores_retracts: bool = False
+    needs_value: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Raises SchemaMismatchError when a row retracts a value and the function cannot."""
+        """Raises SchemaMismatchError when a row retracts a value and the function cannot, or a result is null and must
+        not be.
+        """
         if self.ignores_retracts:
-            return self.function.fold(values, events.ignoring_retracts())
-        if not self.function.retracts and (events.ops == Op.RETRACT).any():
+            events = events.ignoring_retracts()
+        elif not self.function.retracts and (events.ops == Op.RETRACT).any():
             raise SchemaMismatchError(self._cannot_retract, column=self.column)
-        return self.function.fold(values, events)
+        folded = self.function.fold(values, events)
+        if self.needs_value and folded.null_count:
+            raise SchemaMismatchError(null_result(self.column), column=self.column)
+        return folded
+
+    def strict(self, *, is_nullable: bool) -> "ColumnAggregate":
+        """The aggregate for rows that are not in the table yet: it refuses what gives no result, instead of null."""
+        function = replace(self.function, is_strict=True) if isinstance(self.function, _STRICT) else self.function
+        return replace(self, function=function, needs_value=not is_nullable)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """Rows that this column can never merge, by reason. Shapes: as `ChecksValues`."""
@@ -99,6 +112,17 @@ class ColumnAggregate:
             f"set 'fields.{self.column}.ignore-retract' = 'true' to leave the column as it is, or 'ignore-delete' "
             "= 'true' to skip such rows"
         )
+
+
+_STRICT = Sum | Product | Union
+
+
+def null_result(column: str) -> str:
+    """Why rows that leave null in a NOT NULL column are refused."""
+    return (
+        f"column {column} is NOT NULL, but merging its rows leaves null in it, as there is no result that it can hold: "
+        f'make it nullable, with alter_column("{column}", nullable=True), or give it a wider type'
+    )
 
 
 _Make = Callable[[DataField, FieldOptions], AggregateFunction]

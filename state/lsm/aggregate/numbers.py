@@ -1,8 +1,12 @@
 """Sums, products and logic: aggregate functions that compute a new value, with the overflow rules of Paimon.
 
-Integers that overflow are an error, at the row where it happens. Decimals become null, and the next value starts again;
-up to 18 digits they may exceed their declared precision as long as 64 bits hold them.
-Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, FieldBoolAndAgg, FieldBoolOrAgg, DecimalUtils.
+A result that its column cannot hold is null. So is a product that cannot be divided. A function that `is_strict` raises
+instead, at the row where it happens, but for decimals that overflow.
+
+Decimals of more than 18 digits become null on the way, and the next value starts again. Those of up to 18 digits may
+exceed their precision on the way, as long as 64 bits hold them; only a result that exceeds it is null.
+Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, FieldBoolAndAgg, FieldBoolOrAgg, DecimalUtils. Paimon fails where a
+strict function raises. It stores decimals of up to 18 digits that exceed their precision; its Spark shows them as null.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +20,9 @@ import pyarrow.compute as pc
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.decimal_words import from_unscaled, sum_by_key, unscaled
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, validity
+from bucketline.state.types.long_decimals import COMPACT_DIGITS
 
 _SEQUENTIAL_ROWS = 64
-_COMPACT_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,11 @@ class Sum:
     """The sum of all values that are not null; a retract subtracts. Floats are added one after the other."""
 
     column: str
+    is_strict: bool = False
     retracts: bool = True
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        """Raises SchemaMismatchError for integers that overflow, if strict."""
         live = validity(values) & events.live
         if pa.types.is_decimal(values.type):
             return _sum_decimals(values, live, events)
@@ -38,7 +44,8 @@ class Sum:
         if pa.types.is_floating(values.type):
             signed = np.where(minus, -plain, plain)
             return pa.array(_add_in_order(signed, live, events), mask=~seen)
-        return pa.array(self._sum_integers(plain, minus, events), values.type, mask=~seen)
+        sums, fits = self._sum_integers(plain, minus, events)
+        return pa.array(sums, values.type, mask=~(seen & fits))
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """The smallest integer of a type cannot be retracted: its negative does not fit."""
@@ -48,7 +55,8 @@ class Sum:
             if bad.any():
                 yield bad, overflow(self.column, "sum", f"{limits.bits} bits").message
 
-    def _sum_integers(self, values: np.ndarray, minus: np.ndarray, events: Events) -> np.ndarray:
+    def _sum_integers(self, values: np.ndarray, minus: np.ndarray, events: Events) -> tuple[np.ndarray, np.ndarray]:
+        """The sum of each key, and whether it fits the type."""
         limits = np.iinfo(values.dtype)
         wide = values.astype(np.int64)
         running = np.cumsum(np.where(minus, -wide, wide))
@@ -60,10 +68,19 @@ class Sum:
             overflows = flipped < 0
         else:
             overflows = (running < limits.min) | (running > limits.max)
-        if overflows.any():
-            raise overflow(self.column, "sum", f"{limits.bits} bits")
         sums: np.ndarray = running[events.starts + events.lengths - 1]
-        return sums
+        fits = np.ones(events.key_count, bool)
+        if not overflows.any():
+            return sums, fits
+        if self.is_strict:
+            raise overflow(self.column, "sum", f"{limits.bits} bits")
+        # Only keys that overflow on the way are added up without a limit.
+        for key in np.flatnonzero(np.logical_or.reduceat(overflows, events.starts)):
+            rows = slice(events.starts[key], events.starts[key] + events.lengths[key])
+            total = int(np.where(minus[rows], -wide[rows].astype(object), wide[rows].astype(object)).sum())
+            fits[key] = limits.min <= total <= limits.max
+            sums[key] = total if fits[key] else 0
+        return sums, fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +88,11 @@ class Product:
     """The product of all values that are not null; a retract divides the product."""
 
     column: str
+    is_strict: bool = False
     retracts: bool = True
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        """Raises SchemaMismatchError for integers that overflow and quotients that do not exist, if strict."""
         live = validity(values) & events.live
         data_type = values.type
         if pa.types.is_decimal(data_type):
@@ -97,13 +116,15 @@ class Product:
 
     def _integer_rules(self, limits: np.iinfo[Any]) -> tuple["_Rule", "_Rule"]:
         def checked(results: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            if ((results < limits.min) | (results > limits.max)).any():
+            fits = ((results >= limits.min) & (results <= limits.max)).astype(bool)
+            if self.is_strict and not fits.all():
                 raise overflow(self.column, "product", f"{limits.bits} bits")
-            return results, np.ones(len(results), bool)
+            return results, fits
 
         def divide(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            self._refuse_zero(value)
-            return checked(abs(held) // abs(value) * _signs(held, value))
+            divisor, divides = self._divisor(value)
+            quotients, fits = checked(abs(held) // abs(divisor) * _signs(held, divisor))
+            return quotients, fits & divides
 
         return lambda held, value: checked(held * value), divide
 
@@ -119,22 +140,27 @@ class Product:
             return rounded(abs(held * value), bottom, _signs(held, value))
 
         def divide(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            self._refuse_zero(value)
+            divisor, divides = self._divisor(value)
             # A quotient has finitely many digits when its reduced denominator divides a power of ten.
-            reduced = abs(value) // np.gcd(held, value)
-            if ((10**130) % reduced != 0).any():
+            reduced = abs(divisor) // np.gcd(held, divisor)
+            ends = ((10**130) % reduced == 0).astype(bool)
+            if self.is_strict and not ends.all():
                 raise SchemaMismatchError(
                     f"column {self.column}: a product cannot retract a value if the quotient has infinitely many "
                     "digits",
                     column=self.column,
                 )
-            return rounded(abs(held) * unit, abs(value), _signs(held, value))
+            quotients, fits = rounded(abs(held) * unit, abs(divisor), _signs(held, divisor))
+            return quotients, fits & ends & divides
 
         return multiply, divide
 
-    def _refuse_zero(self, value: np.ndarray) -> None:
-        if (value == 0).any():
+    def _divisor(self, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The values with 1 in place of 0, and whether each can divide a product."""
+        divides = (value != 0).astype(bool)
+        if self.is_strict and not divides.all():
             raise SchemaMismatchError(self._zero, column=self.column)
+        return np.where(divides, value, 1), divides
 
     @property
     def _zero(self) -> str:
@@ -216,12 +242,11 @@ def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.nd
 
 def _sum_decimals(values: pa.Array, live: np.ndarray, events: Events) -> pa.Array:
     precision = values.type.precision
-    limit = 10**precision if precision > _COMPACT_DIGITS else 2**63
+    limit = 10**precision if precision > COMPACT_DIGITS else 2**63
     totals, seen, risky = sum_by_key(values, live, events, limit)
-    result = from_unscaled(totals, seen, values.type)
     if not risky.any():
-        return result
-    lowest = -(2**63) if precision <= _COMPACT_DIGITS else 1 - limit
+        return from_unscaled(totals, seen & _is_within(totals, precision), values.type)
+    lowest = -(2**63) if precision <= COMPACT_DIGITS else 1 - limit
 
     def checked(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return sums, ((sums >= lowest) & (sums < limit)).astype(bool)
@@ -238,7 +263,13 @@ def _sum_decimals(values: pa.Array, live: np.ndarray, events: Events) -> pa.Arra
     )
     exact, seen = totals.copy(), seen.copy()
     exact[keys], seen[keys] = stepped, valid
-    return from_unscaled(exact, seen, values.type)
+    return from_unscaled(exact, seen & _is_within(exact, precision), values.type)
+
+
+def _is_within(numbers: np.ndarray, precision: int) -> np.ndarray:
+    """Whether unscaled decimals have at most so many digits."""
+    within: np.ndarray = (np.abs(numbers) < 10**precision).astype(bool)
+    return within
 
 
 def _step(

@@ -41,10 +41,11 @@ class Union:
 
     column: str
     kind: SetKind
+    is_strict: bool = False
     retracts: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Raises SchemaMismatchError for a value that is not a set of this kind."""
+        """A value that is not a set of this kind counts as null; if strict, it raises SchemaMismatchError."""
         live = validity(values) & events.live
         sets = take_or_null(values, events.first(live))
         several = np.add.reduceat(live, events.starts, dtype=np.int64) > 1
@@ -59,11 +60,21 @@ class Union:
             united.append(self._united(parts, late[start:end].tolist()))
         return pc.replace_with_mask(sets, pa.array(several), pa.array(united, values.type))
 
-    def _united(self, parts: Sequence[bytes], late: Sequence[bool]) -> bytes:
+    def _united(self, parts: Sequence[bytes], late: Sequence[bool]) -> bytes | None:
         try:
             return self.kind.unite(parts, late)
         except CorruptFileError as e:
-            raise SchemaMismatchError(self._cannot_unite(e), column=self.column) from e
+            if self.is_strict:
+                raise SchemaMismatchError(self._cannot_unite(e), column=self.column) from e
+        sets = [(part, is_late) for part, is_late in zip(parts, late, strict=True) if self._is_set(part)]
+        return self.kind.unite(*map(list, zip(*sets, strict=True))) if len(sets) > 1 else sets[0][0] if sets else None
+
+    def _is_set(self, value: bytes) -> bool:
+        try:
+            self.kind.check(value)
+        except CorruptFileError:
+            return False
+        return True
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """Values that are not a set of this kind, one at a time."""

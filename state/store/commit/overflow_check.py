@@ -1,13 +1,15 @@
-"""Level-0 files whose rows would overflow with what the table holds are found before they are committed.
+"""Level-0 files whose rows have no result with what the table holds are found before they are committed: sums that
+overflow, products that cannot be divided.
 
-Committed, they would let no read and no compaction of the bucket pass. Statistics clear a bucket without reading
-anything; only where they cannot are the new files' keys merged with the older ones, to see.
+Committed, they would become null when they are merged, and in Paimon let no read and no compaction of the bucket pass.
+Statistics clear a bucket without reading anything; only where they cannot are the new files' keys merged with the older
+ones, to see.
 """
 
 from collections.abc import Sequence
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.merge.fold_choice import reading_fold
+from bucketline.state.lsm.merge.fold_choice import reading_fold, strict_fold
 from bucketline.state.lsm.merge.overflow_risk import columns_at_risk
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.live_files import BucketId
@@ -26,11 +28,11 @@ def refuse_overflow(
 ) -> None:
     """Returns when the new files can be merged with the older ones, which are all others of the bucket.
 
-    Raises SchemaMismatchError naming the column whose sum or product does not fit its type. Tables that look older
-    values up find it in the compaction of the batch itself; rows that wait for a bucket are checked when they get one.
+    Raises SchemaMismatchError naming the column whose result does not exist, or does not fit. Rows that wait for a
+    bucket are not checked: where merging them gives no result, it is null.
     """
     schema = access.schema
-    if bucket_id[1] < 0 or not new or schema.settings.lookup_cause is not None:
+    if bucket_id[1] < 0 or not new:
         return
     files = (*older, *new)
     columns = columns_at_risk(schema, [(f, access.files.schema_of(f.schema_id)) for f in files])
@@ -44,7 +46,7 @@ def refuse_overflow(
                 bucket,
                 section,
                 merge_columns(schema, columns),
-                fold=reading_fold(schema),
+                fold=strict_fold(schema, reading_fold(schema)),
                 memory_bytes=memory_bytes,
             ):
                 pass

@@ -20,6 +20,7 @@ from bucketline.state.lsm.merge.computed_fold import ComputedFold
 from bucketline.state.lsm.merge.fold import Fold, drop_deletes, fold_for
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold
+from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import CompactUnit
@@ -33,6 +34,7 @@ from bucketline.state.store.read.bucket_deletions import BucketDeletions, Vector
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import merge_columns, merge_section, run_batch_bytes
 from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.types.long_decimals import without_long
 
 BATCH_ROWS = 65536
 
@@ -153,7 +155,7 @@ class _Compaction:
         schema = self.access.schema
         fold = self._fold(step, stores=stores)
         names = [f.name for f in schema.fields] if stores or self.options.logs_changes else []
-        columns = merge_columns(schema, names)
+        columns, long = merge_columns(schema, names), long_decimals(schema)
         bucket = BucketFiles(*self.bucket_id, total_buckets=0, files=step.files)
         level = self.unit.output_level
         with ExitStack() as stack:
@@ -178,7 +180,7 @@ class _Compaction:
                         for batch in drop_deletes([stored]) if step.drop_deletes else [stored]:
                             data.write(batch)
                     if log is not None:
-                        log.write(logged)
+                        log.write(without_long(logged, long))
             return [] if data is None else data.close(), [] if log is None else log.close()
 
     def _fold(self, step: Rewrite, *, stores: bool) -> Fold:

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.determinism import Clock, IdSource
-from bucketline.state.errors import StorageError
+from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
+from bucketline.state.lsm.aggregate.functions import null_result
+from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.store.datafile.external_places import ExternalPlaces
 from bucketline.state.store.datafile.file_settings import Postponed, file_settings, row_sink
 from bucketline.state.store.datafile.formats import FileSettings
@@ -24,7 +26,9 @@ from bucketline.state.store.storage.errors import storage_errors
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
 from bucketline.state.types.binary_row import encode_row
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import DataField
+from bucketline.state.types.long_decimals import null_where_too_long
 from bucketline.state.types.row_kind import is_retract
 from bucketline.state.types.values import from_scalar
 
@@ -76,6 +80,7 @@ class RollingWriter:
         self._settings = settings or file_settings(schema, level=level, source=source, postponed=postponed)
         self._keys = schema.select(schema.trimmed_primary_key)
         self._physical = arrow_schema(self._settings.fields)
+        self._long = frozenset(long_decimals(schema))
         self._next_sequence_number = first_sequence_number
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
@@ -130,6 +135,11 @@ class RollingWriter:
             ]
         else:
             columns = [rows.column(f.name.removeprefix(KEY_PREFIX)) for f in self._physical]
+        for position, field in enumerate(self._physical):
+            if field.name in self._long:
+                columns[position] = null_where_too_long(one_array(columns[position]))
+            if not field.nullable and columns[position].null_count:
+                raise SchemaMismatchError(null_result(field.name), column=field.name)
         return pa.Table.from_arrays(columns, schema=self._physical)
 
     def _room(self, rows: pa.Table) -> int:

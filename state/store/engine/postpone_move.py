@@ -65,7 +65,7 @@ def move_stages(
     return Stages(
         source=Parts(parts),
         seal=plan.moving_seal_plan(counts),
-        write=WriteStage(replace(write, counts=plan.counts(counts)), states, result=Result.ONE_CHANGE),
+        write=WriteStage(replace(write, counts=plan.counts(counts), moves_rows=True), states, result=Result.ONE_CHANGE),
         tasks=TaskCounts(workers.tasks(2 * workers.parallelism)),
         idle=tuple(b for b in real if _is_due(write, states[b])),
         retired=tuple(

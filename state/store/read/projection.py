@@ -11,8 +11,10 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.types.arrow import arrow_schema, representable
+from bucketline.state.types.long_decimals import without_long
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,15 @@ def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
 
 
 def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The rows that pass the filter, in the requested columns and the table's types; no batch is empty."""
+    """The rows that pass the filter, in the requested columns and the table's types; no batch is empty.
+
+    Decimals that are too long for their type are null, as in Paimon's Spark.
+    """
     names = list(projection.columns)
     out = arrow_schema(schema.select(projection.columns))
+    long = long_decimals(schema)
     for batch in batches:
-        for kept in filtered(batch, projection.expression):
+        for kept in filtered(without_long(batch, long), projection.expression):
             columns = kept.select(names)
             yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
 

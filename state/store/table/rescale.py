@@ -90,7 +90,7 @@ def plan_rescale(
     plan, view, vectors = session.plan, session.view, session.deletion_entries()
     real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
     counts = {b[0]: bucket_num for b in real}
-    write = replace(plan.bucket_write(CompactTrigger.FULL, clock=clock), counts=plan.counts(counts))
+    write = replace(plan.bucket_write(CompactTrigger.FULL, clock=clock), counts=plan.counts(counts), moves_rows=True)
     # Rows stay what they are, so there is nothing to log.
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
     access = replace(write.access, schema=schema)

@@ -19,7 +19,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import split_marked
 from bucketline.state.lsm.merge.changelog_folds import LogEverything
 from bucketline.state.lsm.merge.fold import Fold, fold_for
-from bucketline.state.lsm.merge.fold_choice import early_fold
+from bucketline.state.lsm.merge.fold_choice import early_fold, strict_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.pick import CompactUnit, pick_compaction, pick_full
 from bucketline.state.store.catalog.live_files import BucketId
@@ -77,7 +77,8 @@ class BucketCounts:
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
     """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `parallelism` is
-    how many buckets one process may write at the same time, if the options say so.
+    how many buckets one process may write at the same time, if the options say so. With `moves_rows` the rows are
+    in the table already: merging refuses none of them.
     """
 
     access: BucketAccess
@@ -88,6 +89,7 @@ class BucketWrite:
     local_directory: str | None = None
     watch: Watch = unwatched
     parallelism: int | None = None
+    moves_rows: bool = False
 
 
 def write_bucket(
@@ -174,7 +176,7 @@ def _flush(
     schema = access.schema
     offsets = sequence_offsets([run for run, _ in runs])
     inputs = [_sequenced(blob, state.next_sequence_number + offsets[run.origin]) for run, blob in runs]
-    fold = fold_for(schema)
+    fold = fold_for(schema) if write.moves_rows else strict_fold(schema, fold_for(schema))
     logs = schema.settings.changelog.producer is ChangelogProducer.INPUT
     with ExitStack() as stack:
         limit = runs_at_once(write.merge_memory_bytes)

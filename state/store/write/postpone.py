@@ -57,7 +57,7 @@ class PostponeInBuckets(Postpone):
         write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
         view = table.view
         waiting = {b[0]: sum(f.row_count for f in view.files(b)) for b in view.buckets() if b[1] == POSTPONE_BUCKET}
-        counted = CountedBuckets(plan.moving_seal_plan({}), {p: t for p, t in view.totals().items() if t > 0}, waiting)
+        counted = CountedBuckets(plan.counted_seal_plan(), {p: t for p, t in view.totals().items() if t > 0}, waiting)
         return Stages(
             source=source,
             seal=replace(seal, keep_order=True, fold=None),

@@ -4,7 +4,7 @@ What sets the bucket modes apart is asked of the plan's `mode`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.state.bucket.allocation import AllocationRule
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold_choice import sealing_fold
+from bucketline.state.lsm.merge.fold_choice import sealing_fold, strict_fold
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.commit.commit_check import AppendCheck
@@ -229,11 +229,11 @@ class WritePlan:
 
     def seal_plan(self, grouping: Grouping) -> SealPlan:
         """How rows of that grouping are sorted and folded."""
-        merge = self.schema.settings.merge
+        merge, fold = self.schema.settings.merge, sealing_fold(self.schema)
         return SealPlan(
             schema=self.schema,
             grouping=grouping,
-            fold=sealing_fold(self.schema),
+            fold=None if fold is None else strict_fold(self.schema, fold),
             sequence_fields=merge.sequence_fields,
             sequence_descending=merge.newest_is_smallest,
             total_buckets=self.total_buckets,
@@ -243,6 +243,11 @@ class WritePlan:
 
     def moving_seal_plan(self, counts: Mapping[bytes, int]) -> SealPlan:
         """How rows of the table are moved to other buckets, of which partitions have `counts`."""
-        return self.seal_plan(
-            FixedBuckets(max(1, self.total_buckets), self.schema.settings.bucket.function, dict(counts))
-        )
+        return replace(self.seal_plan(self._fixed(counts)), fold=sealing_fold(self.schema))
+
+    def counted_seal_plan(self) -> SealPlan:
+        """How new rows are grouped when each partition has a bucket count of its own."""
+        return self.seal_plan(self._fixed({}))
+
+    def _fixed(self, counts: Mapping[bytes, int]) -> FixedBuckets:
+        return FixedBuckets(max(1, self.total_buckets), self.schema.settings.bucket.function, dict(counts))

@@ -31,7 +31,7 @@ from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold_choice import sealing_fold
+from bucketline.state.lsm.merge.fold_choice import sealing_fold, strict_fold
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import branch_path
@@ -156,10 +156,11 @@ class CrossWrite(Placing):
 
     def seal_plan(self, form: RunForm) -> SealPlan:
         """How placed rows become runs."""
+        fold = sealing_fold(self.schema)
         return SealPlan(
             schema=self.schema,
             grouping=GivenBuckets(),
-            fold=sealing_fold(self.schema),
+            fold=None if fold is None else strict_fold(self.schema, fold),
             total_buckets=-1,
             budget_bytes=self.budget_bytes,
             run_bytes=self.run_bytes,

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import BucketlineError, SchemaMismatchError
@@ -85,14 +87,23 @@ def test_rows_become_what_paimon_was_seen_to_make(
     assert _merged(options, columns, rows) == expected
 
 
-def test_small_decimals_may_exceed_their_precision_and_large_ones_become_null() -> None:
-    for text, value, expected in [("DECIMAL(4, 2)", "99.99", "199.98"), ("DECIMAL(20, 0)", "9" * 20, None)]:
-        types = {"k": parse_type_text("INT NOT NULL"), "v": parse_type_text(text)}
-        number = pa.scalar(value).cast(pa.decimal128(types["v"].precision, types["v"].scale)).as_py()
-        rows = [{"k": 1, "v": number, SEQUENCE: i, VALUE_KIND: 0} for i in range(2)]
-        options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
-        (found,) = fold_rows(Case(types, options, [rows]))
-        assert (None if found["v"] is None else str(found["v"])) == expected
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("DECIMAL(4, 2)", ["99.99", "99.99"], None),
+        ("DECIMAL(4, 2)", ["99.99", "99.99", "-99.99"], "99.99"),
+        ("DECIMAL(18, 0)", ["9" * 18] * 3, None),
+        ("DECIMAL(20, 0)", ["9" * 20, "9" * 20], None),
+        ("DECIMAL(20, 0)", ["9" * 20, "9" * 20, "-5"], "-5"),
+    ],
+)
+def test_a_decimal_sum_that_its_column_cannot_hold_is_null(text: str, values: list[str], expected: str | None) -> None:
+    """Sums of up to 18 digits may be too long on the way; longer ones become null, and start again."""
+    types = {"k": parse_type_text("INT NOT NULL"), "v": parse_type_text(text)}
+    rows = [{"k": 1, "v": Decimal(v), SEQUENCE: i, VALUE_KIND: 0} for i, v in enumerate(values)]
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    (found,) = fold_rows(Case(types, options, [rows]))
+    assert (None if found["v"] is None else str(found["v"])) == expected
 
 
 def test_retracts_without_a_rule_for_them_are_refused_with_the_three_remedies() -> None:
@@ -112,6 +123,39 @@ def test_a_function_that_cannot_take_back_says_which_column_and_what_to_set() ->
 def test_integers_that_overflow_are_refused_by_column() -> None:
     with pytest.raises(SchemaMismatchError, match="column a: the sum"):
         _merged(_SUM, "a", [("+I", 2**31 - 1), ("+I", 1)])
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "changes", "expected"),
+    [
+        ("sum", "TINYINT", [(0, 100), (0, 100)], None),
+        ("sum", "TINYINT", [(0, 100), (0, 100), (0, -100)], 100),
+        ("sum", "BIGINT", [(0, 2**63 - 1), (0, 1)], None),
+        ("sum", "BIGINT", [(0, 2**63 - 1), (0, 1), (3, 1)], 2**63 - 1),
+        ("sum", "INT", [(3, -(2**31)), (0, 0)], None),
+        ("product", "INT", [(0, 2**20), (0, 2**20)], None),
+        ("product", "INT", [(0, 2**20), (0, 2**20), (0, 3)], 3),
+        ("product", "INT", [(0, -(2**31)), (3, -1)], None),
+        ("product", "INT", [(0, 6), (3, 0)], None),
+        ("product", "DECIMAL(4, 2)", [(0, Decimal(10)), (3, Decimal(3))], None),
+        ("product", "DECIMAL(4, 2)", [(0, Decimal(10)), (3, Decimal(0))], None),
+        ("rbm32", "BYTES", [(0, b"x"), (0, b"y")], None),
+        ("rbm32", "BYTES", [(0, b"x"), (0, BitMap([1]).serialize()), (0, b"y")], BitMap([1]).serialize()),
+    ],
+)
+def test_rows_of_a_table_that_have_no_result_merge_to_null(
+    function: str, text: str, changes: list[tuple[int, Any]], expected: Any
+) -> None:
+    """Refused here, they would let no read and no compaction of their bucket pass."""
+    types = {"k": parse_type_text("INT NOT NULL"), "v": parse_type_text(text)}
+    other = [{"k": 2, "v": changes[0][1], SEQUENCE: 9, VALUE_KIND: 0}]
+    rows = [{"k": 1, "v": v, SEQUENCE: i, VALUE_KIND: kind} for i, (kind, v) in enumerate(changes)]
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
+    case = Case(types, options, [rows, other])
+    found = fold_rows(case, aggregation_fold(table_schema(types, options)))
+    assert [row["v"] for row in found] == [expected, other[0]["v"]]
+    with pytest.raises(SchemaMismatchError, match="column v"):
+        fold_rows(case)
 
 
 def test_lookups_fold_lone_rows_as_well() -> None:

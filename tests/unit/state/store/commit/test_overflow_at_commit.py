@@ -1,6 +1,10 @@
-"""A sum or product that leaves its type is refused before it is committed: stored, no read of the bucket would pass."""
+"""Rows that have no result with those of a table are refused before they are committed; what is in a table already can
+always be read and compacted.
+"""
 
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -70,3 +74,126 @@ def test_statistics_clear_a_bucket_without_a_read(tmp_path: Path) -> None:
     found.write(rows((1, 1000, 2)))
     (tmp_path / "elsewhere").rename(data)
     assert found.to_arrow()["total"].to_pylist() == [2000]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"changelog-producer": "lookup", "write-only": "true"},
+        {"changelog-producer": "lookup"},
+        {"deletion-vectors.enabled": "true"},
+    ],
+)
+def test_tables_that_look_older_values_up_refuse_it_as_well(tmp_path: Path, more: dict[str, str]) -> None:
+    found = create_table(
+        str(tmp_path / "t"),
+        COLUMNS,
+        ("id",),
+        options={"bucket": "1", "merge-engine": "aggregation", **FUNCTIONS, **more},
+    )
+    found.write(rows((1, 2**31 - 1, None)))
+    with pytest.raises(SchemaMismatchError, match="column total: the sum"):
+        found.write(rows((1, 1, None)))
+    found.write(rows((2, 1, None)))
+    found.compact()
+    assert found.to_arrow()["total"].to_pylist() == [2**31 - 1, 1]
+
+
+def changes(value_type: pa.DataType, *values: tuple[Any, int]) -> pa.Table:
+    data = [pa.array([1] * len(values)), pa.array([v for v, _ in values], value_type)]
+    return pa.table([*data, pa.array([k for _, k in values], pa.int8())], ["id", "v", "_row_kind"])
+
+
+def one_column(path: Path, declared: str, function: str, **options: str) -> Table:
+    settings = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": function, **options}
+    return create_table(str(path / "t"), f"id BIGINT NOT NULL, v {declared}", ("id",), options=settings)
+
+
+SHORT = pa.decimal128(4, 2)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("digits", [4, 9, 18, 19, 38])
+def test_a_decimal_sum_that_overflows_is_null_and_blocks_nothing(tmp_path: Path, digits: int, file_format: str) -> None:
+    found = one_column(tmp_path, f"DECIMAL({digits}, 0)", "sum", **{"file.format": file_format})
+    largest, held = Decimal("9" * digits), pa.decimal128(digits, 0)
+    for _ in range(2):
+        found.write(changes(held, (largest, 0), (largest, 0)))
+        assert found.to_arrow()["v"].to_pylist() == [None]
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [None]
+    found.write(changes(held, (Decimal(7), 0)))
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [Decimal(7)] and found.doctor(rows=True) == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "function", "held", "stored", "added"),
+    [
+        ("DECIMAL(4, 2) NOT NULL", "sum", SHORT, Decimal(60), (Decimal(60), 0)),
+        ("DECIMAL(20, 0) NOT NULL", "sum", pa.decimal128(20, 0), Decimal("9" * 20), (Decimal(1), 0)),
+        ("DECIMAL(4, 2) NOT NULL", "product", SHORT, Decimal(60), (Decimal(2), 0)),
+        ("DECIMAL(4, 2)", "product", SHORT, Decimal(10), (Decimal(3), 3)),
+        ("INT NOT NULL", "last_value", pa.int32(), 5, (5, 1)),
+        ("INT NOT NULL", "last_non_null_value", pa.int32(), 5, (5, 3)),
+    ],
+)
+def test_what_leaves_no_value_in_a_column_that_needs_one_is_refused(
+    tmp_path: Path, declared: str, function: str, held: pa.DataType, stored: Any, added: tuple[Any, int]
+) -> None:
+    found = one_column(tmp_path, declared, function)
+    found.write(changes(held, (stored, 0)))
+    with pytest.raises(SchemaMismatchError, match="column v"):
+        found.write(changes(held, added))
+    found.write(
+        changes(held, (stored, 1), (stored, 0)) if function.startswith("last") else changes(held, (stored, 0))[:0]
+    )
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [stored]
+
+
+def test_postponed_rows_that_overflow_become_null_when_they_are_moved(tmp_path: Path) -> None:
+    """Which bucket they meet is not known when they are written, and refused later they would wait for ever."""
+    found = one_column(tmp_path, "INT", "sum", **{"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"})
+    for _ in range(2):
+        found.write(changes(pa.int32(), (2**31 - 1, 0), (2**31 - 1, 0)))
+        found.compact()
+        assert found.to_arrow()["v"].to_pylist() == [None]
+    found.write(changes(pa.int32(), (4, 0)))
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [4]
+
+
+PLAIN_AVRO = {"file.format": "avro", "file.compression": "none"}
+
+
+def double(path: Path) -> None:
+    """Puts 120.00 into the place of 60.00 in the only file, as Paimon's merges do."""
+    (data,) = (path / "t/bucket-0").glob("data-*")
+    before, after = (n.to_bytes(2, "big") for n in (6000, 12000))
+    assert data.read_bytes().count(before) == 1
+    data.write_bytes(data.read_bytes().replace(before, after))
+
+
+@pytest.mark.parametrize("more", [{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}])
+def test_a_longer_decimal_that_paimon_has_stored_in_avro_is_null(tmp_path: Path, more: dict[str, str]) -> None:
+    found = one_column(tmp_path, "DECIMAL(4, 2)", "sum", **{**PLAIN_AVRO, **more})
+    found.write(changes(SHORT, (Decimal(60), 0)))
+    double(tmp_path)
+    assert found.to_arrow()["v"].to_pylist() == [None]
+    assert found.to_arrow(filter="v IS NULL OR v > 5")["v"].to_pylist() == [None]
+    found.write(changes(SHORT, (Decimal(50), 3)))
+    assert found.to_arrow()["v"].to_pylist() == [Decimal(-50)]
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [Decimal(-50)]
+
+
+def test_a_longer_decimal_that_paimon_has_stored_is_compacted(tmp_path: Path) -> None:
+    found = one_column(tmp_path, "DECIMAL(4, 2)", "sum", **PLAIN_AVRO)
+    found.write(changes(SHORT, (Decimal(60), 0)))
+    double(tmp_path)
+    other = changes(SHORT, (Decimal(1), 0))
+    found.write(other.set_column(0, "id", pa.array([0])))
+    found.write(other.set_column(0, "id", pa.array([2])))
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [Decimal(1), None, Decimal(1)]

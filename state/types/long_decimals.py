@@ -1,0 +1,38 @@
+"""Decimals with more digits than their type says: what other writers' sums may have left in files."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.buffers import decimal_words
+
+COMPACT_DIGITS = 18
+"""Up to so many digits a decimal is stored as a 64-bit integer, which can hold more of them."""
+
+
+def null_where_too_long(values: pa.Array) -> pa.Array:
+    """The decimals, null where they have more digits than their type says. Shapes: n in, n out."""
+    limit = 10**values.type.precision
+    low, high = decimal_words(values)
+    if values.type.precision <= COMPACT_DIGITS:
+        unscaled = low.view(np.int64)
+        too_long = (unscaled <= -limit) | (unscaled >= limit) | (high != unscaled >> np.int64(63))
+    else:
+        magnitude = np.abs((high.astype(object) << 64) + low.astype(object))
+        too_long = (magnitude >= limit).astype(bool)
+    if not too_long.any():
+        return values
+    return pc.if_else(pa.array(too_long), pa.scalar(None, values.type), values)
+
+
+def without_long(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    """The batch, with null in place of decimals in the named columns that are too long; others are not looked for."""
+    for name in names:
+        position = batch.schema.get_field_index(name)
+        if position < 0:
+            continue
+        stored = batch.column(position)
+        values = null_where_too_long(stored)
+        if values is not stored:
+            batch = batch.set_column(position, pa.field(name, values.type), values)
+    return batch
