@@ -10,6 +10,7 @@ from enum import Enum
 from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
+from bucketline.conf.message_options import MESSAGE_OPTIONS, NO_MESSAGE_OPTIONS, MessageOptions, message_options
 from bucketline.conf.option import (
     Option,
     parse_enum,
@@ -36,6 +37,11 @@ class RecordFormat(Enum):
     def has_row_kinds(self) -> bool:
         """Whether records say what became of a row; else each is an insert."""
         return self not in (RecordFormat.JSON, RecordFormat.NONE)
+
+    @property
+    def names_tables(self) -> bool:
+        """Whether records name the source's table that they are of."""
+        return self.has_row_kinds
 
     @property
     def reads_keys(self) -> bool:
@@ -114,6 +120,7 @@ class JobConfig:
     settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
     storage: Mapping[str, str] = field(default_factory=dict)
     catalog: CatalogSettings | None = None
+    messages: MessageOptions = NO_MESSAGE_OPTIONS
 
 
 def parse_trigger(text: str) -> Trigger:
@@ -148,7 +155,7 @@ CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-ke
 CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
 CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
 
-JOB_KEYS = tuple(option.key for option in tuple(globals().values()) if isinstance(option, Option))
+JOB_KEYS = tuple(option.key for option in (*globals().values(), *MESSAGE_OPTIONS) if isinstance(option, Option))
 """The keys of a job file that are no families. Those of bad records are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
@@ -180,6 +187,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         settings=dict(settings),
         storage=storage,
         catalog=catalog_settings(catalog, storage) if catalog else None,
+        messages=message_options(texts),
     )
 
 

@@ -62,6 +62,7 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
 )
 
 BUCKETS_BY_RUNS = Metric("buckets", Kind.GAUGE, "buckets by their number of sorted runs, label runs")
+SKIPPED_RECORDS = Metric("skipped_records", Kind.COUNTER, "records that hold no row and are not bad, label kind")
 LAST_BATCH = Metric("last_batch_timestamp_seconds", Kind.GAUGE, "when the last batch ended, seconds since the epoch")
 
 
@@ -82,6 +83,8 @@ def measure(
         if value is not None:
             registry.set(metric, value, labels)
     registry.replace(BUCKETS_BY_RUNS, {(("runs", str(n)),): count for n, count in report.bucket_runs}, labels)
+    for kind, count in report.skipped_records:
+        registry.add(SKIPPED_RECORDS, count, {**labels, "kind": kind})
     registry.set(LAST_BATCH, clock.now_ms() / 1000, labels)
     if settings.is_shown:
         write_outlets(settings, as_json(report, writer=writer, time_ms=clock.now_ms()), registry)

@@ -27,6 +27,7 @@ from bucketline.streaming.batch.recover import (
     KEY_SHARES,
     SHARED_BUCKETS,
     SOURCE,
+    SOURCE_TABLE,
     START_OFFSETS,
     check_twin,
 )
@@ -95,7 +96,8 @@ def commit_batch(
         user=target.user,
         identifier=identity.batch_id,
         properties=batch_properties(identity, outcome.notes, key_shares, target.state.shares_buckets)
-        | counts.properties(),
+        | counts.properties()
+        | ({} if target.state.source_table is None else {SOURCE_TABLE: target.state.source_table}),
         ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
     )
     if committed.replayed:

@@ -6,15 +6,18 @@ have added them) are null in the batch.
 
 Fields of *records that tasks decode* are known only when they are read. Under `evolve` the tasks look for what the
 table has no place for; the driver commits the new schema and runs the action again. The other policies read the
-table's columns and pass over the rest.
+table's columns and pass over the rest. Records of a second table of the source are refused by all of them.
 """
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from bucketline.conf.table.choices import EvolutionPolicy
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.catalog.alter import evolve_table
@@ -23,6 +26,7 @@ from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.batch.preflight import check_columns
+from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.schema_needs import Watch
@@ -30,6 +34,7 @@ from bucketline.streaming.decode.step_for_table import step_for
 from bucketline.streaming.tasks.frame_schema import frame_schema
 
 _LOG = logging.getLogger(__name__)
+_SHOWN_TABLES = 3
 
 
 def fit_frame(frame: Any, session: WriteSession) -> Any:
@@ -72,6 +77,32 @@ def fit_decoder(decode: Decoder | None, session: WriteSession) -> Decoder | None
             column=unread[0],
         )
     return step
+
+
+def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None) -> Target:
+    """The target that knows the source's table whose records are written.
+
+    Raises SchemaMismatchError for records of a second table, which would overwrite rows with the same key: what the
+    tasks have written is removed. Where `shards` says that keys are distinct, any tables may come.
+    """
+    if isinstance(decode, DecodeStep) and decode.takes_many_tables:
+        return target.at(replace(target.state, source_table=None))
+    known = target.state.source_table
+    tables = sorted({*outcome.source_tables, *([known] if known else [])})
+    if len(tables) > 1:
+        target.session.discard(outcome.messages)
+        raise SchemaMismatchError(
+            f"the records are of {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one would "
+            "overwrite rows of another that have the same key. Set source-table to the one to be read; or, if no key "
+            "is in two of them, set shards to distinct-keys",
+            tables=tuple(tables),
+        )
+    return target.at(replace(target.state, source_table=tables[0])) if tables else target
+
+
+def _named(tables: Sequence[str]) -> str:
+    shown = " and ".join(tables[:_SHOWN_TABLES])
+    return shown if len(tables) <= _SHOWN_TABLES else f"{shown} and more"
 
 
 def grow_table(session: WriteSession, outcome: Outcome) -> None:

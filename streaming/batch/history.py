@@ -15,6 +15,7 @@ from bucketline.streaming.batch.recover import (
     END_OFFSETS,
     KEY_SHARES,
     SHARED_BUCKETS,
+    SOURCE_TABLE,
     CheckpointMismatchError,
     UserHistory,
 )
@@ -65,6 +66,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         seen_id=newest_id,
         is_complete=complete,
         key_shares=key_shares(history),
+        source_table=_source_table(history) or state.source_table,
         shares_buckets=state.shares_buckets or any(SHARED_BUCKETS in s.properties for s in _known(history)),
     )
     return target.at(_with_rejected(state, history)), history
@@ -96,6 +98,11 @@ def key_shares(history: UserHistory) -> int | None:
     """Among how many tasks the stream's newest batch shared the keys; None when it does not say."""
     stated = [s.properties[KEY_SHARES] for s in _known(history) if KEY_SHARES in s.properties]
     return int(stated[0]) if stated and stated[0].isdigit() else None
+
+
+def _source_table(history: UserHistory) -> str | None:
+    """The source's table whose records the stream has written, if its newest batch says so."""
+    return next((s.properties[SOURCE_TABLE] for s in _known(history) if SOURCE_TABLE in s.properties), None)
 
 
 def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) -> None:

@@ -33,6 +33,8 @@ class BatchReport:
     because of that. `open_items` of compaction plans were open when the stream last looked, the oldest for
     `open_items_seconds`.
 
+    `skipped_records` counts the records that hold no row and are not bad, by kind.
+
     `storage_requests` is how many requests this process has sent to the table's object store meanwhile; tasks in other
     processes send theirs by themselves.
     """
@@ -72,6 +74,7 @@ class BatchReport:
     created_tags: tuple[str, ...] = ()
     dropped_partitions: tuple[str, ...] = ()
     done_partitions: tuple[str, ...] = ()
+    skipped_records: tuple[tuple[str, int], ...] = ()
 
     def line(self) -> str:
         """The report on one line."""
@@ -99,6 +102,8 @@ class BatchReport:
             parts.append(self._crowded())
         if self.rejected_rows:
             parts.append(f"rejected {self.rejected_rows:,}")
+        if self.skipped_records:
+            parts.append("skipped " + ", ".join(_of_kind(kind, count) for kind, count in self.skipped_records))
         if self.expired_snapshots:
             parts.append(f"expired {counted(self.expired_snapshots, 'snapshot')}")
         if self.created_tags:
@@ -163,6 +168,7 @@ def describe_batch(
         compacted_files=_compacted(messages, report),
         compaction_dropped=report.committed.dropped is not None,
         rejected_rows=report.rejected_rows,
+        skipped_records=outcome.skipped_records,
         expired_snapshots=report.expired_snapshots,
         spilled_bytes=sum(s.spilled_bytes for s in outcome.stats),
         behind_records=behind,
@@ -250,6 +256,12 @@ def _levels(messages: tuple[CommitMessage, ...]) -> tuple[tuple[int, int], ...]:
 def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int:
     kinds = [s.commit_kind for s in report.committed.snapshots]
     return sum(len(m.compact_before) for m in messages) if CommitKind.COMPACT in kinds else 0
+
+
+def _of_kind(kind: str, count: int) -> str:
+    """So many of a kind; of a kind of several words the first is the noun's where `of` follows it."""
+    noun, of, rest = kind.partition(" of ")
+    return f"{counted(count, noun)}{of}{rest}"
 
 
 def _size(count: int) -> str:

@@ -24,6 +24,10 @@ SHARED_BUCKETS = "bucketline.shared-buckets"
 """Snapshot property, "true" once the stream has to expect buckets that hold keys of several shares."""
 
 
+SOURCE_TABLE = "bucketline.source-table"
+"""Snapshot property: the source's table whose records the stream has written, where it is one."""
+
+
 class CheckpointMismatchError(BucketlineError):
     """Checkpoint and table disagree about what has been written; a person decides which one is right."""
 

@@ -25,7 +25,7 @@ from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
 from bucketline.streaming.batch.compact_beside import beside_backlog, check_beside, notice_batch
-from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, refuse_need
+from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, of_one_source_table, refuse_need
 from bucketline.streaming.batch.history import check_rolled_back, other_queries, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, new_partitions, read_identity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
@@ -169,6 +169,7 @@ def run(
 ) -> tuple[Target, Stages[Records], Outcome]:
     """What the tasks have written, and by which stages: they run again where records need columns that are missing."""
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
+    target = of_one_source_table(target, outcome, rows.decode)
     if not outcome.need:
         return target, stages, outcome
     grow_table(target.session, outcome)

@@ -15,7 +15,7 @@ Source: Canal 1.1 FlatMessage, also as TiCDC writes it; Maxwell 1.41 RowMap; Fli
 CanalJsonDeserializationSchema and MaxwellJsonDeserializationSchema.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -32,6 +32,7 @@ from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
 from bucketline.streaming.decode.json_exact import parse_json
 from bucketline.streaming.decode.json_shape import Shape, shape_of
+from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.row_changes import (
     Change,
     UpdateBefore,
@@ -39,27 +40,33 @@ from bucketline.streaming.decode.row_changes import (
     chosen,
     has_text,
     in_order,
+    table_names,
     true_of,
     with_left_out,
 )
 from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, joined, joined_all, part_of
+from bucketline.streaming.decode.seen import Seen
 
 _NULL_BEHIND_OLD = r'(?s)"old".*null'
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 _IS_DDL = DataField(0, "isDdl", DataType(TypeRoot.BOOLEAN))
+_TABLE_NAMES = (DataField(0, "database", _TEXT), DataField(0, "table", _TEXT))
 
 
 @dataclass(frozen=True, slots=True)
 class BinlogFormat:
     """How a program writes the binary log: the values of `type`, and with `is_canal` lists of rows whose values are
-    all texts."""
+    all texts. `skipped` has the types of messages without rows, by kind."""
 
     program: str
     inserts: tuple[str, ...]
     update: str
     delete: str
-    skipped: tuple[str, ...]
+    skipped: Mapping[Skipped, tuple[str, ...]]
     is_canal: bool = False
+
+    def __hash__(self) -> int:
+        return hash(self.program)
 
     @property
     def row_types(self) -> tuple[str, ...]:
@@ -72,10 +79,11 @@ CANAL = BinlogFormat(
     inserts=("INSERT", "ROW"),
     update="UPDATE",
     delete="DELETE",
-    skipped=(
-        *("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY"),
-        *("GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT", "TIDB_WATERMARK"),
-    ),
+    skipped={
+        Skipped.SCHEMA_CHANGE: ("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY"),
+        Skipped.TRANSACTION: ("GTID", "XACOMMIT", "XAROLLBACK"),
+        Skipped.HEARTBEAT: ("MHEARTBEAT", "TIDB_WATERMARK"),
+    },
     is_canal=True,
 )
 MAXWELL = BinlogFormat(
@@ -83,10 +91,14 @@ MAXWELL = BinlogFormat(
     inserts=("insert", "bootstrap-insert"),
     update="update",
     delete="delete",
-    skipped=(
-        *("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop"),
-        *("database-create", "database-alter", "database-drop", "heartbeat"),
-    ),
+    skipped={
+        Skipped.SCHEMA_CHANGE: (
+            *("table-create", "table-alter", "table-drop"),
+            *("database-create", "database-alter", "database-drop"),
+        ),
+        Skipped.NOTIFICATION: ("bootstrap-start", "bootstrap-complete"),
+        Skipped.HEARTBEAT: ("heartbeat",),
+    },
 )
 _TRUNCATES = ("TRUNCATE", "truncate", "table-truncate")
 
@@ -135,6 +147,7 @@ def decode_binlog(
     records = positions[objects.positions]
     bad = {int(positions[at]): reason for at, reason in objects.bad}
     rows, reasons = _rows_in(objects.structs, form)
+    seen = Seen(_skipped(objects, len(given), form), table_names(objects.structs, ("database", "table")))
     bad |= {int(records[message]): reason for message, reason in reasons.items()}
     texts = alive.take(pa.array(objects.positions))
     if form.is_canal:
@@ -149,7 +162,7 @@ def decode_binlog(
     else:
         need = joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
     changes = _changes(rows, texts, primary_key, form, update_before)
-    unjudged = in_order(changes, records[rows.messages], bad, need)
+    unjudged = replace(in_order(changes, records[rows.messages], bad, need), seen=seen)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
 
@@ -159,7 +172,7 @@ def _message_shape(data: tuple[DataField, ...], old: tuple[DataField, ...], form
     """The shape of a message that is read with those columns of `data` and of `old`."""
     images = [DataType(TypeRoot.ROW, fields=columns) for columns in (data, old)]
     of_data, of_old = (DataType(TypeRoot.ARRAY, element=i) for i in images) if form.is_canal else images
-    parts = [DataField(0, "data", of_data), DataField(0, "old", of_old), DataField(0, "type", _TEXT)]
+    parts = [DataField(0, "data", of_data), DataField(0, "old", of_old), DataField(0, "type", _TEXT), *_TABLE_NAMES]
     return shape_of(DataType(TypeRoot.ROW, fields=(*parts, _IS_DDL) if form.is_canal else tuple(parts)))
 
 
@@ -197,7 +210,7 @@ def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, s
     """The rows in messages; and the messages that should have some and do not, with the reason."""
     types = messages.field("type")
     is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
-    is_skipped = true_of(pc.is_in(types, value_set=pa.array(form.skipped)))
+    is_skipped = true_of(pc.is_in(types, value_set=pa.array([t for some in form.skipped.values() for t in some])))
     if form.is_canal:
         is_ddl = true_of(pc.fill_null(messages.field("isDdl"), False))
         is_truncate = true_of(pc.is_in(types, value_set=pa.array(_TRUNCATES)))
@@ -225,6 +238,22 @@ def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, s
     of_old = np.where(has_old, _starts(old_counts)[parents] + ranks, 0)
     before = old.flatten().take(pa.array(of_old, mask=~has_old))
     return _Rows(rows, before, at[parents], ranks, types.take(pa.array(parents))), reasons
+
+
+def _skipped(messages: Objects, record_count: int, form: BinlogFormat) -> dict[Skipped, int]:
+    """How many records hold no row, by kind: messages of other types, and records without a value."""
+    types = messages.structs.field("type")
+    counts = {
+        kind: pc.sum(pc.is_in(types, value_set=pa.array(some))).as_py() or 0 for kind, some in form.skipped.items()
+    }
+    if form.is_canal:
+        is_ddl = true_of(pc.fill_null(messages.structs.field("isDdl"), False))
+        known = true_of(
+            pc.is_in(types, value_set=pa.array([*_TRUNCATES, *(t for some in form.skipped.values() for t in some)]))
+        )
+        counts[Skipped.SCHEMA_CHANGE] += int(np.sum(is_ddl & ~known))
+    counts[Skipped.TOMBSTONE] = record_count - len(messages.positions) - len(messages.bad)
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,10 @@ import pyarrow.compute as pc
 
 from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
-from bucketline.streaming.decode.json_exact import Failures, build_array, parse_json
-from bucketline.streaming.decode.json_shape import Shape, SourceSchema, envelope_shape, row_shape
-from bucketline.streaming.decode.row_changes import true_of
+from bucketline.streaming.decode.json_exact import NO_OBJECT, Failures, build_array, parse_json
+from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, SourceSchema, envelope_shape, row_shape
+from bucketline.streaming.decode.other_messages import foreign, no_event, skipped_kind
+from bucketline.streaming.decode.row_changes import table_names, true_of
 from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
 
 _MOST_SCHEMAS = 16
@@ -32,10 +34,6 @@ _ENVELOPED = r'^\s*\{\s*"schema"\s*:'
 _CLOSED = r"\}\s*$"
 _NULL = r"^\s*null\s*$"
 _NO_SCHEMA: SourceSchema = {}
-NO_EVENT = (
-    "not a Debezium event: it has no field op; for rows without an envelope (Debezium's ExtractNewRecordState) use "
-    "decode: json"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,8 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
     """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; and the schema needs of
     their rows.
 
-    Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad.
+    Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad. Messages that are
+    known to hold no row are `skipped`.
     """
     unwrapped, rest = _unwrap(values)
     parts = [_read_unwrapped(part, images, watch) for part in unwrapped]
@@ -72,17 +71,50 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
     no_op = bare.structs.field("op").is_null().to_numpy(zero_copy_only=False)
     other = bare.positions[no_op]
     need = _need_of_rows(bare.need)
-    parts.append(Objects(bare.structs.filter(pa.array(~no_op)), bare.positions[~no_op], bare.bad, need))
+    parts.append(
+        replace(bare, structs=bare.structs.filter(pa.array(~no_op)), positions=bare.positions[~no_op], need=need)
+    )
     parts.extend(_read_unusual(values.take(pa.array(other)), other, images, watch))
-    return _in_order(parts)
+    objects = _in_order(parts)
+    return replace(objects, bad=tuple((at, _named(values, at, reason)) for at, reason in objects.bad))
+
+
+def _named(values: pa.Array, position: int, reason: str) -> str:
+    """The reason, or the format of the record where that is another one."""
+    if not reason.endswith(NO_OBJECT):
+        return reason
+    payload, _ = _payload_of(parse_json(values[position].as_py()))
+    return foreign(payload) or reason
+
+
+def source_tables(events: pa.Array) -> frozenset[str]:
+    """The tables of the source that the events name, with database and schema."""
+    return table_names(events.field("source"), SOURCE_PARTS)
 
 
 def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
     """The events of one schema. It declares all their fields, so unknown fields are not looked for in the values."""
     events = part.payloads
-    objects = read_objects(events, images.shape(part.source), _only_wider(watch))
-    declared = declared_need(part.source, images.fields) if watch is Watch.ALL and len(events) else NO_NEED
+    objects = _without_others(read_objects(events, images.shape(part.source), _only_wider(watch)), events)
+    declared = declared_need(part.source, images.fields) if watch is Watch.ALL and len(objects.structs) else NO_NEED
     return _moved(replace(objects, need=joined(_need_of_rows(objects.need), declared)), part.positions)
+
+
+def _without_others(objects: Objects, payloads: pa.Array) -> Objects:
+    """The objects that are events; of the others each is skipped or bad."""
+    no_op = true_of(objects.structs.field("op").is_null())
+    if not no_op.any():
+        return objects
+    bad, skipped = list(objects.bad), []
+    for position in objects.positions[no_op].tolist():
+        payload = parse_json(payloads[position].as_py())
+        kind = skipped_kind(payload)
+        if kind is None:
+            bad.append((position, no_event(payload)))
+        else:
+            skipped.append((position, kind))
+    structs = objects.structs.filter(pa.array(~no_op))
+    return Objects(structs, objects.positions[~no_op], tuple(sorted(bad)), objects.need, tuple(skipped))
 
 
 def _only_wider(watch: Watch) -> Watch:
@@ -175,8 +207,12 @@ def _read_unusual(
         payload, schema = _payload_of(record)
         if payload is None and isinstance(record, dict) and "payload" in record:
             continue
+        kind = skipped_kind(payload)
+        if kind is not None:
+            yield replace(_nothing(images), skipped=((int(position), kind),))
+            continue
         if not isinstance(payload, dict) or payload.get("op") is None:
-            yield _bad(int(position), NO_EVENT, images)
+            yield _bad(int(position), no_event(payload), images)
             continue
         failures = Failures()
         source = _row_schema(schema)
@@ -213,8 +249,11 @@ def _payload_of(record: object) -> tuple[object, SourceSchema]:
 
 
 def _bad(position: int, reason: str, images: Images) -> Objects:
-    none = pa.nulls(0, images.shape(_NO_SCHEMA).arrow)
-    return Objects(none, np.zeros(0, dtype=np.int64), ((position, reason),))
+    return replace(_nothing(images), bad=((position, reason),))
+
+
+def _nothing(images: Images) -> Objects:
+    return Objects(pa.nulls(0, images.shape(_NO_SCHEMA).arrow), np.zeros(0, dtype=np.int64), ())
 
 
 @lru_cache(maxsize=64)
@@ -230,15 +269,17 @@ def _shape_of_images(images: Images, source: SourceSchema) -> Shape:
 def _moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
     """The same objects, with their positions in the whole instead of in the part."""
     bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
-    return Objects(objects.structs, positions[objects.positions], bad, objects.need)
+    skipped = tuple((int(positions[at]), kind) for at, kind in objects.skipped)
+    return Objects(objects.structs, positions[objects.positions], bad, objects.need, skipped)
 
 
 def _in_order(parts: list[Objects]) -> Objects:
     structs = pa.concat_arrays([part.structs for part in parts])
     positions = np.concatenate([part.positions for part in parts])
     bad = tuple(sorted(pair for part in parts for pair in part.bad))
+    skipped = tuple(sorted((pair for part in parts for pair in part.skipped), key=itemgetter(0)))
     need = joined_all(part.need for part in parts)
     if len(positions) < 2 or bool(np.all(positions[1:] > positions[:-1])):
-        return Objects(structs, positions, bad, need)
+        return Objects(structs, positions, bad, need, skipped)
     order = np.argsort(positions, kind="stable")
-    return Objects(structs.take(pa.array(order)), positions[order], bad, need)
+    return Objects(structs.take(pa.array(order)), positions[order], bad, need, skipped)

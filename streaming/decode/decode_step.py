@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.job import RecordFormat
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
@@ -27,6 +28,7 @@ from bucketline.streaming.decode.records import decode_debezium, decode_json
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows, pack_rejects
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.source_tables import without_other_tables
 
 METADATA: Mapping[str, str] = {
     "_kafka_topic": "topic",
@@ -61,7 +63,8 @@ class DecodeStep:
 
     `loose` are NOT NULL columns that a delete may leave out. One call returns at most `reject_limit` bad records; more
     would change nothing once there are more than the job allows. `watch` says whether to look for fields and values
-    that the table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types.
+    that the table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types. `messages` is what
+    the job says of its messages.
     """
 
     decode: RecordFormat
@@ -72,6 +75,7 @@ class DecodeStep:
     reject_limit: int = 1
     watch: Watch = Watch.NOTHING
     fixed: tuple[str, ...] = ()
+    messages: MessageOptions = NO_MESSAGE_OPTIONS
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -80,6 +84,11 @@ class DecodeStep:
         if self.decode.reads_keys:
             needed.add("key")
         return tuple(name for name in _SPARK_TYPES if name in needed)
+
+    @property
+    def takes_many_tables(self) -> bool:
+        """Whether records of several tables of the source may come."""
+        return self.messages.shards is not None
 
     def check(self) -> None:
         """Raises SchemaMismatchError or UnsupportedTableError when no record could become a row of this table."""
@@ -96,7 +105,10 @@ class DecodeStep:
                 f"{', '.join(records.column_names)}; use decode: none",
                 column="value",
             )
-        decoded = self._decode(records)
+        values, others = records["value"], 0
+        if self.messages.source_table is not None:
+            values, others = without_other_tables(records["value"], self.decode, self.messages)
+        decoded = self._decode(records, values)
         origin = decoded.origin
         bad = dict(zip(decoded.bad.to_pylist(), decoded.reasons.to_pylist(), strict=True))
         columns = []
@@ -117,24 +129,27 @@ class DecodeStep:
         if self.decode.has_row_kinds:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
         rows = pa.Table.from_arrays(fitted, schema=schema)
-        return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need))
+        return DecodedRows(
+            rows, self._rejects(records, bad), self._need(decoded.need), decoded.seen.with_others(others)
+        )
 
-    def _decode(self, records: pa.Table) -> Decoded:
+    def _decode(self, records: pa.Table, values: pa.Array | pa.ChunkedArray) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
         if self.decode is RecordFormat.DEBEZIUM_JSON:
             return decode_debezium(
-                records["value"],
+                values,
                 fields,
                 primary_key=self.primary_key,
                 loose=self.loose,
                 keys=records["key"] if "key" in records.column_names else None,
                 update_before=self.update_before,
                 watch=self.watch,
+                messages=self.messages,
             )
         binlog = _BINLOGS.get(self.decode)
         if binlog is not None:
             return decode_binlog(
-                records["value"],
+                values,
                 fields,
                 binlog,
                 primary_key=self.primary_key,
@@ -142,7 +157,7 @@ class DecodeStep:
                 update_before=self.update_before,
                 watch=self.watch,
             )
-        return decode_json(records["value"], fields, self.watch)
+        return decode_json(values, fields, self.watch)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
         """The schema needs that the table can satisfy; reserved column names are left out."""

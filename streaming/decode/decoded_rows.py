@@ -11,6 +11,7 @@ from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.schema_needs import NO_NEED, pruned
+from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,8 @@ class Decoded:
 
     `rows` has the given columns in table types; `kinds` is int8, `origin` int64: for each row the index of its record,
     ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why. Other records without a row were
-    skipped. `need` is what the records need and the columns cannot hold (`schema_needs`), if that was watched; fields
-    whose type is not known yet are not in it.
+    skipped; `seen` counts them by kind, and names the source's tables. `need` is what the records need and the
+    columns cannot hold (`schema_needs`), if that was watched; fields whose type is not known yet are not in it.
     """
 
     rows: pa.RecordBatch
@@ -29,6 +30,7 @@ class Decoded:
     bad: pa.Array
     reasons: pa.Array
     need: pa.DataType = NO_NEED
+    seen: Seen = NOTHING_SEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Unjudged:
     origin: npt.NDArray[np.int64]
     bad: dict[int, str]
     need: pa.DataType = NO_NEED
+    seen: Seen = NOTHING_SEEN
 
 
 def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
@@ -69,6 +72,7 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
         bad=pa.array([at for at, _ in reasons], pa.int64()),
         reasons=pa.array([reason for _, reason in reasons], pa.string()),
         need=pruned(unjudged.need),
+        seen=unjudged.seen,
     )
 
 

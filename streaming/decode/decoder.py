@@ -6,10 +6,12 @@ import pyarrow as pa
 
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 from bucketline.streaming.decode.rejects import RejectedRows
+from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen
 
 
 class DecodedRows(NamedTuple):
-    """The rows in records, the records that became no rows, and what the records need and the table does not have.
+    """The rows in records, the records that became no rows, what the records need and the table does not have, and what
+    else was seen in them.
 
     Rows are the table's columns, with `_row_kind` where the records have kinds.
     """
@@ -17,6 +19,7 @@ class DecodedRows(NamedTuple):
     rows: pa.Table
     rejects: RejectedRows | None = None
     need: SchemaNeed = NOTHING_NEEDED
+    seen: Seen = NOTHING_SEEN
 
 
 class Decoder(Protocol):

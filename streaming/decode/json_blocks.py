@@ -25,6 +25,7 @@ from bucketline.state.types.logical import all_fields
 from bucketline.streaming.decode.json_convert import convert_leaf, raw_type
 from bucketline.streaming.decode.json_exact import Failures, build_array, kind_of, parse_json
 from bucketline.streaming.decode.json_shape import Form, Reading, Shape
+from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.schema_needs import (
     NO_NEED,
     Watch,
@@ -43,7 +44,12 @@ _EXACT_ROWS = 64
 _SAMPLE_ROWS = 8
 _JSON_BLANKS = " \t\n\r"
 _SOURCE = "source"
-_SOURCE_BLOCK = r'"source"\s*:\s*\{\s*"version"\s*:\s*"[^"{}]*"\s*,\s*"connector"\s*:[^{}]*\}'
+_NAME = r'\s*:\s*"[^"{}]*"'
+_SOURCE_BLOCK = (
+    r'"source"\s*:\s*\{\s*"version"\s*:\s*"[^"{}]*"\s*,\s*"connector"\s*:'
+    rf'[^{{}}]*?("db"{_NAME})(?:[^{{}}]*?("schema"{_NAME}\s*,))?[^{{}}]*?("table"{_NAME})[^{{}}]*\}}'
+)
+_SOURCE_NAMES = r'"source":{\1,\2\3}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,15 @@ class Objects:
     """Values that are objects of the shape, and those that are not; JSON's `null` is neither.
 
     `structs` are of the shape's type; `positions` are their positions in the input, ascending. `bad` are
-    (position, reason), ascending. `need` is what the values need beyond the shape, if that was watched.
+    (position, reason), ascending. `need` is what the values need beyond the shape, if that was watched. `skipped` are
+    values that are known to hold no row, with what they are.
     """
 
     structs: pa.Array
     positions: npt.NDArray[np.int64]
     bad: tuple[tuple[int, str], ...]
     need: pa.DataType = NO_NEED
+    skipped: tuple[tuple[int, Skipped], ...] = ()
 
 
 def read_objects(values: pa.Array, shape: Shape, watch: Watch = Watch.NOTHING) -> Objects:
@@ -155,12 +163,12 @@ def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
 
 
 def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
-    """Debezium's events with their `source` replaced by null. It is half of an event and never a column. Events of
-    tables with a field of that name are left as they are.
+    """Debezium's events with nothing but the names of the table in their `source`. It is half of an event and never a
+    column. Events of tables with a field of that name are left as they are.
     """
     if not shape.is_envelope or any(f.name == _SOURCE for f in all_fields(shape.children[0].type.fields)):
         return values
-    return pc.replace_substring_regex(values, _SOURCE_BLOCK, f'"{_SOURCE}":null')
+    return pc.replace_substring_regex(values, _SOURCE_BLOCK, _SOURCE_NAMES)
 
 
 def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: Watch = Watch.NOTHING) -> Objects:

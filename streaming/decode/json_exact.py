@@ -18,6 +18,9 @@ from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shap
 
 _REASON_CHARACTERS = 300
 _SHOWN_CHARACTERS = 60
+_NOT_JSON = "is not a JSON"
+NO_OBJECT = f"{_NOT_JSON} object"
+"""The end of the reason against a value that should be an object."""
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -116,7 +119,7 @@ def _only(
 ) -> dict[str, object] | None:
     if value is None or type(value) is wanted:
         return value  # type: ignore[return-value]  # the caller asked for what it gets
-    failures.add(record, f"{_place(path)}{show(value)} is not a JSON {kind_name}")
+    failures.add(record, f"{_place(path)}{show(value)} {_NOT_JSON} {kind_name}")
     return None
 
 

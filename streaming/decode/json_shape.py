@@ -107,6 +107,8 @@ STAMP_UNITS = {
     "io.debezium.time.NanoTimestamp": "ns",
     "org.apache.kafka.connect.data.Timestamp": "ms",
 }
+SOURCE_PARTS = ("db", "schema", "table")
+"""The fields of an event's `source` that say which table it is of."""
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
@@ -153,10 +155,11 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE) -> Shape:
 
 
 def envelope_shape(row: Shape, before: Shape | None = None) -> Shape:
-    """The shape of a Debezium event: row images before and after, and the operation. `before` is the shape of that
-    image where it is another one."""
-    names = ("before", "after", "op")
-    children = (row if before is None else before, row, shape_of(DataType(TypeRoot.VARCHAR, length=1)))
+    """The shape of a Debezium event: row images before and after, the operation, and the table it is of. `before` is
+    the shape of that image where it is another one."""
+    names = ("before", "after", "op", "source")
+    source = row_shape([DataField(0, part, DataType(TypeRoot.VARCHAR, length=2**31 - 1)) for part in SOURCE_PARTS])
+    children = (row if before is None else before, row, shape_of(DataType(TypeRoot.VARCHAR, length=1)), source)
     arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
     return Shape(DataType(TypeRoot.ROW), arrow, names=names, children=children, is_envelope=True)
 

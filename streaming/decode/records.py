@@ -7,7 +7,7 @@ value is skipped, as in Flink.
 after, and before it, when the primary key has changed, -D of the row before; `d` gives -D of the row before, or,
 without one, of the record's key. The -U of an update is produced only if the merge engine needs it. Of a delete only
 the key counts: without REPLICA IDENTITY FULL Postgres sends nothing else, so its other NOT NULL columns become zero.
-Tombstones and messages (`m`) are skipped; `t`, a truncate, is bad.
+Tombstones, messages (`m`) and what is no event (`other_messages`) are skipped and counted; `t`, a truncate, is bad.
 
 A record is bad as a whole or not at all: an update gives both rows or none. Of the row before, only what is needed is
 read: the columns of the primary key, where it gives no row of its own. With a `watch`, the fields and types that the
@@ -18,8 +18,9 @@ Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationS
 connectors.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -27,12 +28,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
-from bucketline.streaming.decode.debezium_envelope import NO_EVENT, Images, read_events, read_keys
+from bucketline.streaming.decode.debezium_envelope import Images, read_events, read_keys, source_tables
 from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_rows
-from bucketline.streaming.decode.json_blocks import read_objects
+from bucketline.streaming.decode.json_blocks import Objects, read_objects
 from bucketline.streaming.decode.json_shape import Shape, row_shape
+from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.row_changes import (
     Change,
     UpdateBefore,
@@ -44,14 +47,9 @@ from bucketline.streaming.decode.row_changes import (
     with_left_out,
 )
 from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.seen import Seen
+from bucketline.streaming.decode.unavailable import Placeholder
 
-UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium sends instead of a large value that an update did not change."""
-
-_UNAVAILABLE_REASON = (
-    f"{UNAVAILABLE}: the source left out a large value that the update did not change; set REPLICA IDENTITY FULL "
-    "on the source table"
-)
 _NO_KEY = "a delete (op d) without before, and the record key does not hold the primary key"
 
 
@@ -100,8 +98,16 @@ def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Wa
         positions[objects.positions],
         {int(positions[at]): reason for at, reason in objects.bad},
         objects.need,
+        Seen(_skipped(data, objects)),
     )
     return judge_rows(unjudged, tuple(fields))
+
+
+def _skipped(records: pa.Array, objects: Objects, messages: int = 0) -> dict[Skipped, int]:
+    """How many of the records hold no row, by kind; what is neither read nor bad has no value."""
+    empty = len(records) - len(objects.positions) - len(objects.bad) - len(objects.skipped)
+    counts = Counter(kind for _, kind in objects.skipped) + Counter({Skipped.TOMBSTONE: empty})
+    return dict(counts + Counter({Skipped.MESSAGE: messages}))
 
 
 def decode_debezium(
@@ -113,13 +119,14 @@ def decode_debezium(
     keys: pa.Array | None = None,
     update_before: UpdateBefore = UpdateBefore.DROP,
     watch: Watch = Watch.NOTHING,
+    messages: MessageOptions = NO_MESSAGE_OPTIONS,
 ) -> Decoded:
     """The row changes in Debezium events.
 
     Shapes: n binary or string values in, and the records' n keys, if known. `loose` names the NOT NULL columns that a
     delete may leave out; by default all that are not in `primary_key`.
     """
-    columns = tuple(fields)
+    columns, placeholder = tuple(fields), Placeholder(messages.unavailable_value)
     data = as_binary(values)
     live = has_text(data)
     positions = np.flatnonzero(live)
@@ -128,7 +135,7 @@ def decode_debezium(
     images = Images(columns, None if needs_all else tuple(f for f in columns if f.name in primary_key))
     objects = read_events(alive, images, watch)
     events = _Events(objects.structs, positions[objects.positions])
-    bad = {int(positions[at]): _explained(reason) for at, reason in objects.bad} | _unfollowed(events)
+    bad = {int(positions[at]): _explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(events)
     moved = _moved(events, primary_key)
     gone = moved | (events.is_one_of("d") & events.has_before)
     if needs_all:
@@ -137,7 +144,7 @@ def decode_debezium(
         whole = read_events(alive.take(pa.array(objects.positions[gone])), Images(columns))
         records = events.records[gone]
         deletes = Change(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
-        bad |= {int(records[at]): _explained(reason) for at, reason in whole.bad}
+        bad |= {int(records[at]): _explained(reason, placeholder) for at, reason in whole.bad}
     changes = [deletes, *_changes(events, moved, update_before)]
     nameless = events.is_one_of("d") & ~events.has_before
     if np.any(nameless):
@@ -146,8 +153,9 @@ def decode_debezium(
         known = true_of(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
-    unjudged = in_order(changes, None, bad, objects.need)
-    _refuse_unavailable(unjudged, columns, primary_key)
+    seen = Seen(_skipped(data, objects, int(events.is_one_of("m").sum())), source_tables(objects.structs))
+    unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
+    _refuse_unavailable(unjudged, columns, primary_key, placeholder)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
 
@@ -162,9 +170,7 @@ def _unfollowed(events: _Events) -> dict[int, str]:
     return reasons
 
 
-def _unknown_op(op: str | None) -> str:
-    if op is None:
-        return NO_EVENT
+def _unknown_op(op: str) -> str:
     if op == "t":
         return "a truncate of the source table (op t), which is not supported"
     return f"an event with op {op!r}; known are c, r, u, d and m"
@@ -226,34 +232,19 @@ def _rows_of_keys(
     return pa.StructArray.from_arrays(children, fields=list(row_type), mask=pa.array(~complete))
 
 
-def _refuse_unavailable(unjudged: Unjudged, fields: Sequence[DataField], primary_key: Sequence[str]) -> None:
+def _refuse_unavailable(
+    unjudged: Unjudged, fields: Sequence[DataField], primary_key: Sequence[str], placeholder: Placeholder
+) -> None:
     """Notes the records with Debezium's placeholder; of a delete only the key counts."""
     not_delete = unjudged.kinds != int(RowKind.DELETE)
     for f in fields:
-        mask = _unavailable(unjudged.structs.field(f.name))
+        mask = placeholder.rows(unjudged.structs.field(f.name))
         if mask is None:
             continue
         for i in np.flatnonzero(mask & (not_delete | (f.name in primary_key))):
-            unjudged.bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {_UNAVAILABLE_REASON}")
+            unjudged.bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {placeholder.reason}")
 
 
-def _unavailable(column: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """True for rows whose column, or an element of its array, is the placeholder; None when there is none."""
-    if pa.types.is_list(column.type):
-        inner = _unavailable(column.values)
-        if inner is None:
-            return None
-        ends = np.concatenate([[0], np.cumsum(inner)])[column.offsets.to_numpy()]
-        return np.asarray(ends[1:] > ends[:-1])
-    if pa.types.is_string(column.type):
-        same = pc.equal(column, UNAVAILABLE)
-    elif pa.types.is_binary(column.type):
-        same = pc.equal(column, UNAVAILABLE.encode())
-    else:
-        return None
-    return true_of(pc.fill_null(same, False)) if pc.any(same).as_py() else None
-
-
-def _explained(reason: str) -> str:
+def _explained(reason: str, placeholder: Placeholder) -> str:
     """The reason, with an explanation if the value is Debezium's placeholder in a column that is not text."""
-    return f"{reason}; {_UNAVAILABLE_REASON}" if UNAVAILABLE in reason else reason
+    return f"{reason}; {placeholder.reason}" if placeholder.text in reason else reason

@@ -64,6 +64,26 @@ def _zero(data_type: pa.DataType) -> pa.Scalar:
     return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]
 
 
+def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
+    """The different names of tables in messages: the texts of those fields with dots between them. A message without
+    the last field names none."""
+    columns = [messages.field(part) for part in parts]
+    named = columns[-1].drop_null()
+    if len(named) == 0:
+        return frozenset()
+    firsts = [column[int(np.argmax(true_of(columns[-1].is_valid())))] for column in columns]
+    same = [
+        pc.all(pc.or_(pc.fill_null(pc.equal(c, f), False), columns[-1].is_null())).as_py()
+        for c, f in zip(columns, firsts, strict=True)
+        if f.is_valid
+    ]
+    absent = [c.null_count == len(c) for c, f in zip(columns, firsts, strict=True) if not f.is_valid]
+    if all(same) and all(absent):
+        return frozenset([".".join(f.as_py() for f in firsts if f.is_valid)])
+    rows = pa.table(columns, names=list(parts)).group_by(list(parts)).aggregate([]).to_pylist()
+    return frozenset(".".join(t for t in (row[p] for p in parts) if t) for row in rows if row[parts[-1]] is not None)
+
+
 def as_binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The values of a column as one array of bytes."""
     return one_array(values).cast(pa.binary())

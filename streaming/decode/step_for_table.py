@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, BadRecords, RecordFormat
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, SHARDS, SOURCE_TABLE, UNAVAILABLE_VALUE, MessageOptions
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
@@ -19,7 +20,9 @@ _RETRACTING_ENGINES = (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
 _MOST_REJECTS = 1 << 31
 
 
-def decode_step(decode: RecordFormat, schema: TableSchema, bad_records: BadRecords) -> DecodeStep | None:
+def decode_step(
+    decode: RecordFormat, schema: TableSchema, bad_records: BadRecords, messages: MessageOptions = NO_MESSAGE_OPTIONS
+) -> DecodeStep | None:
     """The step that turns records into rows of the table; None when they are rows already.
 
     Raises OptionError, SchemaMismatchError and UnsupportedTableError when no record could become a row of this table.
@@ -29,10 +32,11 @@ def decode_step(decode: RecordFormat, schema: TableSchema, bad_records: BadRecor
             "bad-records.max allows bad records, but bad-records.path, the folder for them, is not set",
             key=BAD_RECORDS_PATH.key,
         )
+    _check_messages(decode, messages)
     if decode is RecordFormat.NONE:
         return None
     limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
-    return step_for(DecodeStep(decode, (), reject_limit=limit), schema)
+    return step_for(DecodeStep(decode, (), reject_limit=limit, messages=messages), schema)
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:
@@ -56,6 +60,26 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
     if fitting != step:
         fitting.check()
     return fitting
+
+
+def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
+    """Raises OptionError for an option that says nothing of messages of this format."""
+    if messages == NO_MESSAGE_OPTIONS:
+        return
+    if not decode.names_tables:
+        for option, value in ((SOURCE_TABLE, messages.source_table), (SHARDS, messages.shards)):
+            if value is not None:
+                raise OptionError(
+                    f"{option.key} is about messages that name the table they are of, which decode: {decode.value} "
+                    "does not read; take it out, or use another decode",
+                    key=option.key,
+                )
+    if messages.unavailable_value != UNAVAILABLE_VALUE.default and decode is not RecordFormat.DEBEZIUM_JSON:
+        raise OptionError(
+            f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "
+            "it out",
+            key=UNAVAILABLE_VALUE.key,
+        )
 
 
 def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:

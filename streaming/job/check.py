@@ -27,7 +27,7 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
     check_name(config)
     require_publish(config)
     schema = job_schema(config, clock=clock)
-    decode_step(config.source.decode, schema, config.bad_records)
+    decode_step(config.source.decode, schema, config.bad_records, config.messages)
     effective_options(config.settings, schema.options)
     plan = plan_write(config.table, schema, sink_options_of(config))
     if config.catalog is None or config.catalog.metastore is not Metastore.REST:

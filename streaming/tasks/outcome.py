@@ -8,6 +8,7 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import GivenBack, Outcome
 from bucketline.state.types.schema_need import decode_need
 from bucketline.streaming.decode.schema_needs import joined_needs
+from bucketline.streaming.decode.seen import decode_seen, joined_seen
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.wire import (
     GIVEN_BACK,
@@ -16,13 +17,14 @@ from bucketline.streaming.tasks.wire import (
     NOTE,
     REJECTS,
     REPORT,
+    SEEN,
     STATS,
     UNFIT,
     Result,
     read_stats,
 )
 
-_KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT)
+_KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN)
 
 
 def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
@@ -39,6 +41,7 @@ def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple
             raise GivenBack(by_kind[GIVEN_BACK][0].decode())
         if by_kind[UNFIT]:
             raise UnfitFileError.from_bytes(by_kind[UNFIT][0])
+    seen = joined_seen(map(decode_seen, by_kind[SEEN]))
     return Outcome(
         messages=(*messages, *retired),
         rejects=tuple(by_kind[REJECTS]),
@@ -46,4 +49,6 @@ def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple
         notes=tuple(payload.decode() for payload in by_kind[NOTE]),
         need=joined_needs(map(decode_need, by_kind[NEEDS])),
         reports=tuple(by_kind[REPORT]),
+        skipped_records=tuple(sorted((kind.value, count) for kind, count in seen.skipped.items())),
+        source_tables=tuple(sorted(seen.tables)),
     )

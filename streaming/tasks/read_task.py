@@ -18,6 +18,7 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
+from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
 from bucketline.streaming.tasks.kafka_consumers import KEPT
 from bucketline.streaming.tasks.kafka_fetch import RangeFetch
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
@@ -25,7 +26,7 @@ from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.wire import NEEDS, REJECTS, REPORT, RUN, UNFIT, Routed, routed_note
+from bucketline.streaming.tasks.wire import NEEDS, REJECTS, REPORT, RUN, SEEN, UNFIT, Routed, routed_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,11 @@ class Reading:
         sealer, acceptance = RunSealer(self.seal, origin=origin), RowAcceptance(self.seal.schema)
         limit, refused_rows = self.reject_limit or 0, 0
         needs: list[SchemaNeed] = []
+        seen = NOTHING_SEEN
         for rows in tables:
             if self.decode is not None:
-                rows, rejects, need = self.decode(rows)
+                rows, rejects, need, also_seen = self.decode(rows)
+                seen = joined_seen((seen, also_seen)) if also_seen else seen
                 if need and need not in needs:
                     needs.append(need)
                     yield routed_note(NEEDS, origin=origin, row_count=0, blob=need.encode())
@@ -94,6 +97,8 @@ class Reading:
                     yield _rejects(kept, origin)
             for run in sealer.add(accepted):
                 yield routed_run(run, self.to)
+        if seen:
+            yield routed_note(SEEN, origin=origin, row_count=0, blob=seen.encode())
         for run in sealer.finish() if not needs else ():
             yield routed_run(run, self.to)
 

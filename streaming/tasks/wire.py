@@ -46,6 +46,7 @@ REJECTS = "rejects"
 NOTE = "note"
 NEWS = "news"
 NEEDS = "needs"
+SEEN = "seen"
 MESSAGES = "messages"
 STATS = "stats"
 REPORT = "report"
@@ -55,7 +56,7 @@ UNFIT = "unfit"
 ANY_TASK = 0
 """The task for what may go to any."""
 
-_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT)
+_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN)
 _HEAD = Struct("<BxxxIiiiqqq")
 """The kind, the length of the partition, and the numbers of a run."""
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count")

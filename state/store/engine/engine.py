@@ -77,7 +77,8 @@ class TaskStats:
 class Outcome:
     """What came of a run: the messages of its tasks, the rows that were refused (Arrow IPC streams), what the tasks say
     of themselves, the tokens of notes that the snapshot has to carry, what the records need and the table does not
-    have (where there is such a need, nothing is to be committed), and what parts report.
+    have (where there is such a need, nothing is to be committed), what parts report, how many records hold no row by
+    kind, and the tables of the source that records name.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -86,6 +87,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     need: SchemaNeed = NOTHING_NEEDED
     reports: tuple[bytes, ...] = ()
+    skipped_records: tuple[tuple[str, int], ...] = ()
+    source_tables: tuple[str, ...] = ()
 
     @property
     def accepted_rows(self) -> int:

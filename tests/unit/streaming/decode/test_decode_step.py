@@ -47,7 +47,7 @@ FIELDS = columns(id="INT NOT NULL", name="STRING")
 def test_json_records_become_columns_and_bad_ones_rejects_with_their_place() -> None:
     step = DecodeStep(RecordFormat.JSON, FIELDS, reject_limit=10)
 
-    rows, rejects, _ = step(kafka(b'{"id":1,"name":"a"}', b'{"id":"x"}', None, b'{"name":"b"}', b'{"id":5}'))
+    rows, rejects, *_ = step(kafka(b'{"id":1,"name":"a"}', b'{"id":"x"}', None, b'{"name":"b"}', b'{"id":5}'))
 
     assert rows.to_pylist() == [{"id": 1, "name": "a"}, {"id": 5, "name": None}]
     assert rejects is not None and rejects.row_count == 2
@@ -72,7 +72,7 @@ def test_json_records_become_columns_and_bad_ones_rejects_with_their_place() -> 
 
 
 def test_no_more_rejects_travel_than_can_matter() -> None:
-    _, rejects, _ = DecodeStep(RecordFormat.JSON, FIELDS, reject_limit=2)(kafka(*[b"{}"] * 50))
+    _, rejects, *_ = DecodeStep(RecordFormat.JSON, FIELDS, reject_limit=2)(kafka(*[b"{}"] * 50))
     assert rejects is not None and rejects.row_count == 2
     assert rejects_of(rejects.blob)["offset"].to_pylist() == [100, 101]
 
@@ -94,7 +94,7 @@ def test_no_more_rejects_travel_than_can_matter() -> None:
     ],
 )
 def test_messages_of_the_binary_log_bring_their_row_kinds(decode: RecordFormat, values: list[bytes]) -> None:
-    rows, rejects, _ = DecodeStep(decode, FIELDS, primary_key=("id",))(kafka(*values))
+    rows, rejects, *_ = DecodeStep(decode, FIELDS, primary_key=("id",))(kafka(*values))
     assert rejects is None
     assert rows.to_pylist() == [{"id": 1, "name": "a", "_row_kind": 0}, {"id": 1, "name": "a", "_row_kind": 3}]
 
@@ -106,7 +106,7 @@ def test_debezium_records_bring_their_row_kinds() -> None:
         {"op": "u", "before": {"id": 1, "name": "a"}, "after": {"id": 2, "name": "a"}},
     ]
 
-    rows, rejects, _ = step(kafka(*[json.dumps(r).encode() for r in records]))
+    rows, rejects, *_ = step(kafka(*[json.dumps(r).encode() for r in records]))
 
     assert rejects is None
     assert rows.column_names == ["id", "name", "_row_kind"]
@@ -127,7 +127,7 @@ def test_columns_of_the_record_fill_table_columns_of_their_names() -> None:
     step = DecodeStep(RecordFormat.JSON, fields)
     payload = b'{"id": 7, "_kafka_topic": "not from here"}'
 
-    rows, rejects, _ = step(kafka(None, payload, payload, keys=[b"a", b"\xff", b"c"]))
+    rows, rejects, *_ = step(kafka(None, payload, payload, keys=[b"a", b"\xff", b"c"]))
 
     assert rows.to_pylist() == [
         {
@@ -170,7 +170,7 @@ def test_headers_and_zoned_timestamps_keep_their_types() -> None:
         [[{"key": "h", "value": b"1"}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     )
 
-    rows, _, _ = DecodeStep(RecordFormat.JSON, fields)(kafka(b"{}").append_column("headers", headers))
+    rows, *_ = DecodeStep(RecordFormat.JSON, fields)(kafka(b"{}").append_column("headers", headers))
 
     assert rows.to_pylist() == [
         {"_kafka_headers": [{"key": "h", "value": b"1"}], "_kafka_timestamp": SENT_AT, "_kafka_key": b"k"}
@@ -178,7 +178,7 @@ def test_headers_and_zoned_timestamps_keep_their_types() -> None:
 
 
 def test_any_source_with_values_will_do() -> None:
-    rows, rejects, _ = DecodeStep(RecordFormat.JSON, FIELDS)(pa.table({"value": ['{"id":1}', "x"]}))
+    rows, rejects, *_ = DecodeStep(RecordFormat.JSON, FIELDS)(pa.table({"value": ['{"id":1}', "x"]}))
 
     assert rows.to_pylist() == [{"id": 1, "name": None}]
     assert rejects is not None

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bucketline.conf.message_options import UNAVAILABLE
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.decode.decoded_rows import Decoded
-from bucketline.streaming.decode.records import UNAVAILABLE, decode_debezium, decode_json
+from bucketline.streaming.decode.records import decode_debezium, decode_json
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 

@@ -1,0 +1,72 @@
+"""Messages in Debezium's topics that are no changes of rows, and messages of other programs: told by their fields.
+
+Heartbeats, begins and ends of transactions, changes of the schema and notifications lie in topics of their own, which
+a pattern of topics may cover. They hold no rows: they are skipped and counted by kind. Topics may have any name, so the
+fields of a message say what it is.
+
+Source: Debezium 3.5 documentation (heartbeat.interval.ms, provide.transaction.metadata, include.schema.changes,
+notifications); CloudEvents 1.0; Oracle GoldenGate for Big Data's JSON formatter; AWS DMS's Kafka target.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Skipped(Enum):
+    """Kinds of records that hold no row and are not bad."""
+
+    TOMBSTONE = "tombstone"
+    HEARTBEAT = "heartbeat"
+    TRANSACTION = "transaction message"
+    SCHEMA_CHANGE = "schema change"
+    NOTIFICATION = "notification"
+    MESSAGE = "logical message"
+    OTHER_TABLE = "record of another table"
+
+
+_TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})
+_TRANSACTION = frozenset({"status", "id", "event_count", "data_collections"})
+_SCHEMA_CHANGE = frozenset({"databaseName", "ddl", "tableChanges"})
+_NOTIFICATION = frozenset({"aggregate_type", "type", "additional_data"})
+_NO_EVENT = "not a Debezium event: it has no field op"
+_FOREIGN = (
+    (frozenset({"specversion", "type", "source"}), "a CloudEvents message"),
+    (frozenset({"op_type", "op_ts", "pos"}), "a message of Oracle GoldenGate"),
+    (frozenset({"data", "metadata"}), "a message of AWS DMS"),
+)
+_FLATTENED = (
+    "for rows without an envelope, as Debezium's ExtractNewRecordState makes them, take that transform out of the "
+    "connector"
+)
+
+
+def skipped_kind(payload: object) -> Skipped | None:
+    """What a message without a row is; None for a change of a row, and for what is not known."""
+    if not isinstance(payload, Mapping) or payload.get("op") is not None:
+        return None
+    names = payload.keys()
+    if "ts_ms" in names and names <= _TIMES:
+        return Skipped.HEARTBEAT
+    if names >= _TRANSACTION and payload["status"] in ("BEGIN", "END"):
+        return Skipped.TRANSACTION
+    if names >= _SCHEMA_CHANGE:
+        return Skipped.SCHEMA_CHANGE
+    return Skipped.NOTIFICATION if names >= _NOTIFICATION else None
+
+
+def no_event(payload: object) -> str:
+    """Why a message without `op` gives no row, and what to do."""
+    return foreign(payload) or f"{_NO_EVENT}; {_FLATTENED}"
+
+
+def foreign(payload: object) -> str | None:
+    """What a message of a format that is not read is called in a reason; None where it may be Debezium's."""
+    if not isinstance(payload, Mapping):
+        return None
+    for fields, program in _FOREIGN:
+        if payload.keys() >= fields:
+            return f"not a Debezium event but {program}, a format that is not read"
+    source = payload.get("source")
+    if isinstance(source, Mapping) and source.get("connector") == "mongodb":
+        return "an event of Debezium for MongoDB, whose documents are texts: a format that is not read"
+    return None

@@ -1,0 +1,50 @@
+"""What records say besides their rows: how many hold none, and the tables of the source that they name."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from bucketline.streaming.decode.other_messages import Skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Records without a row that are not bad, counted by kind; and the names of the source's tables."""
+
+    skipped: Mapping[Skipped, int] = field(default_factory=dict)
+    tables: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.skipped or self.tables)
+
+    def with_others(self, count: int) -> "Seen":
+        """The same, where so many of the tombstones stand for records of other tables."""
+        if not count:
+            return self
+        tombstones = self.skipped.get(Skipped.TOMBSTONE, 0) - count
+        counts = {**self.skipped, Skipped.TOMBSTONE: tombstones, Skipped.OTHER_TABLE: count}
+        return replace(self, skipped={kind: count for kind, count in counts.items() if count})
+
+    def encode(self) -> bytes:
+        """As bytes, for the way to the driver."""
+        counts = {kind.value: count for kind, count in self.skipped.items()}
+        return json.dumps({"skipped": counts, "tables": sorted(self.tables)}).encode()
+
+
+NOTHING_SEEN = Seen()
+
+
+def decode_seen(payload: bytes) -> Seen:
+    """What `encode` has made bytes of."""
+    said = json.loads(payload)
+    return Seen({Skipped(kind): count for kind, count in said["skipped"].items()}, frozenset(said["tables"]))
+
+
+def joined_seen(parts: Iterable[Seen]) -> Seen:
+    """What all of them say together."""
+    counts, tables = Counter[Skipped](), frozenset[str]()
+    for part in parts:
+        counts.update(part.skipped)
+        tables |= part.tables
+    return Seen(dict(counts), tables)

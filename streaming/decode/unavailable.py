@@ -1,0 +1,95 @@
+"""Values that the source left out: Postgres does not log a large value that an update did not change, and Debezium puts
+a placeholder where it was, in a form that the type of the column takes.
+
+Source: Debezium 3 UnchangedToastedPlaceholder; before 2.0 an array of numbers was [1868788].
+"""
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.streaming.decode.row_changes import true_of
+
+_GEOMETRIES = (
+    bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1"),
+    bytes.fromhex("0101000020e61000000c21e7fdff7f66401842cefbff7f5640"),
+)
+"""The points that stand for a geometry and for a geography, as EWKB."""
+_OLD_NUMBERS = (1868788,)
+
+_Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """What Debezium sends instead of a value: `unavailable.value.placeholder` of the connector."""
+
+    text: str
+
+    @property
+    def texts(self) -> pa.Array:
+        """The texts that stand for a value: the placeholder, a UUID made of it, and a map of it as JSON."""
+        digest = hashlib.md5(self.text.encode(), usedforsecurity=False).digest()
+        return pa.array([self.text, str(uuid.UUID(bytes=digest, version=3)), json.dumps({self.text: self.text})])
+
+    @property
+    def reason(self) -> str:
+        """Why a record with the placeholder is bad, and what to do."""
+        return (
+            f"{self.text}: the source left out a large value that the update did not change; set REPLICA IDENTITY FULL "
+            "on the source table"
+        )
+
+    def rows(self, column: pa.Array) -> _Mask | None:
+        """True for rows whose value, or a value inside it, is the placeholder; None when there is none."""
+        kind = column.type
+        if pa.types.is_map(kind):
+            return _of_elements(_either(self.rows(column.keys), self.rows(column.items)), column)
+        if pa.types.is_list(kind):
+            inner = self.rows(column.values)
+            return _either(_of_elements(inner, column), self._number_lists(column))
+        if pa.types.is_struct(kind):
+            found: _Mask | None = None
+            for i in range(kind.num_fields):
+                found = _either(found, self.rows(column.field(i)))
+            return found
+        if pa.types.is_string(kind):
+            same = pc.is_in(column, value_set=self.texts)
+        elif pa.types.is_binary(kind):
+            same = pc.is_in(column, value_set=pa.array([self.text.encode(), *_GEOMETRIES], kind))
+        else:
+            return None
+        return true_of(same) if pc.any(same).as_py() else None
+
+    def _number_lists(self, lists: pa.Array) -> _Mask | None:
+        """True for lists of whole numbers that are the placeholder's bytes."""
+        if not pa.types.is_integer(lists.type.value_type) or not len(lists):
+            return None
+        offsets = lists.offsets.to_numpy()
+        found = np.zeros(len(lists), dtype=bool)
+        for numbers in (tuple(self.text.encode()), _OLD_NUMBERS):
+            alike = np.flatnonzero(np.diff(offsets) == len(numbers))
+            at = offsets[alike][:, None] + np.arange(len(numbers))
+            values = pc.fill_null(lists.values, -1).to_numpy()
+            found[alike] |= np.all(values[at] == np.array(numbers), axis=1)
+        return found if found.any() else None
+
+
+def _either(one: _Mask | None, other: _Mask | None) -> _Mask | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
+def _of_elements(inner: _Mask | None, column: pa.Array) -> _Mask | None:
+    """True for lists or maps with an element for which the mask is true."""
+    if inner is None:
+        return None
+    ends = np.concatenate([[0], np.cumsum(inner)])[column.offsets.to_numpy()]
+    return np.asarray(ends[1:] > ends[:-1])
