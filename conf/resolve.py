@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from bucketline.conf.catalog_options import CATALOG_OPTIONS
+from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import (
     CATALOG,
@@ -125,23 +126,27 @@ def _nearest_key(key: str) -> str | None:
     return nearest(key, {*JOB_KEYS, *names.values(), *storage.values()})
 
 
-def effective_options(job: Mapping[str, Setting], table: Mapping[str, str]) -> dict[str, Setting]:
+def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | None) -> dict[str, Setting]:
     """Every option of sink and table that has a value, by key, with where the value comes from; sorted by key.
 
     The origin of an option without effect also says why.
-    `job` are the settings of a JobConfig. Raises OptionError when the job changes what only the table may decide.
+    `job` are the settings of a JobConfig; `table` None means that the table's options are not known. Raises OptionError
+    when the job changes what only the table may decide, as far as that is known.
     """
     defaults = {
         option.key: Setting(option.shown(), DEFAULT)
         for option in (*OUR_OPTIONS.values(), *HONOURED.values())
         if option.default is not None
     }
-    options = defaults | {key: Setting(text, TABLE) for key, text in table.items()}
+    options = defaults | {key: Setting(text, TABLE) for key, text in (table or {}).items()}
     for key, setting in job.items():
         if not key.startswith(OPTIONS):
             continue
         name = key.removeprefix(OPTIONS)
-        check_job_options({name: setting.text}, table, origin=setting.origin)
+        if table is None:
+            check_given_durations({name: setting.text}, origin=setting.origin)
+        else:
+            check_job_options({name: setting.text}, table, origin=setting.origin)
         options[name] = setting
     texts = {key: setting.text for key, setting in options.items()}
     buffer = options.get(WRITE_BUFFER_SIZE.key)

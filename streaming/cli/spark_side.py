@@ -32,6 +32,10 @@ from bucketline.streaming.job.ending import process_ending, signals_to
 from bucketline.streaming.log import log_to_standard_error
 
 _SHOWN_ROWS = 10
+_NOT_READ = (
+    "note: the table was not looked at. If it exists, its own options count before defaults, and create.* has no "
+    "effect; `bucketline sql` shows them: SELECT * FROM <table>$options"
+)
 
 
 @program.command(short_help="Runs the streaming job of a job file.")
@@ -42,8 +46,8 @@ _SHOWN_ROWS = 10
 @click.option(
     "--print-config",
     is_flag=True,
-    help="Print each setting and where it comes from, and stop. An object store is tried as by the job itself: an "
-    "object is written and removed.",
+    help="Print each setting and where it comes from, and stop. Only the job file is read: neither table, storage, "
+    "catalog nor Kafka is asked.",
 )
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors, Spark's own too.")
 @format_option
@@ -68,6 +72,7 @@ def ingest(
     config = resolve_job(*layers)
     if print_config:
         print_table(settings_table(config), form)
+        click.echo(_NOT_READ, err=True)
         return
     log_to_standard_error()
     for logger in (logging.getLogger(), logging.getLogger("bucketline")):

@@ -1,15 +1,27 @@
-"""Checks a job before Spark starts: settings, source, table and sink must fit together."""
+"""Checks a job before Spark starts: settings, source, table and sink must fit together.
+
+`check_job` looks at the table and tries its storage; `check_settings` looks at nothing but the settings.
+"""
+
+from collections.abc import Mapping
 
 from bucketline.conf.catalog_options import Metastore
-from bucketline.conf.job import JobConfig
+from bucketline.conf.job import Create, JobConfig
 from bucketline.conf.reader_choice import check_reader
 from bucketline.conf.resolve import effective_options
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
+from bucketline.conf.sink_options import (
+    BAD_RECORDS_MAX,
+    BAD_RECORDS_PATH,
+    refuse_unknown_options,
+    sink_options,
+    split_options,
+)
 from bucketline.conf.source_options import source_options
 from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
+from bucketline.state.store.storage.plain_io import check_uri
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.state.store.write.modes import plan_write
@@ -23,16 +35,44 @@ def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
     Nothing is left behind; an object store is tried with an object that is removed again (`require_publish`).
     Raises the BucketlineError with which the job would fail before its first batch.
     """
-    check_reader(config.source, source_options(config.source).options)
-    check_name(config)
+    _check_source(config)
     require_publish(config)
     schema = job_schema(config, clock=clock)
+    _check_with(config, schema)
+    return schema
+
+
+def check_settings(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema | None:
+    """The schema of the table that the section `create` describes; None without that section.
+
+    Reads no file and sends no request, so it knows neither the table nor what a catalog's server sets for new ones.
+    Raises the BucketlineError that the settings alone give reason for.
+    """
+    _check_source(config)
+    if config.catalog is None:
+        check_uri(config.table)
+    if config.create is None:
+        options = sink_options_of(config)
+        refuse_unknown_options(options)
+        sink_options(split_options(options)[0])
+        return None
+    schema = _new_schema(config, config.create, {} if config.catalog is None else config.catalog.table_defaults, clock)
+    _check_with(config, schema)
+    return schema
+
+
+def _check_source(config: JobConfig) -> None:
+    check_reader(config.source, source_options(config.source).options)
+    check_name(config)
+
+
+def _check_with(config: JobConfig, schema: TableSchema) -> None:
+    """Returns if the job can write to a table of that schema."""
     decode_step(config.source.decode, schema, config.bad_records, config.messages)
     effective_options(config.settings, schema.options)
     plan = plan_write(config.table, schema, sink_options_of(config))
     if config.catalog is None or config.catalog.metastore is not Metastore.REST:
         refuse_unregistered(plan.schema.options, config.table)
-    return schema
 
 
 def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
@@ -41,14 +81,19 @@ def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema
         return handle_of(open_existing(config)).table_schema
     if config.create is None:
         raise no_table(config)
+    defaults = {} if config.catalog is None else catalog_of(config.catalog).table_defaults
+    return _new_schema(config, config.create, defaults, clock)
+
+
+def _new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], clock: Clock) -> TableSchema:
     if config.catalog is None:
         check_table_path(config.table)
     return plan_schema(
-        config.create.schema,
-        config.create.primary_key,
-        config.create.partition_by,
-        {**({} if config.catalog is None else catalog_of(config.catalog).table_defaults), **config.create.options},
-        config.create.comment,
+        create.schema,
+        create.primary_key,
+        create.partition_by,
+        {**defaults, **create.options},
+        create.comment,
         storage_options=config.storage,
         time_ms=clock.now_ms(),
     )

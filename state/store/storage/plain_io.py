@@ -10,26 +10,38 @@ from bucketline.state.store.storage.objects.object_io import object_io_for
 from bucketline.state.store.storage.objects.object_store import OBJECT_SCHEMES
 from bucketline.state.store.storage.wrapped_io import Inner
 
+_FILE = "file"
 _SCHEMES = OBJECT_SCHEMES | HDFS_SCHEMES
 
 
 def plain_io(uri: str, options: Mapping[str, str]) -> tuple[Inner, str]:
     """As `file_io_for`, for storage options that have been checked."""
+    scheme, path = check_uri(uri)
+    if scheme in OBJECT_SCHEMES:
+        return object_io_for(f"{scheme}:{path}", options)
+    if scheme in HDFS_SCHEMES:
+        return hdfs_io_for(f"{scheme}:{path}", options)
+    return LocalIO(), LocalIO.absolute(path)
+
+
+def check_uri(uri: str) -> tuple[str, str]:
+    """The scheme of a path or URI, in small letters and `file` for a path, and what follows it. Touches no storage.
+
+    Raises OptionError where there is no storage for the scheme, and for a file URI without an absolute path.
+    """
     scheme, separator, rest = uri.partition(":")
     if not separator or "/" in scheme:
-        return LocalIO(), LocalIO.absolute(uri)
+        return _FILE, uri
     scheme = scheme.lower()
-    if scheme == "file":
+    if scheme == _FILE:
         path = rest.removeprefix("//") if rest.startswith("///") else rest
         if not path.startswith("/") or path.startswith("//"):
             raise OptionError(f"{uri}: a file URI names an absolute path, as in file:/data/warehouse", uri=uri)
-        return LocalIO(), LocalIO.absolute(path)
-    if scheme in OBJECT_SCHEMES:
-        return object_io_for(f"{scheme}:{rest}", options)
-    if scheme in HDFS_SCHEMES:
-        return hdfs_io_for(f"{scheme}:{rest}", options)
-    raise OptionError(
-        f"{uri}: there is no storage for the scheme '{scheme}'; known are file, {', '.join(sorted(_SCHEMES))}",
-        uri=uri,
-        scheme=scheme,
-    )
+        return _FILE, path
+    if scheme not in _SCHEMES:
+        raise OptionError(
+            f"{uri}: there is no storage for the scheme '{scheme}'; known are file, {', '.join(sorted(_SCHEMES))}",
+            uri=uri,
+            scheme=scheme,
+        )
+    return scheme, rest

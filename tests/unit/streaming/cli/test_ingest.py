@@ -1,6 +1,7 @@
 """`ingest` and `job-file` as far as they go without Spark: settings, refusals, the script for spark-submit."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -101,14 +102,80 @@ def _reader(job: str, *settings: str) -> dict[str, str]:
     return dict(row)
 
 
-def test_print_config_says_which_settings_the_table_has_decided(job: str, tmp_path: Path) -> None:
+def test_print_config_prints_the_same_with_and_without_the_table(job: str, tmp_path: Path) -> None:
+    before = _ingest("--conf-file", job, "--print-config", "--format", "json")
     create_table(str(tmp_path / "shop.db/orders"), "id BIGINT NOT NULL, v STRING", ["id"], options={"bucket": "2"})
-    found = _ingest("--conf-file", job, "--print-config", "--format", "json")
-    rows = [json.loads(line) for line in found.stdout.splitlines()]
-    by_key = {row["key"]: row for row in rows}
-    assert len(by_key) == len(rows)
-    assert by_key["options.bucket"] == {"key": "options.bucket", "value": "2", "origin": "table"}
-    assert by_key["create.options.bucket"]["origin"] == f"{job}; without effect: there is a table"
+    after = _ingest("--conf-file", job, "--print-config", "--format", "json")
+    assert before.exit_code == 0 and (after.stdout, after.stderr) == (before.stdout, before.stderr)
+    keys = [json.loads(line)["key"] for line in after.stdout.splitlines()]
+    assert len(set(keys)) == len(keys)
+    assert "the table was not looked at" in after.stderr
+
+
+WATCHED = """
+import sys
+
+touched = []
+EVENTS = ("open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.link", "os.exec")
+EVENTS += ("socket.connect", "socket.bind", "socket.getaddrinfo", "sqlite3.connect", "subprocess.Popen")
+
+
+def watch(event, arguments):
+    if event in EVENTS and (event != "open" or not str(arguments[0]).endswith((".py", ".pyc", ".so"))):
+        touched.append((event, str(arguments[0])))
+
+
+from bucketline.streaming.cli.commands import program
+from bucketline.streaming.cli import settings, spark_side
+
+sys.addaudithook(watch)
+try:
+    program.main(["ingest", "--conf-file", sys.argv[1], "--print-config", "--format", "json"])
+finally:
+    own = (sys.prefix, sys.base_prefix, "/usr/lib/", "/usr/share/", "/etc/localtime")
+    print([t for t in touched if not t[1].startswith(own)], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("place", ["file", "s3", "hdfs", "jdbc", "rest", "no-create"])
+def test_print_config_touches_nothing_but_the_job_file(tmp_path: Path, place: str) -> None:
+    """A server counts who connects; the program's own files and sockets are watched by Python."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        table, more = {
+            "file": (f"{tmp_path}/shop.db/t", ""),
+            "s3": ("s3://lake/shop.db/t", f"storage: {{s3.endpoint: 'http://127.0.0.1:{port}'}}\n"),
+            "hdfs": (f"hdfs://127.0.0.1:{port}/shop.db/t", ""),
+            "jdbc": (
+                "shop.t",
+                f"catalog: {{metastore: jdbc, uri: 'jdbc:sqlite:{tmp_path}/c.db', warehouse: {tmp_path}}}\n",
+            ),
+            "rest": (
+                "shop.t",
+                f"catalog: {{metastore: rest, uri: 'http://127.0.0.1:{port}', warehouse: w, token: x}}\n",
+            ),
+            "no-create": (f"{tmp_path}/shop.db/t", ""),
+        }[place]
+        path = tmp_path / "job.yaml"
+        path.write_text(
+            f"table: {table}\n{more}source: {{format: kafka, decode: json, options: {{subscribe: orders, "
+            f"kafka.bootstrap.servers: '127.0.0.1:{port}'}}}}\ncheckpoint: {tmp_path}/checkpoint\n"
+            f"options: {{metrics.json.file: {tmp_path}/lines, compaction: none}}\n"
+            f"bad-records: {{path: {tmp_path}/rejects, max: 3}}\n"
+            + (
+                ""
+                if place == "no-create"
+                else "create: {schema: id BIGINT, primary-key: [id], options: {bucket: '4'}}\n"
+            )
+        )
+        done = subprocess.run([sys.executable, "-c", WATCHED, str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[0])["origin"] == str(path)
+        assert done.stderr.splitlines()[-1] == str([("open", str(path))])
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert [p.name for p in tmp_path.iterdir()] == ["job.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -146,9 +213,30 @@ def test_print_config_refuses_what_ingest_refuses(
 def test_a_job_without_table_and_create_is_told_that_there_is_none(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(f"table: {tmp_path}/shop.db/t\nsource: {{format: rate}}\ncheckpoint: {tmp_path}/c\n")
-    for flags in ([], ["--print-config"]):
-        found = _ingest("--conf-file", str(path), *flags)
-        assert found.exit_code == 3 and "error [TABLE_NOT_FOUND]: there is no table at" in found.stderr
+    found = _ingest("--conf-file", str(path))
+    assert found.exit_code == 3 and "error [TABLE_NOT_FOUND]: there is no table at" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("options.merge-memory=1 kb", "must be at least 1 mb"),
+        ("options.snapshot.time-retained=5", "has no unit"),
+        ("table=ftp://host/t", "there is no storage for the scheme"),
+    ],
+)
+def test_print_config_checks_settings_without_a_section_create(tmp_path: Path, setting: str, says: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"table: {tmp_path}/shop.db/t\nsource: {{format: rate}}\ncheckpoint: {tmp_path}/c\n")
+    found = _ingest("--conf-file", str(path), "--print-config", "--set", setting)
+    assert found.exit_code == 3 and says in found.stderr
+
+
+def test_print_config_shows_an_option_of_which_only_the_table_knows_whether_it_may_be(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"table: {tmp_path}/shop.db/t\nsource: {{format: rate}}\ncheckpoint: {tmp_path}/c\n")
+    found = _ingest("--conf-file", str(path), "--print-config", "--set", "options.bucket=8", "--format", "csv")
+    assert found.exit_code == 0 and "options.bucket,8,command line" in found.stdout
 
 
 @pytest.mark.parametrize(
