@@ -173,6 +173,16 @@ def conform(batch: Rows, schema: TableColumns, *, extra: Collection[str] = ()) -
     return type(batch).from_arrays(columns, schema=pa.schema(fields))
 
 
+def with_types(rows: Rows, schema: pa.Schema) -> Rows:
+    """The rows with the types of `schema`, whose columns are theirs; same kind of container.
+
+    Arrow cannot cast a list with an absent struct whose fields are NOT NULL, even to its own type: a column that has
+    its type stays as it is.
+    """
+    pairs = zip(rows.columns, schema, strict=True)
+    return type(rows).from_arrays([c if c.type == f.type else c.cast(f.type) for c, f in pairs], schema=schema)
+
+
 def _check_names(names: Sequence[str], expected: Sequence[str], extra: Collection[str]) -> None:
     for name in names:
         if name not in expected and name not in extra:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.logical import DataType, TypeRoot
+from bucketline.state.types.struct_fields import FieldRule, by_name
 
 _TEXT = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
@@ -15,8 +16,11 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-def fit_array(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
-    """The same values as `target`, the Arrow type of `data_type`; `column` is the path named in errors.
+def fit_array(
+    array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule = by_name
+) -> pa.Array:
+    """The same values as `target`, the Arrow type of `data_type`; `column` is the path named in errors, `fields` says
+    which field of a struct becomes which.
 
     Shapes: n values in, n out; nulls stay, and are refused when the logical type is NOT NULL.
     Raises SchemaMismatchError with fields column, expected, found.
@@ -27,11 +31,11 @@ def fit_array(array: pa.Array, data_type: DataType, target: pa.DataType, column:
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if data_type.root is TypeRoot.ROW:
-        return _fit_row(array, data_type, target, column)
+        return _fit_row(array, data_type, target, column, fields)
     if data_type.root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
-        return _fit_list(array, data_type, target, column)
+        return _fit_list(array, data_type, target, column, fields)
     if data_type.root in (TypeRoot.MAP, TypeRoot.MULTISET):
-        return _fit_map(array, data_type, target, column)
+        return _fit_map(array, data_type, target, column, fields)
     if not _same_family(array.type, data_type):
         raise _mismatch(column, data_type, str(array.type))
     fitted = array if array.type == target else _cast(array, data_type, target, column)
@@ -113,17 +117,14 @@ def _check_precision(array: pa.Array, data_type: DataType, column: str) -> None:
         raise _mismatch(column, data_type, "a value with more fractional digits")
 
 
-def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise _mismatch(column, data_type, str(array.type))
-    names = [f.name for f in array.type]
-    expected = [f.name for f in data_type.fields]
-    if sorted(names) != sorted(expected):
-        raise _mismatch(column, data_type, str(array.type))
+    positions = fields([f.name for f in array.type], [f.name for f in data_type.fields], column)
     absent = array.is_null()
     children = []
-    for field, arrow in zip(data_type.fields, target, strict=True):
-        child = array.field(field.name)
+    for field, arrow, position in zip(data_type.fields, target, positions, strict=True):
+        child = array.field(position)
         # A sub-field of an absent row has no value of its own, whatever lies in its buffer.
         required = child if field.type.nullable else child.filter(pc.invert(absent))
         path = f"{column}.{field.name}"
@@ -131,18 +132,18 @@ def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
             raise _mismatch(path, field.type, f"{required.null_count} null values")
         if array.null_count:
             child = pc.if_else(absent, pa.scalar(None, child.type), child)
-        children.append(fit_array(child, field.type.as_nullable(), arrow.type, path))
+        children.append(fit_array(child, field.type.as_nullable(), arrow.type, path, fields))
     mask = absent if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
 
 
-def _fit_list(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+def _fit_list(array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule) -> pa.Array:
     arrow = array.type
     if not (pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow)):
         raise _mismatch(column, data_type, str(arrow))
     assert data_type.element is not None
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    values = fit_array(pc.list_flatten(array), data_type.element, target.value_type, f"{column}.element")
+    values = fit_array(pc.list_flatten(array), data_type.element, target.value_type, f"{column}.element", fields)
     mask = array.is_null() if array.null_count else None
     if data_type.root is TypeRoot.VECTOR:
         valid = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
@@ -155,7 +156,7 @@ def _fit_list(array: pa.Array, data_type: DataType, target: pa.DataType, column:
     return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
 
 
-def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
+def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise _mismatch(column, data_type, str(array.type))
     key_type, value_type = map_types(data_type)
@@ -165,8 +166,8 @@ def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
     values = array.items.slice(start, stop - start)
     return pa.MapArray.from_arrays(
         pa.array(offsets - offsets[0]),
-        fit_array(keys, key_type.not_null(), target.key_type, f"{column}.key"),
-        fit_array(values, value_type, target.item_type, f"{column}.value"),
+        fit_array(keys, key_type.not_null(), target.key_type, f"{column}.key", fields),
+        fit_array(values, value_type, target.item_type, f"{column}.value", fields),
         type=target,
         mask=array.is_null() if array.null_count else None,
     )

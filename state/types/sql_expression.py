@@ -23,9 +23,12 @@ from sqlglot.errors import SqlglotError
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, DataType, parse_type_text
 from bucketline.state.types.sql_functions import call_function, common_type, compared, is_function, to_common
 from bucketline.state.types.sql_numbers import Value, arithmetic, cast_value, fitted, is_number, negated
+from bucketline.state.types.struct_fields import by_spelling
 
 _DIALECT = "sqlite"
 SOURCE, TARGET = "source", "target"
@@ -67,9 +70,13 @@ def evaluate(expression: SqlExpression, columns: Mapping[str, pa.Array], row_cou
 
 
 def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, field: DataField) -> pa.Array:
-    """The value of each row as the column stores it; decimals are rounded. Raises as `evaluate`; also for a value that
-    the column's type cannot hold."""
+    """The value of each row as the column stores it: decimals are rounded, fields of structs are matched by name.
+
+    Raises as `evaluate`; also for a value that the column's type cannot hold.
+    """
     values = evaluate(expression, columns, row_count)
+    if not field.type.is_atomic:
+        return fit_array(values, field.type.as_nullable(), arrow_type(field.type), field.name, by_spelling)
     try:
         return fitted(values, field.type)
     except _ARROW_ERRORS as e:

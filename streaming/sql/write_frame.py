@@ -1,12 +1,15 @@
 """INSERT ... SELECT in Spark's tasks: the rows of a DataFrame are written where Spark computes them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, MapType, NullType, StructField, StructType
+from pyspark.sql.types import DataType as SparkType
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
@@ -17,9 +20,14 @@ from bucketline.state.store.table.changed_write import open_change
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.fit import fit_array
+from bucketline.state.types.logical import DataType
+from bucketline.state.types.struct_fields import FieldRule, by_position, by_spelling
 from bucketline.streaming.reader.spark_rows import spark_type
 
 _ANSI = "spark.sql.ansi.enabled"
+_WITH_PARTS = (ArrayType, MapType, StructType)
 
 
 def write_frame(engine: SpreadEngine, frame: Any, target: Target) -> WriteResult:
@@ -38,14 +46,24 @@ def write_frame(engine: SpreadEngine, frame: Any, target: Target) -> WriteResult
 
 @dataclass(frozen=True, slots=True)
 class _Completed:
-    """The rows with columns that have one value each."""
+    """The rows with columns that have one value each. `left` are columns that Spark has left as they were: `rule` says
+    which field of their structs becomes which."""
 
     constants: Mapping[str, pa.Scalar]
+    left: Mapping[str, DataType]
+    rule: FieldRule
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        given = [self._fitted(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
         added = [pa.repeat(value, batch.num_rows) for value in self.constants.values()]
         names = [*batch.schema.names, *self.constants]
-        return pa.RecordBatch.from_arrays([*batch.columns, *added], names=names)
+        return pa.RecordBatch.from_arrays([*given, *added], names=names)
+
+    def _fitted(self, name: str, column: pa.Array) -> pa.Array:
+        wanted = self.left.get(name)
+        if wanted is None or wanted.is_atomic:
+            return column
+        return fit_array(column, wanted.as_nullable(), arrow_type(wanted), name, self.rule)
 
 
 def _fitted(frame: Any, target: Target) -> ShapedFrame:
@@ -64,41 +82,84 @@ def _fitted(frame: Any, target: Target) -> ShapedFrame:
             f"INSERT: unknown column {unknown!r}; there are {', '.join(schema.names)}", column=unknown
         )
     plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
-    stored = [_stored(plain, f"c{i}", schema.field(name)) for i, name in enumerate(names)]
+    rule, own = by_spelling if target.names is None else by_position, handle_of(target.table).table_schema
+    wanted = {name: _spark_type(schema.field(name).type) for name in names}
+    stored = [_stored(plain, f"c{i}", name, wanted[name], rule) for i, name in enumerate(names)]
     columns = [value.alias(name) for value, name in zip(stored, names, strict=True)]
     missing = {f.name: pa.scalar(None, f.type) for f in schema if f.name not in {*names, *target.constants}}
-    return ShapedFrame(plain.select(*columns), _Completed({**target.constants, **missing}))
+    left = {name: own.field(name).type for name in names if wanted[name] is None}
+    try:
+        fitting = plain.select(*columns)
+    except AnalysisException as e:
+        raise SchemaMismatchError(f"INSERT: {str(e).splitlines()[0]}") from e
+    return ShapedFrame(fitting, _Completed({**target.constants, **missing}, left, rule))
 
 
-def _stored(frame: Any, name: str, field: pa.Field) -> Any:
-    """A column in the type that it is stored in; where Spark has none for it, as it is.
+def _spark_type(arrow: pa.DataType) -> SparkType | None:
+    """The type of a column, None where Spark has none for it."""
+    try:
+        return spark_type(arrow)
+    except UnsupportedTableError:
+        return None
+
+
+def _stored(frame: Any, given: str, name: str, wanted: SparkType | None, rule: FieldRule) -> Any:
+    """The given column in the type that column `name` stores; as it is where Spark has no such type. `rule` says which
+    field of a struct becomes which.
 
     Without ANSI a cast makes other numbers, or nulls, of values that the type cannot hold: there they are looked for.
     """
-    value = F.col(name)
-    try:
-        wanted = spark_type(field.type)
-    except UnsupportedTableError:
+    value = F.col(given)
+    if wanted is None:
         return value
-    if frame.sparkSession.conf.get(_ANSI, "true") == "true":
-        return value.cast(wanted)
-    return _exact(value, frame.schema[name].dataType, wanted, f"column {field.name}").cast(wanted)
+    casts = frame.sparkSession.conf.get(_ANSI, "true") == "true"
+    shape = _Shape(rule, _cast if casts else partial(_exact, place=f"column {name}"))
+    return shape.fitted(value, frame.schema[given].dataType, wanted, name)
 
 
-def _exact(value: Any, stored: DataType, wanted: DataType, place: str) -> Any:
-    """The value in another type, or an error that names the place; what is inside of a value is looked at by itself,
-    for a cast of the whole makes nulls of it."""
-    if stored == wanted:
-        return value
-    if isinstance(stored, ArrayType) and isinstance(wanted, ArrayType):
-        return F.transform(value, lambda v: _exact(v, stored.elementType, wanted.elementType, place))
-    if isinstance(stored, MapType) and isinstance(wanted, MapType):
-        keyed = F.transform_keys(value, lambda k, v: _exact(k, stored.keyType, wanted.keyType, place))
-        return F.transform_values(keyed, lambda k, v: _exact(v, stored.valueType, wanted.valueType, place))
-    if isinstance(stored, StructType) and isinstance(wanted, StructType) and len(stored) == len(wanted):
-        pairs = zip(stored, wanted, strict=True)
-        parts = [_exact(value[s.name], s.dataType, w.dataType, place).alias(w.name) for s, w in pairs]
-        return F.when(value.isNotNull(), F.struct(*parts))
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How values become those of a type: `rule` says which field of a struct becomes which, `convert` makes what has no
+    parts. What is inside of a value is made by itself, for a cast of the whole goes by position and makes nulls."""
+
+    rule: FieldRule
+    convert: Callable[[Any, SparkType, SparkType], Any]
+
+    def fitted(self, value: Any, stored: SparkType, wanted: SparkType, path: str) -> Any:
+        """The value in the wanted type. Raises SchemaMismatchError for structs that do not fit."""
+        if stored == wanted:
+            return value
+        if isinstance(stored, ArrayType) and isinstance(wanted, ArrayType):
+            inner = f"{path}.element"
+            return F.transform(value, lambda v: self.fitted(v, stored.elementType, wanted.elementType, inner))
+        if isinstance(stored, MapType) and isinstance(wanted, MapType):
+            at_key, at_value = f"{path}.key", f"{path}.value"
+            keyed = F.transform_keys(value, lambda k, v: self.fitted(k, stored.keyType, wanted.keyType, at_key))
+            return F.transform_values(keyed, lambda k, v: self.fitted(v, stored.valueType, wanted.valueType, at_value))
+        if isinstance(stored, StructType) and isinstance(wanted, StructType):
+            positions = self.rule(stored.names, wanted.names, path)
+            # Spark ignores the case of a field's name, and finds no field whose name is there twice.
+            numbered = value.cast(StructType([StructField(f"f{i}", f.dataType) for i, f in enumerate(stored)]))
+            parts = [
+                self.fitted(numbered[f"f{p}"], stored[p].dataType, w.dataType, f"{path}.{w.name}").alias(w.name)
+                for p, w in zip(positions, wanted, strict=True)
+            ]
+            return F.when(value.isNotNull(), F.struct(*parts))
+        if isinstance(stored, _WITH_PARTS) or (isinstance(wanted, _WITH_PARTS) and not isinstance(stored, NullType)):
+            expected, found = wanted.simpleString(), stored.simpleString()
+            raise SchemaMismatchError(
+                f"column {path}: expected {expected}, found {found}", column=path, expected=expected, found=found
+            )
+        return self.convert(value, stored, wanted)
+
+
+def _cast(value: Any, stored: SparkType, wanted: SparkType) -> Any:
+    del stored
+    return value.cast(wanted)
+
+
+def _exact(value: Any, stored: SparkType, wanted: SparkType, *, place: str) -> Any:
+    """The value in another type, or an error that names the place."""
     tried = value.try_cast(wanted)
     text = F.concat(F.lit(f"{place} {wanted.simpleString()} cannot hold "), value.cast("string"))
     return F.when(value.isNotNull() & tried.isNull(), F.raise_error(text)).otherwise(tried)

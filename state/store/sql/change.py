@@ -1,6 +1,6 @@
 """INSERT, UPDATE, DELETE and TRUNCATE over the operations of `Table`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.dialect import refused, sql_text
 from bucketline.state.sql.statement import Delete, Insert, Truncate, Update
 from bucketline.state.store.read.table_read import Filter
@@ -25,9 +26,11 @@ from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.sql.spelling import spelled, spelled_keys
 from bucketline.state.store.table.table import Table, handle_of
-from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.arrow import arrow_schema, arrow_type
+from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import expr
+from bucketline.state.types.struct_fields import by_position, by_spelling
 
 
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
@@ -53,7 +56,7 @@ def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table
         _check_width(statement, len(rows.schema), names)
     if statement.by_name:
         names = spelled(rows.schema.names, table.schema.names)
-    completed = _completed(rows, names, fixed, table.schema)
+    completed = _completed(rows, names, fixed, handle_of(table).table_schema, statement.by_name)
     if not statement.overwrite:
         return snapshot_result(table.write(completed))
     return snapshot_result(table.overwrite(completed, partition=partition))
@@ -109,27 +112,37 @@ def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[Da
 
 
 def _completed(
-    rows: pa.RecordBatchReader, names: Sequence[str], fixed: Mapping[str, pa.Scalar], schema: pa.Schema
+    rows: pa.RecordBatchReader,
+    names: Sequence[str],
+    fixed: Mapping[str, pa.Scalar],
+    table: TableSchema,
+    by_name: bool,
 ) -> pa.RecordBatchReader:
     """The rows under the table's names, with constant columns and with nulls for columns that get no value. Instants of
-    a query become local times of its zone, for columns without a zone, as in Spark."""
-    missing = [f for f in schema if f.name not in names and f.name not in fixed]
-    local = {
-        n: is_zoned(f.type) and n in schema.names and is_local(schema.field(n).type)
-        for n, f in zip(names, rows.schema, strict=True)
-    }
-    types = [pa.timestamp(f.type.unit) if local[n] else f.type for n, f in zip(names, rows.schema, strict=True)]
-    fields = [pa.field(n, t) for n, t in zip(names, types, strict=True)]
+    a query become local times of its zone, for columns without a zone, as in Spark. The fields of structs are matched
+    as the columns are: by name or by position."""
+    own, fields_rule = {f.name: f for f in table.fields}, by_spelling if by_name else by_position
+
+    def stored(name: str, column: pa.Array) -> pa.Array:
+        field = own.get(name)
+        if field is None:
+            return column
+        target = arrow_type(field.type)
+        if is_zoned(column.type) and is_local(target):
+            return pc.local_timestamp(column)
+        if field.type.is_atomic:
+            return column
+        return fit_array(column, field.type.as_nullable(), target, name, fields_rule)
+
+    def completed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        given = [stored(n, c) for n, c in zip(names, batch.columns, strict=True)]
+        added = [pa.repeat(value, batch.num_rows) for value in constants.values()]
+        return pa.RecordBatch.from_arrays([*given, *added], names=[*names, *constants])
+
+    missing = [f for f in arrow_schema(table.fields) if f.name not in names and f.name not in fixed]
     constants = {**fixed, **{f.name: pa.scalar(None, f.type) for f in missing}}
-    whole = pa.schema([*fields, *(pa.field(n, v.type) for n, v in constants.items())])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in rows:
-            added = [pa.repeat(value, batch.num_rows) for value in constants.values()]
-            own = [pc.local_timestamp(c) if local[n] else c for n, c in zip(names, batch.columns, strict=True)]
-            yield pa.RecordBatch.from_arrays([*own, *added], schema=whole)
-
-    return pa.RecordBatchReader.from_batches(whole, batches())
+    whole = completed(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
+    return pa.RecordBatchReader.from_batches(whole, (completed(batch) for batch in rows))
 
 
 def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:

@@ -24,6 +24,7 @@ from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.merge import merge_by_clauses
 from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
 from bucketline.state.store.table.table import Table, handle_of
+from bucketline.state.types.arrow import with_types
 from bucketline.state.types.sql_expression import SOURCE, TARGET, SqlExpression, evaluate, expr
 from bucketline.state.types.sql_filter import translate_filter
 
@@ -202,4 +203,4 @@ class _SourceShape:
     def reader(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
         """The rows in this shape."""
         schema = self(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
-        return pa.RecordBatchReader.from_batches(schema, (self(batch).cast(schema) for batch in rows))
+        return pa.RecordBatchReader.from_batches(schema, (with_types(self(batch), schema) for batch in rows))

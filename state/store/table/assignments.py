@@ -3,7 +3,7 @@
 Constants are literals: text stays text. Expressions see the columns as they were.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,8 +19,10 @@ from bucketline.state.lsm.merge.fold import fold_for
 from bucketline.state.lsm.merge.partial_update import PartialUpdate
 from bucketline.state.store.table.change_rules import sequence_description
 from bucketline.state.store.table.conditions import columns_of
-from bucketline.state.types.arrow import arrow_schema, conform
+from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
+from bucketline.state.types.fit import fit_array
 from bucketline.state.types.sql_expression import SqlExpression, assigned
+from bucketline.state.types.struct_fields import by_name
 
 NewValue: TypeAlias = pc.Expression | SqlExpression
 
@@ -39,7 +41,7 @@ class Assignments:
         """
         own = [f.name for f in self.schema.fields]
         by_arrow = {name: v for name, v in self.values.items() if isinstance(v, pc.Expression)}
-        new = _by_arrow(rows, by_arrow)
+        new = {name: self._with_names(name, column) for name, column in _by_arrow(rows, by_arrow).items()}
         columns = columns_of(rows)
         for name, value in self.values.items():
             if isinstance(value, SqlExpression):
@@ -47,6 +49,13 @@ class Assignments:
         after = pa.RecordBatch.from_arrays([new.get(name, columns[name]) for name in own], names=own)
         self._check_order(rows, after)
         return after
+
+    def _with_names(self, name: str, column: pa.Array) -> pa.Array:
+        """The values of a column, its structs with the fields of the table's."""
+        wanted = self.schema.field(name).type
+        if wanted.is_atomic:
+            return column
+        return fit_array(column, wanted.as_nullable(), arrow_type(wanted), name)
 
     def _check_order(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
         """Returns if the rows replace those of before, whatever the order that the table's options ask for."""
@@ -115,11 +124,31 @@ def plan_assignments(
 
 
 def constant_scalar(field: pa.Field, value: object) -> pa.Scalar:
-    """A plain value as one of a column. Raises SchemaMismatchError for one that it cannot hold."""
+    """A plain value as one of a column. Raises SchemaMismatchError for one that it cannot hold, and for a dict that has
+    other names than the struct that it is for."""
+    _check_names(value, field.type, field.name)
     try:
         return pa.scalar(value, field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError) as e:
         raise SchemaMismatchError(f"{value!r} is no value of column {field.name!r}: {e}", column=field.name) from e
+
+
+def _check_names(value: object, wanted: pa.DataType, path: str) -> None:
+    """Returns if dicts inside of a plain value have the names of the structs that they are for: Arrow passes over names
+    that it does not find."""
+    if value is None or isinstance(value, pa.Scalar | str | bytes):
+        return
+    if pa.types.is_struct(wanted) and isinstance(value, Mapping):
+        by_name(list(value), [f.name for f in wanted], path)
+        for part in wanted:
+            _check_names(value[part.name], part.type, f"{path}.{part.name}")
+    elif pa.types.is_map(wanted) and isinstance(value, Iterable):
+        for key, item in value.items() if isinstance(value, Mapping) else value:
+            _check_names(key, wanted.key_type, f"{path}.key")
+            _check_names(item, wanted.item_type, f"{path}.value")
+    elif (pa.types.is_list(wanted) or pa.types.is_fixed_size_list(wanted)) and isinstance(value, Iterable):
+        for part in value:
+            _check_names(part, wanted.value_type, f"{path}.element")
 
 
 def _by_arrow(rows: pa.RecordBatch, values: Mapping[str, pc.Expression]) -> dict[str, pa.Array]:

@@ -19,6 +19,7 @@ from bucketline.state.store.table.merge_clauses import PlannedMerge
 from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched
 from bucketline.state.store.table.merge_source import JoinKey, Seen, prepared
 from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.types.arrow import with_types
 from bucketline.state.types.distinct import distinct
 from bucketline.state.types.hash_set import HashSet
 
@@ -107,7 +108,7 @@ class SourceShare:
     count: int
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        fitted = prepared(rows, self.keys.key).cast(self.keys.schema)
+        fitted = with_types(prepared(rows, self.keys.key), self.keys.schema)
         hashes = self.keys.key.hashes(fitted)
         if not self.keys.hashes.has(hashes).all():
             raise OptionError(

@@ -31,6 +31,7 @@ from bucketline.state.store.table.conditions import Condition, plan_condition
 from bucketline.state.store.table.rows_to_change import changed_parts
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.types.arrow import with_types
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 
@@ -164,7 +165,7 @@ def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignmen
     after = with_kind(assignments.changed(seen), RowKind.UPDATE_AFTER, schema)
     if schema.settings.changelog.producer is not ChangelogProducer.INPUT or not schema.primary_keys:
         return after
-    return pa.concat_tables([with_kind(before, RowKind.UPDATE_BEFORE, schema).cast(after.schema), after])
+    return pa.concat_tables([with_types(with_kind(before, RowKind.UPDATE_BEFORE, schema), after.schema), after])
 
 
 def with_kind(rows: pa.RecordBatch, kind: RowKind, schema: TableSchema) -> pa.Table:

@@ -363,7 +363,7 @@ def test_nested_values_take_the_tables_types(
         (ARRAY, pa.int64(), [1], "c"),
         (MAP, pa.map_(pa.int32(), pa.int32()), [[(1, 1)]], "c.key"),
         (MAP, pa.list_(pa.int32()), [[1]], "c"),
-        (ROW, pa.struct([("a", pa.int32())]), [{"a": 1}], "c"),
+        (ROW, pa.struct([("a", pa.int32())]), [{"a": 1}], "c.b"),
         (ROW, pa.struct([("a", pa.string()), ("b", pa.string())]), [{"a": "1", "b": "1"}], "c.a"),
         (ROW, pa.int32(), [1], "c"),
         ({"type": "VECTOR", "element": "FLOAT", "length": 2}, pa.list_(pa.float32()), [[1.0]], "c"),

@@ -1,0 +1,52 @@
+"""Which field of a given struct becomes which field of a column's ROW: by name, by name in any case, or by position.
+
+A rule takes the names that are given, those of the ROW, and the path of the column for errors. For each field of the
+ROW it gives the position of a given one. It raises SchemaMismatchError, naming the field, where one of either side is
+left over.
+Source: Spark 4.0 TableOutputResolver (INSERT, UPDATE and MERGE of tables of its catalogs).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from bucketline.state.errors import SchemaMismatchError
+
+FieldRule: TypeAlias = Callable[[Sequence[str], Sequence[str], str], Sequence[int]]
+
+
+def by_name(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
+    """Each field takes the given one of its name."""
+    twice = next((name for name, count in Counter(given).items() if count > 1), None)
+    if twice is not None:
+        raise _misfit(f"{column}.{twice}", "given twice", given, own)
+    unknown = next((name for name in given if name not in own), None)
+    if unknown is not None:
+        raise _misfit(f"{column}.{unknown}", f"unknown to the table, whose {column} has {', '.join(own)}", given, own)
+    missing = next((name for name in own if name not in given), None)
+    if missing is not None:
+        raise _misfit(
+            f"{column}.{missing}", f"missing from the input, whose {column} has {', '.join(given)}", given, own
+        )
+    return [given.index(name) for name in own]
+
+
+def by_spelling(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
+    """As `by_name`; a name that the ROW does not have means the one that differs from it in case alone."""
+    alike = {name: [o for o in own if o.lower() == name.lower()] for name in given if name not in own}
+    return by_name([alike[n][0] if len(alike.get(n, ())) == 1 else n for n in given], own, column)
+
+
+def by_position(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
+    """The first field takes the first given one, whatever their names are."""
+    if len(given) > len(own):
+        path = f"{column}.{given[len(own)]}"
+        raise _misfit(path, f"one field too many for the table, whose {column} has {', '.join(own)}", given, own)
+    if len(given) < len(own):
+        path = f"{column}.{own[len(given)]}"
+        raise _misfit(path, f"missing from the input, whose {column} has {', '.join(given)}", given, own)
+    return range(len(own))
+
+
+def _misfit(path: str, what: str, given: Sequence[str], own: Sequence[str]) -> SchemaMismatchError:
+    return SchemaMismatchError(f"field {path}: {what}", column=path, expected=list(own), found=list(given))
