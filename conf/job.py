@@ -10,7 +10,7 @@ from enum import Enum
 from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
-from bucketline.conf.message_options import MESSAGE_OPTIONS, NO_MESSAGE_OPTIONS, MessageOptions, message_options
+from bucketline.conf.message_options import MESSAGE_OPTIONS, NO_MESSAGE_OPTIONS, TYPES, MessageOptions, message_options
 from bucketline.conf.option import (
     Option,
     parse_enum,
@@ -160,9 +160,9 @@ JOB_KEYS = tuple(option.key for option in (*globals().values(), *MESSAGE_OPTIONS
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
 CATALOG = "catalog."
-JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE, CATALOG)
+JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE, CATALOG, TYPES)
 """Families of keys; the rest of such a key is an option of Spark's source, of the new table, of sink and table, of the
-storage, or of the catalog."""
+storage, or of the catalog; or a column, whose type in the source follows."""
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:

@@ -1,7 +1,7 @@
 """What a job says about the messages of its source that the messages themselves do not say."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,10 +10,45 @@ from bucketline.conf.option import Option, parse_enum, parse_given_text
 
 _PATTERN = "regex:"
 _HEX = "hex:"
+_DECIMAL = re.compile(r"DECIMAL ?\( ?(\d{1,2}) ?(?:, ?(\d{1,2}) ?)?\)", re.IGNORECASE)
+_MOST_DIGITS = 38
 
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium sends instead of a large value that an update did not change, unless its connector says otherwise."""
+
+
+class BytesForm(Enum):
+    """How messages write bytes."""
+
+    BASE64 = "base64"
+    BASE64_URL = "base64-url"
+    HEX = "hex"
+
+
+class SourceKind(Enum):
+    """What a column is in the source, or how the source writes its values, where messages do not say it."""
+
+    DECIMAL = "DECIMAL(p, s)"
+    TEXT = "STRING"
+    SIGNED = "BIGINT"
+    UNSIGNED = "BIGINT UNSIGNED"
+    EPOCH_DAYS = "epoch-days"
+    EPOCH_MILLIS = "epoch-millis"
+    EPOCH_MICROS = "epoch-micros"
+    EPOCH_NANOS = "epoch-nanos"
+    DAY_MILLIS = "millis-of-day"
+    DAY_MICROS = "micros-of-day"
+    DAY_NANOS = "nanos-of-day"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceType:
+    """The type of a column in the source; `precision` and `scale` are those of a decimal."""
+
+    kind: SourceKind
+    precision: int = 0
+    scale: int = 0
 
 
 class Shards(Enum):
@@ -44,6 +79,27 @@ def parse_placeholder(text: str) -> str:
         raise OptionError(f"not UTF-8 text in hexadecimal digits: {e}", value=text) from e
 
 
+def parse_source_type(text: str) -> SourceType:
+    """`DECIMAL(12, 2)`, or one of the other names."""
+    name = " ".join(parse_given_text(text).split())
+    decimal = _DECIMAL.fullmatch(name)
+    if decimal is not None:
+        precision, scale = int(decimal[1]), int(decimal[2] or 0)
+        if not 0 < precision <= _MOST_DIGITS or scale > precision:
+            raise OptionError(f"DECIMAL has 1 to {_MOST_DIGITS} digits, and not more behind the point", value=text)
+        return SourceType(SourceKind.DECIMAL, precision, scale)
+    for kind in SourceKind:
+        if kind is not SourceKind.DECIMAL and kind.value.lower() == name.lower():
+            return SourceType(kind)
+    raise OptionError(f"none of {', '.join(kind.value for kind in SourceKind)}", value=text)
+
+
+SOURCE_BYTES = Option(
+    "source.bytes",
+    parse_enum(BytesForm),
+    None,
+    "how messages without a schema write bytes; default: base64, but a text that may be hex as well is refused",
+)
 SOURCE_TABLE = Option(
     "source-table",
     parse_source_table,
@@ -63,17 +119,20 @@ UNAVAILABLE_VALUE = Option(
     "what Debezium sends instead of a large value that an update did not change (its unavailable.value.placeholder)",
 )
 
-MESSAGE_OPTIONS = (SOURCE_TABLE, SHARDS, UNAVAILABLE_VALUE)
+TYPES = "types."
+MESSAGE_OPTIONS = (SOURCE_BYTES, SOURCE_TABLE, SHARDS, UNAVAILABLE_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageOptions:
     """How the messages of a source are read. `source_table` is a name or a pattern (None: any table, but one only,
-    unless `shards` says more)."""
+    unless `shards` says more). `bytes_form` and `types`, by column, say what messages without a schema do not."""
 
     source_table: str | None = None
     shards: Shards | None = None
     unavailable_value: str = UNAVAILABLE
+    bytes_form: BytesForm | None = None
+    types: tuple[tuple[str, SourceType], ...] = ()
 
     def reads_table(self, *names: str) -> bool:
         """Whether records of a table with these names, short and full, are read."""
@@ -95,4 +154,13 @@ def message_options(texts: Mapping[str, str]) -> MessageOptions:
         source_table=SOURCE_TABLE.find(texts),
         shards=SHARDS.find(texts),
         unavailable_value=UNAVAILABLE_VALUE.get(texts),
+        bytes_form=SOURCE_BYTES.find(texts),
+        types=tuple(_types(texts)),
     )
+
+
+def _types(texts: Mapping[str, str]) -> Iterator[tuple[str, SourceType]]:
+    for key in texts:
+        if key.startswith(TYPES):
+            option = Option(key, parse_source_type, None, "what a column is in the source")
+            yield key.removeprefix(TYPES), option.get(texts)

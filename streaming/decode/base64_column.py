@@ -1,4 +1,4 @@
-"""Base64 texts as bytes, and bytes as decimals, whole columns at a time."""
+"""Base64 and hexadecimal texts as bytes, and bytes as decimals, whole columns at a time."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +9,38 @@ _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _NO_DIGIT = 255
 _DIGITS = np.full(256, _NO_DIGIT, dtype=np.uint8)
 _DIGITS[np.frombuffer(_ALPHABET, dtype=np.uint8)] = np.arange(64, dtype=np.uint8)
+_HEX_DIGITS = np.full(256, _NO_DIGIT, dtype=np.uint8)
+_HEX_DIGITS[np.frombuffer(b"0123456789abcdefABCDEF", dtype=np.uint8)] = [*range(16), *range(10, 16)]
 _LARGEST_DECIMAL_BYTES = 16
 
 
-def decode_base64(texts: pa.Array) -> pa.Array:
-    """The bytes of standard, padded base64 texts. Shapes: n string in, n large_binary out, nulls kept.
+def decode_hex(texts: pa.Array) -> pa.Array:
+    """The bytes of hexadecimal texts. Shapes: n string in, n large_binary out, nulls kept.
+
+    Raises ValueError for a text that is not hexadecimal.
+    """
+    offsets, data = _filled(texts.cast(pa.string()))
+    if np.any(np.diff(offsets) % 2):
+        raise ValueError("its length is odd")
+    digits = _HEX_DIGITS[data]
+    if np.any(digits == _NO_DIGIT):
+        raise ValueError("not hexadecimal")
+    decoded = (digits[::2] << 4) | digits[1::2]
+    values = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(texts), [None, pa.py_buffer(offsets // 2), pa.py_buffer(decoded)]
+    )
+    return pc.if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), values)
+
+
+def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
+    """The bytes of standard base64 texts; without `padded` the signs at their end may be missing. Shapes: n string in,
+    n large_binary out, nulls kept.
 
     Raises ValueError for a text that is not base64.
     """
+    if not padded:
+        missing = pc.bit_wise_and(pc.negate(pc.binary_length(texts)), 3)
+        texts = pc.binary_join_element_wise(texts, pc.binary_repeat("=", missing), "")
     offsets, data = _filled(texts.cast(pa.string()))
     lengths = np.diff(offsets)
     if np.any(lengths % 4):

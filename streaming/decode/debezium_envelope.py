@@ -19,10 +19,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
 from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
+from bucketline.streaming.decode.json_declared import as_declared, nodes_of
 from bucketline.streaming.decode.json_exact import NO_OBJECT, Failures, build_array, parse_json
-from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, SourceSchema, envelope_shape, row_shape
+from bucketline.streaming.decode.json_shape import (
+    SOURCE_PARTS,
+    Shape,
+    SourceSchema,
+    Writing,
+    envelope_shape,
+    row_shape,
+)
 from bucketline.streaming.decode.other_messages import foreign, no_event, skipped_kind
 from bucketline.streaming.decode.row_changes import table_names, true_of
 from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
@@ -48,10 +57,11 @@ class Unwrapped:
 @dataclass(frozen=True, slots=True)
 class Images:
     """The columns that are read: `fields` of the row after a change, and `before` of the row before it; None: the same
-    of both."""
+    of both. `messages` is what the job says of them."""
 
     fields: tuple[DataField, ...]
     before: tuple[DataField, ...] | None = None
+    messages: MessageOptions = NO_MESSAGE_OPTIONS
 
     def shape(self, source: SourceSchema) -> Shape:
         """The shape of an event whose images have that schema."""
@@ -70,7 +80,7 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
     bare = _moved(read_objects(values.take(pa.array(rest)), images.shape(_NO_SCHEMA), watch), rest)
     no_op = bare.structs.field("op").is_null().to_numpy(zero_copy_only=False)
     other = bare.positions[no_op]
-    need = _need_of_rows(bare.need)
+    need = as_declared(_need_of_rows(bare.need), images.messages.types)
     parts.append(
         replace(bare, structs=bare.structs.filter(pa.array(~no_op)), positions=bare.positions[~no_op], need=need)
     )
@@ -126,14 +136,15 @@ def _need_of_rows(need: pa.DataType) -> pa.DataType:
     return joined(part_of(need, "before"), part_of(need, "after"))
 
 
-def read_keys(keys: pa.Array, fields: tuple[DataField, ...]) -> pa.Array:
+def read_keys(keys: pa.Array, fields: tuple[DataField, ...], messages: MessageOptions = NO_MESSAGE_OPTIONS) -> pa.Array:
     """The key columns in record keys, one by one; null if a key does not have them. Shapes: n binary in, n out."""
-    shape = row_shape(fields)
+    writing = _writing(messages)
+    shape = row_shape(fields, nodes_of(messages.types), writing)
     rows = []
     for data in keys.to_pylist():
         failures = Failures()
         payload, source = _payload_of(_parsed(data))
-        known = row_shape(fields, source) if source else shape
+        known = row_shape(fields, source, writing) if source else shape
         array = build_array([payload if isinstance(payload, dict) else None], known, failures)
         rows.append(pa.nulls(1, shape.arrow) if failures.reasons else array)
     return pa.concat_arrays([pa.nulls(0, shape.arrow), *rows])
@@ -258,12 +269,17 @@ def _nothing(images: Images) -> Objects:
 
 @lru_cache(maxsize=64)
 def _bare_shape(images: Images) -> Shape:
-    return _shape_of_images(images, _NO_SCHEMA)
+    return _shape_of_images(images, nodes_of(images.messages.types))
 
 
 def _shape_of_images(images: Images, source: SourceSchema) -> Shape:
-    before = None if images.before is None else row_shape(images.before, source)
-    return envelope_shape(row_shape(images.fields, source), before)
+    writing = _writing(images.messages)
+    before = None if images.before is None else row_shape(images.before, source, writing)
+    return envelope_shape(row_shape(images.fields, source, writing), before)
+
+
+def _writing(messages: MessageOptions) -> Writing:
+    return Writing(messages.bytes_form, is_debezium=True)
 
 
 def _moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:

@@ -157,7 +157,7 @@ class DecodeStep:
                 update_before=self.update_before,
                 watch=self.watch,
             )
-        return decode_json(values, fields, self.watch)
+        return decode_json(values, fields, self.watch, self.messages)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
         """The schema needs that the table can satisfy; reserved column names are left out."""

@@ -5,12 +5,14 @@ cut off, as Paimon's casts do: digits of a second finer than the column's precis
 does not have. A timestamp without zone is in UTC when the text has a zone.
 """
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
-from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64
+from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64, decode_hex
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
 
 _NANOS = {"d": 86_400_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -22,7 +24,11 @@ _ASSUMED = {"ms": (10**11, 10**14), "us": (10**14, 10**17), "ns": (10**17, 2**63
 _ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _WHOLE_TEXT = r"^[+-]?[0-9]+$"
 _REAL_TEXT = r"^(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]?Infinity)$"
+_MAYBE_BASE64 = r"^(?:[0-9eE+]{4})+$"
+_MAYBE_HEX = r"^(?:[0-9a-f]{4})+$"
+_INFINITIES = (9223372036825200000, -9223372036832400000)
 _VARIABLE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
+_SAY_HOW = "say with source.bytes how the source writes bytes, or let it send its schema"
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 
 
@@ -34,11 +40,11 @@ def raw_type(data_type: DataType, form: Form) -> pa.DataType:
     """The Arrow type of values of a form as the reader returns them, before `convert_leaf`."""
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _VARIABLE
-    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT):
+    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT, Reading.UNSIGNED):
         return pa.int64()
     if form.kind is JsonKind.BOOLEAN and form.reading is Reading.PLAIN:
         return pa.bool_()
-    if data_type.root is TypeRoot.DECIMAL and form.reading in (Reading.PLAIN, Reading.TEXT):
+    if data_type.root is TypeRoot.DECIMAL and form.reading in (Reading.PLAIN, Reading.TEXT, Reading.SIGNED_OR_NOT):
         return pa.decimal128(data_type.precision, data_type.scale)
     if form.kind is JsonKind.NUMBER and form.reading is Reading.PLAIN:
         return pa.float64() if data_type.root in _REAL else pa.int64()
@@ -57,13 +63,29 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
         return pa.nulls(len(raw), target)
     if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT):
         return _of_count(raw, shape, form)
-    if form.reading is Reading.BASE64:
-        return decode_base64(raw).cast(target)
+    if form.reading in _BYTES_OF_TEXT:
+        return _BYTES_OF_TEXT[form.reading](raw).cast(target)
+    if form.reading is Reading.UNSIGNED:
+        return _unsigned(raw, target)
     if form.reading is Reading.DECIMAL_BYTES:
         return decimals_of_bytes(decode_base64(raw), form.scale).cast(target)
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _variable_decimal(raw, target)
-    if form.reading is Reading.TEXT and root is not TypeRoot.DECIMAL:
+    if form.reading is Reading.TEXT_OR_BYTES:
+        _demand(
+            pc.or_(pc.invert(pc.match_substring_regex(raw, _MAYBE_BASE64)), raw.is_null()),
+            "may be the text of a number, or base64 of one; name the column under types, as STRING or DECIMAL(p, s), "
+            "or let the source send its schema",
+        )
+        if root is TypeRoot.DECIMAL:
+            raw = raw.cast(pa.decimal128(shape.type.precision, shape.type.scale))
+    if form.reading is Reading.SIGNED_OR_NOT:
+        _demand(
+            pc.or_(pc.greater_equal(raw, 0), pc.less(raw, -(2**63))),
+            "may be a BIGINT UNSIGNED above the largest BIGINT; name the column under types, as BIGINT UNSIGNED or as "
+            "BIGINT, or set bigint.unsigned.handling.mode of the source to precise",
+        )
+    if form.reading in (Reading.TEXT, Reading.TEXT_OR_BYTES) and root is not TypeRoot.DECIMAL:
         return _of_text(raw, shape)
     if root is TypeRoot.BOOLEAN and form.kind is JsonKind.NUMBER:
         _demand(pc.and_(pc.greater_equal(raw, 0), pc.less_equal(raw, 1)), "is not 0 or 1, so it is not a boolean")
@@ -94,6 +116,49 @@ def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
     return cut_digits(_timestamps(texts, target.unit), shape.type, target.unit).view(target)
 
 
+def _base64_or_hex(texts: pa.Array) -> pa.Array:
+    _demand(
+        pc.or_(pc.invert(pc.match_substring_regex(texts, _MAYBE_HEX)), texts.is_null()),
+        f"may be base64 or hex; {_SAY_HOW}",
+    )
+    return _known(decode_base64)(texts)
+
+
+def _base64_url(texts: pa.Array) -> pa.Array:
+    return decode_base64(pc.replace_substring(pc.replace_substring(texts, "-", "+"), "_", "/"), padded=False)
+
+
+def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    """The decoder, with advice in its error."""
+
+    def decoded(texts: pa.Array) -> pa.Array:
+        try:
+            return decode(texts)
+        except ValueError as e:
+            raise NotConvertible(f"cannot become bytes: {e}; {_SAY_HOW}") from e
+
+    return decoded
+
+
+def _unsigned(numbers: pa.Array, target: pa.DataType) -> pa.Array:
+    """Signed 64-bit numbers as the unsigned ones that they stand for."""
+    unsigned = numbers.view(pa.uint64())
+    if pa.types.is_integer(target):
+        _demand(pc.greater_equal(numbers, 0), f"stands for a BIGINT UNSIGNED that is too large for {target}")
+        return numbers.cast(target)
+    if pa.types.is_decimal(target):
+        return unsigned.cast(pa.string()).cast(pa.decimal128(38, 0)).cast(target)
+    return unsigned.cast(target)
+
+
+_BYTES_OF_TEXT: Mapping[Reading, Callable[[pa.Array], pa.Array]] = {
+    Reading.BASE64: decode_base64,
+    Reading.BASE64_URL: _known(_base64_url),
+    Reading.HEX: _known(decode_hex),
+    Reading.BASE64_OR_HEX: _base64_or_hex,
+}
+
+
 def _demand(holds: pa.Array, reason: str) -> None:
     if pc.all(holds).as_py() is False:
         raise NotConvertible(reason)
@@ -120,10 +185,28 @@ def _of_count(counts: pa.Array, shape: Shape, form: Form) -> pa.Array:
             f"may be {form.unit} since 1970 by the column's precision, but its size leaves other units possible; "
             "send ISO 8601 texts, or Debezium's schema with each record",
         )
+    if pa.types.is_timestamp(target):
+        _demand(
+            pc.invert(pc.is_in(counts, value_set=_infinities(form.unit))),
+            "is Postgres's infinity, which no timestamp is",
+        )
     own = cut_digits(scale_count(counts, form.unit, target.unit), shape.type, target.unit)
     if pa.types.is_time(target):
         return _within_a_day(own).cast(pa.int32()).view(target)
-    return own.view(target)
+    return _within_the_years(own, target.unit).view(target)
+
+
+def _infinities(unit: str) -> pa.Array:
+    """What Debezium sends for the infinities of Postgres, in that unit."""
+    return pa.array([count * _NANOS["us"] // _NANOS[unit] for count in _INFINITIES if unit != "ns"], pa.int64())
+
+
+def _within_the_years(counts: pa.Array, unit: str) -> pa.Array:
+    first, last = (days * (_NANOS["d"] // _NANOS[unit]) for days in (_FIRST_DAY, _LAST_DAY + 1))
+    if first > -(2**63):
+        moments = pc.and_(pc.greater_equal(counts, first), pc.less(counts, last))
+        _demand(moments, "is no moment between the years 1 and 9999")
+    return counts
 
 
 def scale_count(counts: pa.Array, unit: str, target_unit: str) -> pa.Array:

@@ -7,11 +7,22 @@ written as Parquet.
 Source: Debezium 3 data type mappings; Kafka 4.0 Connect ConnectSchema and JsonConverter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from bucketline.streaming.decode.json_shape import DATES, STAMP_UNITS, TIME_UNITS, SourceSchema, source_fields
+from bucketline.conf.message_options import SourceKind, SourceType
+from bucketline.streaming.decode.json_shape import (
+    DATES,
+    SIGNED,
+    STAMP_UNITS,
+    TEXT,
+    TIME_UNITS,
+    UNSIGNED,
+    SourceSchema,
+    is_unsigned,
+    source_fields,
+)
 
 _PLAIN = {
     "int8": pa.int8(),
@@ -24,6 +35,18 @@ _PLAIN = {
     "float64": pa.float64(),
     "boolean": pa.bool_(),
     "bytes": pa.binary(),
+}
+_OF_KINDS = {
+    SourceKind.TEXT: ("string", TEXT),
+    SourceKind.SIGNED: ("int64", SIGNED),
+    SourceKind.UNSIGNED: ("int64", UNSIGNED),
+    SourceKind.EPOCH_DAYS: ("int32", "io.debezium.time.Date"),
+    SourceKind.EPOCH_MILLIS: ("int64", "io.debezium.time.Timestamp"),
+    SourceKind.EPOCH_MICROS: ("int64", "io.debezium.time.MicroTimestamp"),
+    SourceKind.EPOCH_NANOS: ("int64", "io.debezium.time.NanoTimestamp"),
+    SourceKind.DAY_MILLIS: ("int32", "io.debezium.time.Time"),
+    SourceKind.DAY_MICROS: ("int64", "io.debezium.time.MicroTime"),
+    SourceKind.DAY_NANOS: ("int64", "io.debezium.time.NanoTime"),
 }
 _MOST_DIGITS = 38
 _NO_NODE: SourceSchema = {}
@@ -44,6 +67,8 @@ def declared_type(source: SourceSchema) -> pa.DataType:
         return _decimal(source)
     if name == "io.debezium.data.VariableScaleDecimal":
         return pa.string()
+    if is_unsigned(source):
+        return pa.decimal128(20, 0)
     if kind == "struct":
         fields = [(n, declared_type(node)) for n, node in source_fields(source).items()]
         kept = [(n, field_type) for n, field_type in fields if not pa.types.is_null(field_type)]
@@ -55,6 +80,27 @@ def declared_type(source: SourceSchema) -> pa.DataType:
         value = declared_type(_node(source, "values"))
         return value if pa.types.is_null(value) else pa.map_(pa.string(), value)
     return _PLAIN.get(str(kind), pa.string())
+
+
+def nodes_of(types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
+    """The schema that a job declares for rows whose messages have none; empty without types."""
+    return {"fields": [{"field": name, **_node_of(known)} for name, known in types]} if types else _NO_NODE
+
+
+def as_declared(need: pa.DataType, types: Sequence[tuple[str, SourceType]]) -> pa.DataType:
+    """The need with the types that the job declares, in place of those that values look like."""
+    if not types or not pa.types.is_struct(need):
+        return need
+    known = {name: declared_type(_node_of(one)) for name, one in types}
+    return pa.struct([(f.name, known.get(f.name, f.type)) for f in need])
+
+
+def _node_of(known: SourceType) -> SourceSchema:
+    if known.kind is SourceKind.DECIMAL:
+        digits = {"scale": str(known.scale), "connect.decimal.precision": str(known.precision)}
+        return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": digits}
+    kind, name = _OF_KINDS[known.kind]
+    return {"type": kind, "name": name}
 
 
 def _decimal(source: SourceSchema) -> pa.DataType:

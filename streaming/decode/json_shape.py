@@ -14,6 +14,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from bucketline.conf.message_options import BytesForm
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.fit import map_types
@@ -38,6 +39,12 @@ class Reading(Enum):
     COUNT = "count"  # whole number of units since the epoch or midnight
     ASSUMED_COUNT = "assumed count"  # the same, in the unit of the table type, if the number's size speaks for it
     BASE64 = "base64"
+    BASE64_URL = "base64 for URLs"
+    HEX = "hex"
+    BASE64_OR_HEX = "base64 or hex"  # base64; a text that may be hex as well is refused
+    TEXT_OR_BYTES = "text or bytes"  # the text of a number; one that may be base64 of a number as well is refused
+    UNSIGNED = "unsigned"  # a signed 64-bit number that stands for an unsigned one
+    SIGNED_OR_NOT = "signed or not"  # a number; a negative one that may stand for an unsigned one is refused
     DECIMAL_BYTES = "decimal bytes"  # base64 of a big-endian two's complement number
     VARIABLE_DECIMAL = "variable decimal"  # {"scale": int, "value": base64}
     LITERAL = "literal"  # the JSON text of a value that is no text itself
@@ -83,10 +90,19 @@ class Shape:
         return next((form for form in self.forms if form.kind is kind), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a program writes values that no schema describes. `bytes_form` is None where it is not known."""
+
+    bytes_form: BytesForm | None = BytesForm.BASE64
+    is_debezium: bool = False
+
+
 SourceSchema = Mapping[str, object]
 """One node of the `schema` in a Kafka Connect envelope: type, name, parameters, fields, items, keys, values."""
 
 _NO_SOURCE: SourceSchema = {}
+PLAIN_JSON = Writing()
 
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 _TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
@@ -110,7 +126,18 @@ STAMP_UNITS = {
 SOURCE_PARTS = ("db", "schema", "table")
 """The fields of an event's `source` that say which table it is of."""
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
+SIGNED, UNSIGNED, TEXT = "bucketline.signed", "bucketline.unsigned", "bucketline.text"
+"""Names of our own, for what a job says of columns: no schema of Connect has them."""
+_COLUMN_TYPE = "__debezium.source.column.type"
 _VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+
+_BYTES_READINGS = {
+    BytesForm.BASE64: Reading.BASE64,
+    BytesForm.BASE64_URL: Reading.BASE64_URL,
+    BytesForm.HEX: Reading.HEX,
+}
+_UNSIGNED_DIGITS = (20, 0)
+"""Precision and scale of the type for BIGINT UNSIGNED."""
 
 _TEXT = Form(JsonKind.TEXT, Reading.TEXT)
 _NUMBER = Form(JsonKind.NUMBER, Reading.PLAIN)
@@ -121,37 +148,38 @@ _NO_UNIT = Form(
 )
 
 
-def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE) -> Shape:
-    """The shape of an object with these columns; `source` is the object's schema, if there is one.
+def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
+    """The shape of an object with these columns; `source` is the object's schema, if there is one, and `writing` is how
+    values are written that it does not describe.
 
     Raises UnsupportedTableError for columns that JSON cannot hold.
     """
-    return shape_of(DataType(TypeRoot.ROW, fields=tuple(fields)), source)
+    return shape_of(DataType(TypeRoot.ROW, fields=tuple(fields)), source, writing)
 
 
-def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE) -> Shape:
+def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
     """The shape of a value of the type."""
     root = data_type.root
     if root is TypeRoot.ROW:
         known = source_fields(source)
-        children = tuple(shape_of(f.type, known.get(f.name, _NO_SOURCE)) for f in data_type.fields)
+        children = tuple(shape_of(f.type, known.get(f.name, _NO_SOURCE), writing) for f in data_type.fields)
         names = tuple(f.name for f in data_type.fields)
         arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
         return Shape(data_type, arrow, names=names, children=children)
     if root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
         assert data_type.element is not None
-        child = shape_of(data_type.element, _node(source, "items"))
+        child = shape_of(data_type.element, _node(source, "items"), writing)
         return Shape(data_type, pa.list_(child.arrow), children=(child,))
     if root in (TypeRoot.MAP, TypeRoot.MULTISET):
         key_type, value_type = map_types(data_type)
-        key, value = shape_of(key_type), shape_of(value_type, _node(source, "values"))
+        key, value = shape_of(key_type), shape_of(value_type, _node(source, "values"), writing)
         if key.form_of(JsonKind.TEXT) is None:
             raise UnsupportedTableError(
                 f"a map with keys of type {key_type} cannot be read from JSON, whose keys are texts",
                 type=str(data_type),
             )
         return Shape(data_type, pa.map_(key.arrow, value.arrow), children=(key, value))
-    return Shape(data_type, arrow_type(data_type), forms=_forms(data_type, source))
+    return Shape(data_type, arrow_type(data_type), forms=_forms(data_type, source, writing))
 
 
 def envelope_shape(row: Shape, before: Shape | None = None) -> Shape:
@@ -164,27 +192,55 @@ def envelope_shape(row: Shape, before: Shape | None = None) -> Shape:
     return Shape(DataType(TypeRoot.ROW), arrow, names=names, children=children, is_envelope=True)
 
 
-def _forms(data_type: DataType, source: SourceSchema) -> tuple[Form, ...]:
+def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
     """The forms of a leaf, the expected one first."""
     root, name = data_type.root, source.get("name")
     if root in _DECIMAL_TARGETS and name == _DECIMAL:
         return _decimal_forms(source)
     if root in _DECIMAL_TARGETS and name == _VARIABLE_DECIMAL:
         return (Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL),)
+    if root in _DECIMAL_TARGETS and is_unsigned(source):
+        return (Form(JsonKind.NUMBER, Reading.UNSIGNED), _TEXT)
     if root is TypeRoot.BOOLEAN:
         return (Form(JsonKind.BOOLEAN, Reading.PLAIN), _TEXT, _NUMBER)
     if root in _TEXTS:
         literals = (JsonKind.NUMBER, JsonKind.BOOLEAN, JsonKind.OBJECT, JsonKind.ARRAY)
         return (Form(JsonKind.TEXT, Reading.PLAIN), *(Form(kind, Reading.LITERAL) for kind in literals))
     if root in _BYTES:
-        return (Form(JsonKind.TEXT, Reading.BASE64),)
+        return (Form(JsonKind.TEXT, _reading_of_bytes(source, writing)),)
     if root is TypeRoot.DATE:
         return (_TEXT, _date_form(name))
     if root is TypeRoot.TIME:
         return (_TEXT, _time_form(name))
     if root in _STAMPS:
         return (_TEXT, _stamp_form(data_type, name))
-    return (_NUMBER, _TEXT)
+    return _number_forms(data_type, source, writing)
+
+
+def is_unsigned(source: SourceSchema) -> bool:
+    """Whether a node is a signed 64-bit number that stands for an unsigned one: the job says so, or the schema has the
+    type of the source's column (Debezium's column.propagate.source.type)."""
+    parameters = source.get("parameters")
+    declared = parameters.get(_COLUMN_TYPE) if isinstance(parameters, Mapping) else None
+    is_declared = isinstance(declared, str) and declared.upper().startswith("BIGINT UNSIGNED")
+    return source.get("name") == UNSIGNED or (is_declared and source.get("type") == "int64" and not source.get("name"))
+
+
+def _reading_of_bytes(source: SourceSchema, writing: Writing) -> Reading:
+    """How a text is read as bytes. Where the schema says that it is a text, the source has turned bytes into one."""
+    if source.get("type", "string") != "string":
+        return Reading.BASE64
+    return Reading.BASE64_OR_HEX if writing.bytes_form is None else _BYTES_READINGS[writing.bytes_form]
+
+
+def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
+    """The forms of a number. Debezium without a schema may write decimals as base64, and unsigned ones as signed."""
+    name, kind = source.get("name"), source.get("type")
+    if not writing.is_debezium or name in (SIGNED, TEXT):
+        return (_NUMBER, _TEXT)
+    is_wide = data_type.root is TypeRoot.DECIMAL and (data_type.precision, data_type.scale) == _UNSIGNED_DIGITS
+    number = Form(JsonKind.NUMBER, Reading.SIGNED_OR_NOT) if is_wide and kind in (None, "int64") else _NUMBER
+    return (number, _TEXT if source else Form(JsonKind.TEXT, Reading.TEXT_OR_BYTES))
 
 
 def _decimal_forms(source: SourceSchema) -> tuple[Form, ...]:

@@ -28,13 +28,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import Images, read_events, read_keys, source_tables
 from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_rows
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
-from bucketline.streaming.decode.json_shape import Shape, row_shape
+from bucketline.streaming.decode.json_declared import nodes_of
+from bucketline.streaming.decode.json_shape import Shape, Writing, row_shape
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.row_changes import (
     Change,
@@ -84,14 +85,19 @@ class _Events:
         return true_of(pc.is_in(self.op, value_set=pa.array(codes)))
 
 
-def decode_json(values: pa.Array, fields: Sequence[DataField], watch: Watch = Watch.NOTHING) -> Decoded:
+def decode_json(
+    values: pa.Array,
+    fields: Sequence[DataField],
+    watch: Watch = Watch.NOTHING,
+    messages: MessageOptions = NO_MESSAGE_OPTIONS,
+) -> Decoded:
     """The rows in JSON objects, all of them inserts. Shapes: n binary or string values in; a null value has no row.
     Raises UnsupportedTableError for column types that JSON cannot hold.
     """
     data = as_binary(values)
     live = true_of(data.is_valid())
     positions = np.flatnonzero(live)
-    objects = read_objects(chosen(data, live), _json_shape(tuple(fields)), watch)
+    objects = read_objects(chosen(data, live), _json_shape(tuple(fields), messages), watch)
     unjudged = Unjudged(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
@@ -132,7 +138,8 @@ def decode_debezium(
     positions = np.flatnonzero(live)
     alive = chosen(data, live)
     needs_all = update_before is UpdateBefore.EMIT or watch is not Watch.NOTHING or not primary_key
-    images = Images(columns, None if needs_all else tuple(f for f in columns if f.name in primary_key))
+    of_key = None if needs_all else tuple(f for f in columns if f.name in primary_key)
+    images = Images(columns, of_key, messages)
     objects = read_events(alive, images, watch)
     events = _Events(objects.structs, positions[objects.positions])
     bad = {int(positions[at]): _explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(events)
@@ -141,7 +148,7 @@ def decode_debezium(
     if needs_all:
         deletes = _taken(events, events.before, gone, RowKind.DELETE)
     else:
-        whole = read_events(alive.take(pa.array(objects.positions[gone])), Images(columns))
+        whole = read_events(alive.take(pa.array(objects.positions[gone])), replace(images, before=None))
         records = events.records[gone]
         deletes = Change(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
         bad |= {int(records[at]): _explained(reason, placeholder) for at, reason in whole.bad}
@@ -149,7 +156,7 @@ def decode_debezium(
     nameless = events.is_one_of("d") & ~events.has_before
     if np.any(nameless):
         records = events.records[nameless]
-        rows = _rows_of_keys(keys, records, columns, primary_key, events.after.type)
+        rows = _rows_of_keys(keys, records, columns, primary_key, events.after.type, messages)
         known = true_of(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
@@ -198,8 +205,8 @@ def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind:
 
 
 @lru_cache(maxsize=64)
-def _json_shape(fields: tuple[DataField, ...]) -> Shape:
-    return row_shape(fields)
+def _json_shape(fields: tuple[DataField, ...], messages: MessageOptions) -> Shape:
+    return row_shape(fields, nodes_of(messages.types), Writing(messages.bytes_form or BytesForm.BASE64))
 
 
 def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -216,12 +223,13 @@ def _rows_of_keys(
     fields: tuple[DataField, ...],
     primary_key: Sequence[str],
     row_type: pa.DataType,
+    messages: MessageOptions,
 ) -> pa.Array:
     """Rows with the primary key from the records' keys and nothing else; null if a key lacks a column."""
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)
-    key_rows = read_keys(as_binary(keys).take(pa.array(records)), key_fields)
+    key_rows = read_keys(as_binary(keys).take(pa.array(records)), key_fields, messages)
     complete = true_of(key_rows.is_valid())
     for f in key_fields:
         complete &= true_of(key_rows.field(f.name).is_valid())

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, BadRecords, RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, SHARDS, SOURCE_TABLE, UNAVAILABLE_VALUE, MessageOptions
+from bucketline.conf.message_options import (
+    NO_MESSAGE_OPTIONS,
+    SHARDS,
+    SOURCE_BYTES,
+    SOURCE_TABLE,
+    UNAVAILABLE_VALUE,
+    MessageOptions,
+)
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
@@ -73,6 +80,14 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
                     f"{option.key} is about messages that name the table they are of, which decode: {decode.value} "
                     "does not read; take it out, or use another decode",
                     key=option.key,
+                )
+    if decode not in (RecordFormat.JSON, RecordFormat.DEBEZIUM_JSON):
+        for key, is_set in ((SOURCE_BYTES.key, messages.bytes_form is not None), ("types", bool(messages.types))):
+            if is_set:
+                raise OptionError(
+                    f"{key} is about JSON that does not say its types; decode: {decode.value} knows them, or does not "
+                    "read JSON; take it out",
+                    key=key,
                 )
     if messages.unavailable_value != UNAVAILABLE_VALUE.default and decode is not RecordFormat.DEBEZIUM_JSON:
         raise OptionError(

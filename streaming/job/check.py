@@ -6,7 +6,10 @@
 from collections.abc import Mapping
 
 from bucketline.conf.catalog_options import Metastore
+from bucketline.conf.errors import OptionError
 from bucketline.conf.job import Create, JobConfig
+from bucketline.conf.message_options import TYPES
+from bucketline.conf.option import did_you_mean
 from bucketline.conf.reader_choice import check_reader
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import (
@@ -17,6 +20,7 @@ from bucketline.conf.sink_options import (
     split_options,
 )
 from bucketline.conf.source_options import source_options
+from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.format.schema_json import TableSchema
@@ -71,8 +75,21 @@ def _check_with(config: JobConfig, schema: TableSchema) -> None:
     decode_step(config.source.decode, schema, config.bad_records, config.messages)
     effective_options(config.settings, schema.options)
     plan = plan_write(config.table, schema, sink_options_of(config))
+    if plan.sink.schema_evolution is not EvolutionPolicy.EVOLVE:
+        _check_types(config, schema)
     if config.catalog is None or config.catalog.metastore is not Metastore.REST:
         refuse_unregistered(plan.schema.options, config.table)
+
+
+def _check_types(config: JobConfig, schema: TableSchema) -> None:
+    """Raises OptionError for a type of a column that no row will have."""
+    known = [f.name for f in schema.fields]
+    for name, _ in config.messages.types:
+        if name not in known:
+            raise OptionError(
+                f"types names a column {name!r}, which the table does not have{did_you_mean(name, known)}",
+                key=f"{TYPES}{name}",
+            )
 
 
 def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:

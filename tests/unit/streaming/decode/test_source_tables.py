@@ -65,7 +65,9 @@ def test_unknown_fields_of_events_are_found_though_their_source_is_cut_out() -> 
 
 
 @pytest.mark.parametrize(
-    ("decode", "record"), [(RecordFormat.MAXWELL_JSON, maxwell), (RecordFormat.CANAL_JSON, canal)], ids=str
+    ("decode", "record"),
+    [(RecordFormat.MAXWELL_JSON, maxwell), (RecordFormat.CANAL_JSON, canal)],
+    ids=["maxwell", "canal"],
 )
 def test_the_tables_of_messages_of_the_binary_log_are_named_and_chosen(decode: RecordFormat, record: Any) -> None:
     records = [record("orders"), record("carts", id="no number"), record("orders")]
