@@ -22,9 +22,9 @@ import pyarrow.json as pj
 
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import all_fields
-from bucketline.streaming.decode.json_convert import convert_leaf, raw_type
+from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
 from bucketline.streaming.decode.json_exact import Failures, build_array, kind_of, parse_json
-from bucketline.streaming.decode.json_shape import Form, Reading, Shape
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.schema_needs import (
     NO_NEED,
@@ -300,7 +300,10 @@ def _convert(raw: pa.Array, shape: Shape) -> pa.Array:
         null = np.append(raw.is_null().to_numpy(zero_copy_only=False), False)
         offsets = pa.array(raw.offsets.to_numpy(), mask=null)
         return pa.ListArray.from_arrays(offsets, _convert(raw.values, shape.children[0]), type=shape.arrow)
-    return convert_leaf(raw, shape, _only_form(shape))
+    form = _only_form(shape)
+    if form.kind is JsonKind.NUMBER and pa.types.is_floating(raw.type) and pc.any(pc.is_inf(raw)).as_py():
+        raise NotConvertible("Infinity, or a number too large for a double: the reader makes no difference")
+    return convert_leaf(raw, shape, form)
 
 
 def _only_form(shape: Shape) -> Form:

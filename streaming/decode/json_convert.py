@@ -29,6 +29,7 @@ _MAYBE_HEX = r"^(?:[0-9a-f]{4})+$"
 _INFINITIES = (9223372036825200000, -9223372036832400000)
 _VARIABLE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
 _SAY_HOW = "say with source.bytes how the source writes bytes, or let it send its schema"
+TOO_LARGE = "is too large for a double"
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 
 
@@ -108,7 +109,9 @@ def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
         return pc.utf8_ltrim(texts, characters="+").cast(target)
     if root in _REAL:
         _demand(pc.match_substring_regex(texts, _REAL_TEXT), "is no number")
-        return _real(texts.cast(pa.float64()), target)
+        doubles = texts.cast(pa.float64())
+        _demand(pc.equal(pc.is_inf(doubles), pc.match_substring(texts, "Infinity")), TOO_LARGE)
+        return _real(doubles, target)
     if root is TypeRoot.DATE:
         return texts.cast(target)
     if root is TypeRoot.TIME:

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 import pyarrow as pa
 
-from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
+from bucketline.streaming.decode.json_convert import TOO_LARGE, NotConvertible, convert_leaf, raw_type
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
 
 _REASON_CHARACTERS = 300
@@ -235,7 +235,7 @@ def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:
     if pa.compute.any(infinite).as_py():
         for value, is_infinite in zip(values, infinite.to_pylist(), strict=True):
             if is_infinite and "I" not in str(value):
-                raise NotConvertible("is too large for a double")
+                raise NotConvertible(TOO_LARGE)
     return doubles
 
 
