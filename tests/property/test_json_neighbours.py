@@ -119,5 +119,7 @@ def test_a_number_too_large_for_its_column_is_always_bad(form: str, column: str,
         ([odd, whole, plain], 1),
     ]:
         fates = _fates(form, _records(form, rows))
-        assert fates[at].startswith("bad:") == (is_bad or rows[at] is whole)
+        assert fates[at].startswith("bad:") or not (is_bad or rows[at] is whole)
+        # Debezium's texts may be base64 as well.
+        assert not fates[at].startswith("bad:") or is_bad or rows[at] is whole or (form == "debezium" and is_text)
         assert all(fate.startswith("{'id'") for fate, row in zip(fates, rows, strict=True) if row is plain)
