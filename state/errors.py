@@ -1,12 +1,18 @@
 """Errors about tables, files and commits: one class per thing the caller does next."""
 
-from bucketline.conf.errors import BucketlineError
+from enum import Enum
+
+from bucketline.conf.errors import BucketlineError, given
 
 
 class UnsupportedTableError(BucketlineError):
-    """The table uses a feature that is not supported. Nothing has been written."""
+    """The table uses a feature that is not supported. Nothing has been written. `column` is the column that uses it."""
 
     code = "UNSUPPORTED_TABLE"
+
+    def __init__(self, message: str, *, path: str | None = None, column: str | None = None, **fields: object) -> None:
+        super().__init__(message, path=path, **given(column=column), **fields)
+        self.column = column
 
 
 class TableNotFoundError(UnsupportedTableError):
@@ -40,9 +46,16 @@ class SchemaMismatchError(BucketlineError):
 
 
 class CommitConflictError(BucketlineError):
-    """Another writer changed what this commit depends on; the caller plans again from the newest snapshot."""
+    """Another writer changed what this commit depends on; the caller plans again from the newest snapshot.
+
+    `rule` is the name of the rule that the commit breaks.
+    """
 
     code = "COMMIT_CONFLICT"
+
+    def __init__(self, message: str, *, path: str | None = None, rule: str | None = None, **fields: object) -> None:
+        super().__init__(message, path=path, **given(rule=rule), **fields)
+        self.rule = rule
 
 
 class FilesGoneError(CommitConflictError):
@@ -60,10 +73,16 @@ class CommitOutcomeUnknownError(BucketlineError):
 class CommittedNotVisibleError(BucketlineError):
     """The rows are committed, and readers do not see them yet; the caller must not write them again.
 
-    `fields["snapshot_id"]` is the snapshot that holds them.
+    `snapshot_id` is the snapshot that holds them.
     """
 
     code = "COMMITTED_NOT_VISIBLE"
+
+    def __init__(
+        self, message: str, *, path: str | None = None, snapshot_id: int | None = None, **fields: object
+    ) -> None:
+        super().__init__(message, path=path, **given(snapshot_id=snapshot_id), **fields)
+        self.snapshot_id = snapshot_id
 
 
 class CompactionFailedError(BucketlineError):
@@ -73,9 +92,24 @@ class CompactionFailedError(BucketlineError):
 
 
 class CorruptFileError(BucketlineError):
-    """A file does not hold what its format demands; the caller stops and keeps all files."""
+    """A file does not hold what its format demands; the caller stops and keeps all files.
+
+    `offset` is where in the file, `version` a version of the format that is not known.
+    """
 
     code = "CORRUPT_FILE"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        offset: int | None = None,
+        version: int | None = None,
+        **fields: object,
+    ) -> None:
+        super().__init__(message, path=path, **given(offset=offset, version=version), **fields)
+        self.offset, self.version = offset, version
 
 
 class MissingSnapshotError(CorruptFileError):
@@ -87,19 +121,62 @@ class MissingSnapshotError(CorruptFileError):
 class SnapshotExpiredError(BucketlineError):
     """What a read or a stream of changes still needs has expired; the caller starts again at a newer snapshot.
 
-    `fields["snapshot"]` is the snapshot that is gone.
+    `snapshot` is the snapshot that is gone.
     """
 
     code = "SNAPSHOT_EXPIRED"
 
+    def __init__(self, message: str, *, path: str | None = None, snapshot: int | None = None, **fields: object) -> None:
+        super().__init__(message, path=path, **given(snapshot=snapshot), **fields)
+        self.snapshot = snapshot
+
+
+class IndexFault(Enum):
+    """Why the local key index cannot be used."""
+
+    MISSING = "missing"
+    LOCKED = "locked"
+    DAMAGED = "damaged"
+    FOREIGN = "foreign"
+    AHEAD = "ahead"
+
 
 class IndexStateError(BucketlineError):
-    """The local key index cannot be trusted; the caller builds it again from the table."""
+    """The local key index cannot be trusted, for this `fault`; the caller builds it again from the table."""
 
     code = "INDEX_STATE"
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        fault: IndexFault = IndexFault.DAMAGED,
+        **fields: object,
+    ) -> None:
+        super().__init__(message, path=path, fault=fault, **fields)
+        self.fault = fault
+
 
 class StorageError(BucketlineError):
-    """The storage failed; `fields["retryable"]` says whether trying again may help."""
+    """The storage failed.
+
+    `retryable` says whether trying again may help, `missing` that a file is not there. `published` is False where what
+    was to be published was not, and will not be; None where nobody knows.
+    """
 
     code = "STORAGE"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        retryable: bool = False,
+        missing: bool = False,
+        published: bool | None = None,
+        **fields: object,
+    ) -> None:
+        told = given(published=published)
+        super().__init__(message, path=path, retryable=retryable, missing=missing, **told, **fields)
+        self.retryable, self.missing, self.published = retryable, missing, published

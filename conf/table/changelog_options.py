@@ -97,7 +97,7 @@ def check_changelog_options(
     try:
         check_file_options(changelog_file_options(options))
     except OptionError as e:
-        raise OptionError(f"as for changelog files: {e.message}", **e.fields) from e
+        raise e.reworded(f"as for changelog files: {e.message}") from e
     for name in ROW_DEDUPLICATE_IGNORE_FIELDS.get(options) if columns is not None else ():
         if columns is not None and name not in columns:
             raise OptionError(

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from bucketline.conf.wording import counted
-from bucketline.state.errors import CommitConflictError
+from bucketline.state.errors import CommitConflictError, FilesGoneError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import (
     CommitKind,
@@ -25,6 +25,9 @@ from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 
 ALREADY_ADDED = "already-added"
 """The only rule after which the files may be in the table: another commit added them."""
+
+FILES_GONE = "files-gone"
+"""The rule that a commit breaks if files of it were removed before it was published: they must be written again."""
 
 HISTORY_GONE = "history-gone"
 """The rule that a commit breaks if snapshots since its plan cannot be read any more: its work must be planned again."""
@@ -44,9 +47,10 @@ class Conflict:
     message: str
     fields: Mapping[str, object] = field(default_factory=dict)
 
-    def error(self) -> CommitConflictError:
-        """The exception for callers that cannot try again."""
-        return CommitConflictError(self.message, rule=self.rule, **self.fields)
+    def error(self, message: str | None = None) -> CommitConflictError:
+        """The exception for callers that cannot try again, with another message if one is given."""
+        kind = FilesGoneError if self.rule == FILES_GONE else CommitConflictError
+        return kind(self.message, rule=self.rule).reworded(message or self.message, **self.fields)
 
 
 def check_conflicts(

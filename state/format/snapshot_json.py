@@ -126,7 +126,7 @@ def _name(members: dict[str, object], member: str) -> str:
     try:
         return checked_name(value)
     except CorruptFileError as e:
-        raise CorruptFileError(f"{member}: {e.message}", **{**e.fields, "member": member}) from e
+        raise e.reworded(f"{member}: {e.message}", member=member) from e
 
 
 def _optional_name(members: dict[str, object], member: str) -> str | None:

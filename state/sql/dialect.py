@@ -103,7 +103,7 @@ def parse_one(text: str) -> exp.Expression:
 
 def refused(why: str, **fields: object) -> OptionError:
     """The error of a statement that cannot be read, or is not supported."""
-    return OptionError(f"SQL: {why}", key="sql", **fields)
+    return OptionError(f"SQL: {why}", key="sql").reworded(f"SQL: {why}", **fields)
 
 
 def _reason(error: SqlglotError) -> str:

@@ -77,7 +77,7 @@ def arrow_field(field: DataField) -> pa.Field:
     try:
         arrow = _arrow_type(field.type, field.id, 0)
     except UnsupportedTableError as e:
-        raise UnsupportedTableError(f"column {field.name}: {e.message}", **{**e.fields, "column": field.name}) from e
+        raise e.reworded(f"column {field.name}: {e.message}", column=field.name) from e
     return pa.field(field.name, arrow, nullable=field.type.nullable, metadata={_FIELD_ID: str(field.id).encode()})
 
 
@@ -264,7 +264,7 @@ def _logical_fields(arrow: Sequence[pa.Field], ids: Iterator[int]) -> tuple[Data
         try:
             fields.append(DataField(field_id, field.name, logical_type(field.type, field.nullable, ids=ids)))
         except SchemaMismatchError as e:
-            raise SchemaMismatchError(f"column {field.name}: {e.message}", column=field.name, **e.fields) from e
+            raise e.reworded(f"column {field.name}: {e.message}", column=field.name) from e
     return tuple(fields)
 
 

@@ -163,7 +163,7 @@ def _physical(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[Dat
         try:
             arrays.append(physical_array(column, data_type))
         except SchemaMismatchError as e:
-            raise SchemaMismatchError(f"key column {position}: {e.message}", position=position, **e.fields) from e
+            raise e.reworded(f"key column {position}: {e.message}", position=position) from e
     assert len({len(a) for a in arrays}) == 1, "columns have one length"
     return arrays
 

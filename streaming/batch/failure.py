@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from enum import Enum
 from types import TracebackType
 
-from bucketline.conf.errors import BucketlineError
+from bucketline.conf.errors import BucketlineError, given
 
 _OURS = re.compile(r"\bbucketline\.[\w.]+\.(\w+): ([^\n]*)")
 _CAUSE = re.compile(
@@ -37,12 +37,24 @@ class SparkLog(Enum):
 class SparkFailedError(BucketlineError):
     """Spark ended the query for a reason of its own; the next start repeats a batch that was not committed.
 
-    `said` is Spark's whole text, for programs that look for a reason; it is never shown. `fields` names the `file` that
-    Spark could not read, and says with `malformed` that a record in it is not of the source's format.
+    `said` is Spark's whole text, for programs that look for a reason; it is never shown. `file` is the file that Spark
+    could not read, `malformed` says that a record in it is not of the source's format.
     """
 
     code = "SPARK_FAILED"
     said = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        file: str | None = None,
+        malformed: bool = False,
+        **fields: object,
+    ) -> None:
+        super().__init__(message, path=path, malformed=malformed, **given(file=file), **fields)
+        self.file, self.malformed = file, malformed
 
 
 class SparkLostError(BucketlineError):

@@ -110,12 +110,12 @@ def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) 
 
     Raises MissingSnapshotError when their snapshots are gone.
     """
-    if not mismatch.fields.get("history_complete"):
+    if not mismatch.history_complete:
         return
     table, newest = session.table, session.view.snapshot
     # A table that was made anew has no manifests.
     if newest is not None or table.io.list_names(f"{table.path}/{MANIFEST_DIR}"):
-        proof = f"the checkpoint, at batch {mismatch.fields['checkpoint_batch']},"
+        proof = f"the checkpoint, at batch {mismatch.checkpoint_batch},"
         table.snapshot_store.check_rolled_back(None, proof, newest)
 
 

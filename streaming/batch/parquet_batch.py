@@ -65,10 +65,9 @@ class ParquetReader:
     def give_up(self, error: UnfitFileError) -> None:
         """Leaves the rest of the run to Spark. Raises UnfitFileError where nothing else may read."""
         if self.is_required:
-            raise UnfitFileError(
+            raise error.reworded(
                 f"source.reader = native: tasks cannot read the files as Spark does: {error.message}; nothing of the "
-                "batch was written; set source.reader to auto or spark",
-                **error.fields,
+                "batch was written; set source.reader to auto or spark"
             ) from error
         self.given_up.reason = error.message
         _LOG.warning("Spark reads the files from here on (source.reader = auto): %s", error.message)

@@ -8,7 +8,7 @@ Source: Paimon 2.0 filterCommitted, which keeps only the identifier; the batch's
 
 from dataclasses import dataclass
 
-from bucketline.conf.errors import BucketlineError
+from bucketline.conf.errors import BucketlineError, given
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets, new_partitions
@@ -29,9 +29,26 @@ SOURCE_TABLE = "bucketline.source-table"
 
 
 class CheckpointMismatchError(BucketlineError):
-    """Checkpoint and table disagree about what has been written; a person decides which one is right."""
+    """Checkpoint and table disagree about what has been written; a person decides which one is right.
+
+    `checkpoint_batch` is the batch that the checkpoint is at; `history_complete` says that no snapshot which might hold
+    batches of the query has expired.
+    """
 
     code = "CHECKPOINT_MISMATCH"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        checkpoint_batch: int | None = None,
+        history_complete: bool = False,
+        **fields: object,
+    ) -> None:
+        told = given(checkpoint_batch=checkpoint_batch, history_complete=history_complete)
+        super().__init__(message, path=path, **told, **fields)
+        self.checkpoint_batch, self.history_complete = checkpoint_batch, history_complete
 
 
 @dataclass(frozen=True, slots=True)

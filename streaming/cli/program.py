@@ -157,10 +157,10 @@ def report_error(error: Exception) -> int:
 
 def _remedy(error: BucketlineError) -> str | None:
     if isinstance(error, StorageError):
-        if error.fields.get("missing"):
+        if error.missing:
             return _MISSING_REMEDY
-        return _RETRY_REMEDY if error.fields.get("retryable") else _STORAGE_REMEDY
-    if isinstance(error, SparkFailedError) and error.fields.get("malformed"):
+        return _RETRY_REMEDY if error.retryable else _STORAGE_REMEDY
+    if isinstance(error, SparkFailedError) and error.malformed:
         return _MALFORMED_REMEDY
     return _REMEDIES.get(error.code)
 

@@ -14,7 +14,7 @@ def naming_expiry(
     try:
         yield from rows
     except StorageError as e:
-        if not e.fields.get("missing"):
+        if not e.missing:
             raise
         raise SnapshotExpiredError(
             f"{table}: a file of snapshot {snapshot_id} is gone ({e.message}); the snapshot expired while it was read; "

@@ -86,7 +86,7 @@ def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[
         try:
             pieces += _pieces(one_array(column), field.type, None)
         except SchemaMismatchError as e:
-            raise SchemaMismatchError(f"column {field.name}: {e.message}", **{**e.fields, "column": field.name}) from e
+            raise e.reworded(f"column {field.name}: {e.message}", column=field.name) from e
     return _bytes_of(_joined(pieces))
 
 

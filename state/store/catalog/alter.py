@@ -140,7 +140,7 @@ def _check_columns(old: TableSchema, new: TableSchema) -> None:
 
 
 def _subject(problem: OptionError | UnsupportedTableError) -> tuple[object, object]:
-    return problem.fields.get("key"), problem.fields.get("column")
+    return problem.key if isinstance(problem, OptionError) else None, problem.column
 
 
 def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, wanted: TableSchema) -> bool:
@@ -154,7 +154,7 @@ def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, want
         return False
     except StorageError as e:
         # The answer may be lost, and not every change can be repeated.
-        if e.fields.get("published") is False or not same_schema(
+        if e.published is False or not same_schema(
             newest_schema(table.io, table.metadata_path, table=table.path), wanted
         ):
             raise
@@ -171,6 +171,6 @@ def _publish(table: TableHandle, wanted: TableSchema) -> bool:
         try:
             return schemas.get(wanted.id) == wanted
         except StorageError as missing:
-            if not missing.fields.get("missing"):
+            if not missing.missing:
                 raise
         raise

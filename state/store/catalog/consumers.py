@@ -66,7 +66,7 @@ def _modified_ms(io: FileIO, file: str) -> int | None:
     try:
         return modified_or_unknown(io, file)
     except StorageError as e:
-        if e.fields.get("missing"):
+        if e.missing:
             return None
         raise
 

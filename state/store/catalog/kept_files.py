@@ -155,7 +155,7 @@ def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[Manifest
 
 def reraise_unless_missing(error: StorageError) -> None:
     """Returns if the error means that a file does not exist."""
-    if not error.fields.get("missing"):
+    if not error.missing:
         raise error
 
 

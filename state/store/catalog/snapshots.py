@@ -145,7 +145,7 @@ class Snapshots:
 
     def is_gone(self, snapshot: Snapshot, error: StorageError) -> bool:
         """Whether an error comes of files that went with their snapshot, which has expired or was taken back."""
-        return bool(error.fields.get("missing")) and not snapshot.is_same_as(self.get(snapshot.id))
+        return error.missing and not snapshot.is_same_as(self.get(snapshot.id))
 
     def settled_id(self, now_ms: int) -> int | None:
         """The newest snapshot that its writer will not take back; None for a table without snapshots.

@@ -156,9 +156,9 @@ def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int
     try:
         schema = Schemas(io, root).latest(known)
     except CorruptFileError as e:
-        if "version" not in e.fields:
+        if e.version is None:
             raise
-        raise UnsupportedTableError(f"{root}: {e.message}", path=root, **e.fields) from e
+        raise UnsupportedTableError(f"{root}: {e.message}", path=root, version=e.version) from e
     if schema is not None:
         return schema
     if table is not None and table != root and Schemas(io, table).latest_id() is not None:

@@ -11,7 +11,7 @@ is published and after. Where looking is no request, each file is always looked 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.conflict import FILES_GONE, Conflict
 from bucketline.state.commit.file_age import is_quick, needs_proof
 from bucketline.state.determinism import Clock
 from bucketline.state.errors import StorageError
@@ -24,9 +24,6 @@ from bucketline.state.store.storage.hidden_files import bring_back_path
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown
 from bucketline.state.store.storage.wrapped_io import bare
-
-FILES_GONE = "files-gone"
-"""The rule that a commit breaks if its files are missing: its work must be done again."""
 
 _FOREVER_MS = 2**62
 
@@ -125,7 +122,7 @@ class FilesProof:
             written_ms = modified_or_unknown(*self._reach(oldest.path))
             now_ms = modified_or_unknown(self._io, newest_path)
         except StorageError as e:
-            if e.fields.get("missing"):
+            if e.missing:
                 return _FOREVER_MS
             raise
         return 0 if written_ms is None or now_ms is None else now_ms - written_ms
@@ -140,7 +137,7 @@ class FilesProof:
         try:
             return io.size(path) == file.size_bytes
         except StorageError as e:
-            if e.fields.get("missing"):
+            if e.missing:
                 return False
             raise
 

@@ -107,7 +107,7 @@ class HalfCommit:
         except BucketlineError as e:
             # Nothing of this half was published: every earlier try is known to have lost.
             self._discard_try()
-            self._missed += bool(e.fields.get("missing"))
+            self._missed += isinstance(e, StorageError) and e.missing
             if self._may_come_right(base, e) and self._retries.wait():
                 self._last_base = base or self._last_base
                 return None
@@ -216,7 +216,7 @@ class HalfCommit:
         A file can also be missing for a moment, of the newest snapshot: while its writer takes it back, or a removal
         of orphans has put it aside. So it is looked for `_LOOKS` times.
         """
-        if not isinstance(error, StorageError) or not error.fields.get("missing"):
+        if not isinstance(error, StorageError) or not error.missing:
             return False
         latest = None if base is None else base.latest
         return self._missed <= _LOOKS or (latest is not None and self._table.snapshots.is_gone(latest, error))

@@ -43,8 +43,8 @@ def publish_by_owner(
                 return _looked_at(owner, snapshot, before, late)
             return Publication(Fate.LOST) if unclear is None else Publication(Fate.UNKNOWN, unclear)
         except StorageError as e:
-            is_clear = e.fields.get("published") is False
-            if is_clear and not e.fields.get("retryable") and unclear is None:
+            is_clear = e.published is False
+            if is_clear and not e.retryable and unclear is None:
                 return Publication(Fate.LOST, e)
             refusal, unclear = (e, unclear) if is_clear else (refusal, e)
         if not retries.wait():

@@ -60,9 +60,9 @@ class _Publishing:
             try:
                 return self._attempt()
             except StorageError as e:
-                if self.error is None and not self.is_there and not e.fields.get("retryable"):
+                if self.error is None and not self.is_there and not e.retryable:
                     return self._refused(e)
-                if e.fields.get("published") is False and not self.is_there:
+                if e.published is False and not self.is_there:
                     # This attempt sent nothing that could still arrive, so only earlier attempts are in doubt.
                     self.refusal = e
                 else:

@@ -24,7 +24,7 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
         try:
             return work()
         except CommitConflictError as e:
-            if not isinstance(e, FilesGoneError) and e.fields.get("rule") != HISTORY_GONE:
+            if not isinstance(e, FilesGoneError) and e.rule != HISTORY_GONE:
                 raise
             _LOG.warning("the work is repeated, at most %d times: %s", left, e)
     return work()
@@ -48,7 +48,7 @@ def repeat_if_changed(
         try:
             return work(), CHANGED_TIMES - 1 - left
         except CommitConflictError as e:
-            if e.fields.get("rule") == ALREADY_ADDED:
+            if e.rule == ALREADY_ADDED:
                 raise
             _LOG.warning("planned again on the newest snapshot, at most %d times more: %s", left, e)
             longest_ms = _FIRST_PAUSE_MS << (CHANGED_TIMES - 1 - left)
@@ -56,6 +56,5 @@ def repeat_if_changed(
     try:
         return work(), CHANGED_TIMES - 1
     except CommitConflictError as e:
-        raise type(e)(
-            f"planned {CHANGED_TIMES} times, and each time another writer came first: {e.message}", **e.fields
-        ) from e
+        message = f"planned {CHANGED_TIMES} times, and each time another writer came first: {e.message}"
+        raise e.reworded(message) from e

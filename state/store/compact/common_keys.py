@@ -22,7 +22,7 @@ def hold_common_keys(access: BucketAccess, first: ManifestEntry, other: Manifest
         known = pa.concat_arrays(keys)
         return any(pc.any(pc.is_in(batch_keys, value_set=known)).as_py() for batch_keys in _keys(access, large))
     except StorageError as e:
-        if not e.fields.get("missing"):
+        if not e.missing:
             raise
         return True
 

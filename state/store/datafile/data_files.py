@@ -167,9 +167,9 @@ def _naming(path: str) -> Iterator[_Place]:
         yield place
     except CorruptFileError as e:
         with naming_file(path):
-            raise CorruptFileError(e.message, **{"offset": place.offset, **e.fields}) from e
+            raise (e.reworded(e.message, offset=place.offset) if e.offset is None else e) from e
     except UnsupportedTableError as e:
-        raise UnsupportedTableError(f"{path}: {e.message}", **{"path": path, **e.fields}) from e
+        raise e.reworded(f"{path}: {e.message}", path=e.path or path) from e
     except (*LIBRARY_ERRORS, pa.ArrowException, OSError) as e:
         if isinstance(e, OSError) and e.errno is not None:
             raise StorageError(f"{path}: {e}", path=path, retryable=True, missing=False) from e
@@ -191,7 +191,7 @@ def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> No
             check_columns(rows.names, rows.ids, stored.fields)
         check_types(rows.types, stored.fields, has_units=rows.has_units)
     except CorruptFileError as e:
-        raise CorruptFileError(f"{e.message} ({SCHEMA_DIR}/{schema_name(stored.id)})", **e.fields) from e
+        raise e.reworded(f"{e.message} ({SCHEMA_DIR}/{schema_name(stored.id)})") from e
 
 
 def _stored_batches(

@@ -63,7 +63,7 @@ def repeat_problems(
         try:
             repeated = _repeats(access, bucket, runs, batch_rows)
         except BucketlineError as e:
-            yield Problem("data-file", str(e.fields.get("path", bucket.bucket)), e.message, state.needed)
+            yield Problem("data-file", e.path or str(bucket.bucket), e.message, state.needed)
             continue
         if repeated is not None:
             yield Problem("key-twice", bucket_path(schema, bucket.partition, bucket.bucket), _text(schema, repeated))

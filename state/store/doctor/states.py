@@ -32,7 +32,7 @@ def named_states(table: TableHandle) -> Iterator[NamedState]:
                 yield NamedState(name, snapshot, branch)
         except BucketlineError as e:
             message = passable(e)
-            path = str(e.fields.get("path", branches.path(branch)))
+            path = e.path or branches.path(branch)
             yield NamedState(f"branch {branch}", None, branch, path, message)
         yield from _tags(Tags(table.io, branches.path(branch)), branch)
 

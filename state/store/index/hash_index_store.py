@@ -176,7 +176,7 @@ class HashIndexStore:
         try:
             data = io.read(path)
         except StorageError as e:
-            if e.fields.get("missing"):
+            if e.missing:
                 raise CorruptFileError(
                     f"{path}: the HASH index file of bucket {entry.bucket} is missing, so keys of the bucket would "
                     "get other buckets; restore the file, or roll back to a snapshot whose index files exist",
@@ -187,7 +187,7 @@ class HashIndexStore:
         try:
             hashes = decode_hash_index(data)
         except CorruptFileError as e:
-            raise CorruptFileError(f"{path}: {e.message}", path=path, **e.fields) from e
+            raise e.reworded(f"{path}: {e.message}", path=path) from e
         if len(hashes) != entry.row_count:
             raise CorruptFileError(
                 f"{path} holds {counted(len(hashes), 'hash', 'hashes')}, {entry.row_count:,} recorded",

@@ -105,7 +105,7 @@ def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, id
     try:
         copies = _read_current(folder, scope)
     except StorageError as e:
-        if e.fields.get("retryable"):
+        if e.retryable:
             raise
         _LOG.warning("key index %s: its backup cannot be read: %s", directory, e.message)
         return False
@@ -148,7 +148,7 @@ def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
                 crc32 = zlib.crc32(chunk, crc32)
                 size += len(chunk)
     except StorageError as e:
-        if e.fields.get("missing"):
+        if e.missing:
             return False
         raise
     return (size, crc32) == (copy.size, copy.crc32)

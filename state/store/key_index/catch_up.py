@@ -84,7 +84,7 @@ def catch_up(
         try:
             delta = _read_delta(index, source.access, entries, wanted)
         except StorageError as e:
-            if not e.fields.get("missing"):
+            if not e.missing:
                 raise
             return MustRebuild(f"a file of snapshot {step.id} is missing")
         if delta is not None or step.id == latest.id:

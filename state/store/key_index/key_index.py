@@ -36,14 +36,10 @@ from bucketline.state.bucket.key_entries import (
     stored_places,
 )
 from bucketline.state.determinism import SYSTEM_PAUSE
-from bucketline.state.errors import IndexStateError
+from bucketline.state.errors import IndexFault, IndexStateError
 from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
 from bucketline.state.store.key_index.lookups import entries_from, is_dense, values_by_key, values_by_scan
 from bucketline.state.store.key_index.rocks import (
-    DAMAGED,
-    FOREIGN,
-    LOCKED,
-    MISSING,
     RocksSettings,
     ingest,
     rocks_errors,
@@ -91,15 +87,15 @@ class KeyIndex:
 
     @staticmethod
     def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """The index in a directory. Raises IndexStateError with `reason`: missing, locked by a running process,
+        """The index in a directory. Raises IndexStateError with its `fault`: missing, locked by a running process,
         damaged, or foreign (of another table, key, share or release).
         """
         path = f"{directory}/{_DATABASE}"
         if not os.path.isfile(f"{path}/CURRENT"):
-            reason = DAMAGED if os.path.isdir(directory) else MISSING
-            raise IndexStateError(f"{directory}: there is no key index", reason=reason, path=directory)
+            fault = IndexFault.DAMAGED if os.path.isdir(directory) else IndexFault.MISSING
+            raise IndexStateError(f"{directory}: there is no key index", fault=fault, path=directory)
         if os.path.exists(f"{directory}/{_DAMAGED}"):
-            raise IndexStateError(f"{directory}: it was found to be damaged", reason=DAMAGED, path=directory)
+            raise IndexStateError(f"{directory}: it was found to be damaged", fault=IndexFault.DAMAGED, path=directory)
         try:
             with rocks_errors(directory):
                 database = Rdict(path, rocks_options(settings))
@@ -159,7 +155,9 @@ class KeyIndex:
             stored = self._database.get([partition_key(c) for c in missing]) if missing else []
         for code, partition in zip(missing, stored, strict=True):
             if partition is None:
-                raise IndexStateError(f"{self.directory}: no partition {code}", reason=DAMAGED, path=self.directory)
+                raise IndexStateError(
+                    f"{self.directory}: no partition {code}", fault=IndexFault.DAMAGED, path=self.directory
+                )
             self._note(code, partition)
         return {code: self._partitions[code] for code in wanted}
 
@@ -229,7 +227,7 @@ class KeyIndex:
             with rocks_errors(self.directory):
                 yield
         except IndexStateError as e:
-            if e.fields.get("reason", DAMAGED) == DAMAGED:
+            if e.fault is IndexFault.DAMAGED:
                 with suppress(OSError):
                     Path(f"{self.directory}/{_DAMAGED}").touch()
             raise
@@ -263,20 +261,20 @@ class KeyIndex:
         with self._errors():
             stored = self._database.get(LABEL_KEY)
         if stored is None:
-            raise IndexStateError(f"{self.directory}: the key index was never finished", reason=DAMAGED)
+            raise IndexStateError(f"{self.directory}: the key index was never finished", fault=IndexFault.DAMAGED)
         try:
             said = json.loads(stored)
             if said["format"] != FORMAT or IndexScope(**said["scope"]) != self.scope:
                 raise IndexStateError(
                     f"{self.directory}: a key index of {said['scope']} in format {said['format']}",
-                    reason=FOREIGN,
+                    fault=IndexFault.FOREIGN,
                     path=self.directory,
                     found=said["scope"],
                 )
             self.label = IndexLabel(**said["label"])
             self._stored_codes = self._next_code = int(said["codes"])
         except (ValueError, KeyError, TypeError) as e:
-            raise IndexStateError(f"{self.directory}: an unreadable label: {e!r}", reason=DAMAGED) from e
+            raise IndexStateError(f"{self.directory}: an unreadable label: {e!r}", fault=IndexFault.DAMAGED) from e
 
 
 def remove_index(directory: str) -> None:
@@ -306,7 +304,7 @@ def _alternating(pairs: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Chunk]
 
 
 def _with_holder(error: IndexStateError, directory: str) -> IndexStateError:
-    if error.fields.get("reason") != LOCKED:
+    if error.fault is not IndexFault.LOCKED:
         return error
     holder = Path(f"{directory}/{_HOLDER}")
     named = "unknown"
@@ -315,7 +313,7 @@ def _with_holder(error: IndexStateError, directory: str) -> IndexStateError:
     return IndexStateError(
         f"{directory}: the key index is open in another living process (pid and host: {named}). Two jobs must not "
         "share a local directory: stop the other job, or give each its own 'local-directory'",
-        reason=LOCKED,
+        fault=IndexFault.LOCKED,
         path=directory,
         holder=named,
     )

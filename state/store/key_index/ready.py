@@ -10,19 +10,18 @@ from enum import Enum
 
 from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, Clock, IdSource, Pause
-from bucketline.state.errors import IndexStateError
+from bucketline.state.errors import IndexFault, IndexStateError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.key_index.backup import BackupFolder, restore_index
 from bucketline.state.store.key_index.build import KeyIndexBuild
 from bucketline.state.store.key_index.catch_up import CaughtUp, IndexSource, MustRebuild, catch_up
 from bucketline.state.store.key_index.index_scope import label_of
 from bucketline.state.store.key_index.key_index import KeyIndex, remove_index
-from bucketline.state.store.key_index.rocks import LOCKED, MISSING, RocksSettings
+from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import READER_BYTES, KeyShare, live_keys
 from bucketline.state.store.storage.parallel import core_count
 
 _LOG = logging.getLogger(__name__)
-_AHEAD = "ahead"
 _LOCK_WAIT_MS = 100
 _LOCK_WAITS = 100
 
@@ -105,10 +104,9 @@ def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
         try:
             return KeyIndex.open(plan.path, plan.keys.scope(plan.table), plan.settings), None
         except IndexStateError as e:
-            reason = e.fields.get("reason")
-            if reason == MISSING:
+            if e.fault is IndexFault.MISSING:
                 return None, None
-            if reason != LOCKED:
+            if e.fault is not IndexFault.LOCKED:
                 return None, e.message
             # A cancelled task may still be closing it.
             if attempt == _LOCK_WAITS:
@@ -132,7 +130,7 @@ def _brought_to(
         expires = plan.keys.schema.settings.bucket.index_ttl_ms is not None
         return catch_up(index, source, latest, plan.keys, memory_bytes=plan.settings.memory_bytes, expires=expires)
     except IndexStateError as e:
-        if e.fields.get("reason") == _AHEAD:
+        if e.fault is IndexFault.AHEAD:
             index.close()
             raise
         return MustRebuild(e.message)
@@ -155,7 +153,7 @@ def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) ->
         raise IndexStateError(
             f"{index.directory}: the index reflects snapshot {own.id}, the batch is written on {latest.id}: a later "
             "batch has begun, so this one stops",
-            reason=_AHEAD,
+            fault=IndexFault.AHEAD,
             path=index.directory,
             found=own.id,
             expected=latest.id,

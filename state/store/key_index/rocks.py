@@ -21,15 +21,11 @@ from rocksdict import (
 )
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.errors import IndexStateError
+from bucketline.state.errors import IndexFault, IndexStateError
 from bucketline.state.store.storage.errors import disk_error, storage_error
 
 MB = 1 << 20
 
-MISSING = "missing"
-LOCKED = "locked"
-DAMAGED = "damaged"
-FOREIGN = "foreign"
 
 _BLOCK_BYTES = 4096
 _BLOOM_BITS_PER_KEY = 10
@@ -130,11 +126,15 @@ def _explained(error: Exception, directory: str) -> BucketlineError:
     text = str(error)
     lowered = text.lower()
     if "lock" in lowered and ("unavailable" in lowered or "no locks" in lowered or "lock hold" in lowered):
-        return IndexStateError(f"{directory}: the key index is open elsewhere: {text}", reason=LOCKED, path=directory)
+        return IndexStateError(
+            f"{directory}: the key index is open elsewhere: {text}", fault=IndexFault.LOCKED, path=directory
+        )
     of_disk = disk_error(error)
     if of_disk is not None:
         remedy = f"; or let 'local-directory' name another disk: {text}"
         return storage_error(directory, of_disk, remedy=remedy, retryable=False)
     if "does not exist" in lowered and "create_if_missing" in lowered:
-        return IndexStateError(f"{directory}: there is no key index", reason=MISSING, path=directory)
-    return IndexStateError(f"{directory}: the key index cannot be read: {text}", reason=DAMAGED, path=directory)
+        return IndexStateError(f"{directory}: there is no key index", fault=IndexFault.MISSING, path=directory)
+    return IndexStateError(
+        f"{directory}: the key index cannot be read: {text}", fault=IndexFault.DAMAGED, path=directory
+    )

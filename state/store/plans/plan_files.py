@@ -244,7 +244,7 @@ class PlanFolder:
             if self._io.publish(path, data):
                 return True
         except StorageError as e:
-            stored = None if e.fields.get("published") is False else self._io.read_optional(path)
+            stored = None if e.published is False else self._io.read_optional(path)
             if stored is None:
                 raise
             return stored == data
@@ -287,4 +287,4 @@ def broken_plans(io: FileIO, path: str) -> Iterator[tuple[str, str]]:
             try:
                 folder.view(listing, plan, item.number)
             except CorruptFileError as e:
-                yield str(e.fields.get("path")), e.message
+                yield str(e.path), e.message

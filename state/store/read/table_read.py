@@ -101,10 +101,10 @@ def _projection_of(sight: Sight, request: Request) -> Projection:
     try:
         return plan_projection(sight.schema, request.columns, filter_expression(request.filter, sight.schema))
     except (SchemaMismatchError, OptionError) as e:
-        if isinstance(e, OptionError) and "column" not in e.fields:
+        if isinstance(e, OptionError) and e.column is None:
             raise
         path = f"{sight.table.path}/{SCHEMA_DIR}/{schema_name(sight.schema.id)}"
-        raise type(e)(f"{e.message} ({path})", **{"path": path, **e.fields}) from e
+        raise e.reworded(f"{e.message} ({path})", path=e.path or path) from e
 
 
 def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

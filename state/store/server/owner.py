@@ -25,7 +25,7 @@ class TableOwner(Protocol):
     def commit(self, snapshot: Snapshot, before: Snapshot | None) -> bool:
         """Makes `snapshot` the successor of `before`; False when another one is the newest.
 
-        After a StorageError it may have happened, unless `published` in its fields is False.
+        After a StorageError it may have happened, unless its `published` is False.
         """
         ...
 

@@ -72,7 +72,7 @@ class RestClient:
     def post(self, body: Mapping[str, Any], *path: str) -> dict[str, Any]:
         """The answer to a request that changes something.
 
-        Raises NotThereError, TakenError, UnsupportedTableError; StorageError, with `published` False in its fields when
+        Raises NotThereError, TakenError, UnsupportedTableError; StorageError, with `published` = False when
         the server has certainly not done it.
         """
         return self._sent("POST", self._url(path, {}), body)
@@ -91,7 +91,7 @@ class RestClient:
             try:
                 return self._sent("GET", url, None)
             except StorageError as e:
-                if not left or not e.fields["retryable"]:
+                if not left or not e.retryable:
                     raise
                 self.pause.wait_ms(_FIRST_PAUSE_MS << (_TRIES - 1 - left))
         raise AssertionError("the last try returns or raises")
@@ -149,5 +149,4 @@ def _raise_answer(where: str, status: int, data: bytes) -> NoReturn:
 
 def _failure(message: str, *, retryable: bool, carried_out: bool | None, status: int | None = None) -> StorageError:
     """The error of a request; `carried_out` False when it was certainly not carried out, None when nobody knows."""
-    fields = {} if carried_out is None else {"published": carried_out}
-    return StorageError(message, retryable=retryable, missing=False, status=status, **fields)
+    return StorageError(message, retryable=retryable, published=carried_out, status=status)

@@ -192,7 +192,7 @@ class RestTable:
         try:
             change()
         except StorageError as e:
-            if e.fields.get("published") is False or not is_done():
+            if e.published is False or not is_done():
                 raise
 
     def _is_at(self, target: int | str) -> bool:

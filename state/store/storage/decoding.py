@@ -12,8 +12,8 @@ def naming_file(path: str) -> Iterator[None]:
     try:
         yield
     except CorruptFileError as e:
-        if "path" in e.fields:
+        if e.path is not None:
             raise
-        offset = e.fields.get("offset", 0)
+        offset = e.offset or 0
         at = "" if "offset" in e.message else f"at offset {offset}: "
-        raise CorruptFileError(f"{path}: {at}{e.message}", **{"path": path, "offset": offset, **e.fields}) from e
+        raise e.reworded(f"{path}: {at}{e.message}", path=path, offset=offset) from e

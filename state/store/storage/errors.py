@@ -50,20 +50,20 @@ _TEXTS = {
 """The system's texts for these, for libraries that pass on only the text."""
 
 
-def storage_error(path: str, error: OSError, *, remedy: str = "", **fields: object) -> StorageError:
+def storage_error(
+    path: str, error: OSError, *, remedy: str = "", retryable: bool | None = None, published: bool | None = None
+) -> StorageError:
     """The error as a StorageError that names the path; `remedy` is a further remedy.
 
-    `missing` and `retryable` are set by the error's number; `fields` are added to the error's.
+    `missing` is set by the error's number, and `retryable` where it is not given.
     """
     said = _EXPLAINED.get(error.errno or 0) or error.strerror or str(error)
     return StorageError(
         f"{path}: {said}{remedy}",
-        **{
-            "path": path,
-            "retryable": error.errno not in _FINAL,
-            "missing": isinstance(error, FileNotFoundError),
-            **fields,
-        },
+        path=path,
+        retryable=error.errno not in _FINAL if retryable is None else retryable,
+        missing=isinstance(error, FileNotFoundError),
+        published=published,
     )
 
 
@@ -72,7 +72,7 @@ def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
     try:
         return ask(path)
     except StorageError as e:
-        if e.fields["missing"]:
+        if e.missing:
             return None
         raise
 

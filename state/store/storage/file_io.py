@@ -1,7 +1,7 @@
 """FileIO: everything the library does with storage, as one small protocol; and the choice of an implementation by URI.
 
 Paths are plain strings in the form that the FileIO itself returned: absolute, `/`-separated, without a scheme.
-Every failure is a StorageError; of a file that should be there and is not, `fields["missing"]` is True.
+Every failure is a StorageError; of a file that should be there and is not, `missing` is True.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class FileIO(Protocol):
         Where a request may be repeated on its way, a file with the same bytes counts as made by this call: bytes that
         decide who wins hold something unique.
         After a StorageError it may or may not have happened, now or a little later: read back. Only an error with
-        `published` = False in its fields says that it did not and will not.
+        `published` = False says that it did not and will not.
         """
         ...
 

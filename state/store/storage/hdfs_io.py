@@ -77,7 +77,7 @@ class HdfsIO:
         try:
             self.write_new(temporary, data)
         except StorageError as e:
-            raise StorageError(e.message, **{**e.fields, "missing": False, "published": False}) from e
+            raise e.reworded(e.message, missing=False, published=False) from e
         try:
             with hdfs_errors(path):
                 self._client(path).rename(temporary, path, False)
@@ -88,8 +88,7 @@ class HdfsIO:
             if stored == data:
                 return True
             if stored is None or not self.exists(temporary):
-                fields = {**e.fields, "retryable": e.fields["retryable"] or e.fields["missing"], "missing": False}
-                raise StorageError(e.message, **fields) from e
+                raise e.reworded(e.message, retryable=e.retryable or e.missing, missing=False) from e
         with suppress(StorageError):
             self.delete(temporary)
         return False
@@ -178,10 +177,10 @@ class HdfsIO:
             with hdfs_errors(path):
                 self._client(path).rename(path, target, overwrite)
         except StorageError as e:
-            if e.fields["missing"]:
+            if e.missing:
                 # A repeated request finds the file gone already.
                 return self.exists(target)
-            if not overwrite and e.fields["retryable"] is False and self.exists(target):
+            if not overwrite and not e.retryable and self.exists(target):
                 raise exists_already(target) from e
             raise
         return True

@@ -7,10 +7,8 @@ from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CommitConflictError, FilesGoneError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
@@ -102,10 +100,7 @@ def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], 
     committed = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
     lost = committed.dropped
     if isinstance(lost, Conflict):
-        kind = FilesGoneError if lost.rule == FILES_GONE else CommitConflictError
-        raise kind(
-            f"the compaction was lost: {lost.message}; no row is lost, run it again", rule=lost.rule, **lost.fields
-        )
+        raise lost.error(f"the compaction was lost: {lost.message}; no row is lost, run it again")
     if lost is not None:
         raise lost.error() if isinstance(lost, Unknown) else lost
     return committed.snapshots

@@ -191,9 +191,9 @@ def _refuse_half_expired(table: TableHandle, snapshot_id: int) -> None:
         paths = [p for e in dead for p in data_paths(table.path, table.table_schema, e)]
         gone = next((p for p in paths if not exists_file(table.io, table.table_schema, p)), None)
     except StorageError as e:
-        if not e.fields.get("missing"):
+        if not e.missing:
             raise
-        gone = str(e.fields.get("path"))
+        gone = str(e.path)
     if gone is not None:
         raise OptionError(
             f"snapshot {snapshot_id} of {table.path} cannot be the newest again: {gone} is gone, as an expiry that was "

@@ -16,7 +16,7 @@ from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.partition_age import partition_time
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.errors import CommitConflictError, FilesGoneError, SchemaMismatchError, StorageError
+from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Operation, Snapshot
 from bucketline.state.format.paths import partition_path
@@ -26,7 +26,6 @@ from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, Table
 from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.commit.commit_check import AppendCheck
-from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict, PlannedOn
 from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.commit.overflow_check import refuse_overflow
@@ -323,7 +322,4 @@ def _tell_once(path: str, sentence: str) -> None:
 def _checked(outcome: CommitResult) -> Committed:
     if isinstance(outcome, Committed):
         return outcome
-    if isinstance(outcome, Conflict):
-        kind = FilesGoneError if outcome.rule == FILES_GONE else CommitConflictError
-        raise kind(outcome.message, rule=outcome.rule, **outcome.fields)
     raise outcome.error()

@@ -74,8 +74,8 @@ def says_condition_is_unknown(error: Exception) -> bool:
     return status in _NOT_KNOWN or (status == _BAD_REQUEST and (code is None or code[1] in _NOT_TAKEN))
 
 
-def object_error(path: str, error: Exception, **fields: object) -> StorageError:
-    """The error as a StorageError that names the path; `fields` are added to the error's."""
+def object_error(path: str, error: Exception) -> StorageError:
+    """The error as a StorageError that names the path."""
     text = str(error)
     status, code = status_of(error), _CODE.search(text)
     no_bucket = code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")
@@ -83,8 +83,7 @@ def object_error(path: str, error: Exception, **fields: object) -> StorageError:
     final = missing or no_bucket or isinstance(error, _REFUSALS)
     final = final or (status is not None and 400 <= status < 500 and status not in _PASSING)
     said = "no such file" if missing else _said(text, status, code[1] if code else None)
-    details = {"path": path, "retryable": not final, "missing": missing, "status": status, **fields}
-    return StorageError(f"{path}: {said}", **details)
+    return StorageError(f"{path}: {said}", path=path, retryable=not final, missing=missing, status=status)
 
 
 @contextmanager

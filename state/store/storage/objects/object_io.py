@@ -233,7 +233,7 @@ class ObjectIO:
             try:
                 return self._keeps_first(path)
             except StorageError as e:
-                if not left or not e.fields["retryable"]:
+                if not left or not e.retryable:
                     raise
             finally:
                 with suppress(StorageError):
@@ -303,7 +303,8 @@ def _delete_at(client: Any, keys: str | list[str]) -> None:
 
 def _not_there(path: str, answer: Exception) -> StorageError:
     """The store says that there is such an object, and there is none."""
-    return object_error(path, answer, retryable=True, missing=False)
+    error = object_error(path, answer)
+    return error.reworded(error.message, retryable=True, missing=False)
 
 
 def _pages(count: int) -> int:

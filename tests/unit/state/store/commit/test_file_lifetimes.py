@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from bucketline.state.commit.conflict import FILES_GONE
 from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.file_age import CLOCK_SKEW_MS, REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
@@ -17,7 +18,6 @@ from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.committer import Committed, Conflict
 from bucketline.state.store.maintenance.expiry import delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files

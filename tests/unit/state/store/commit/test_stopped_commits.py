@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from bucketline.state.commit.conflict import HISTORY_GONE
+from bucketline.state.commit.conflict import FILES_GONE, HISTORY_GONE
 from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.file_age import CLOCK_SKEW_MS, PROOF_MS, QUICK_MS, REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
@@ -18,7 +18,6 @@ from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.commit_proof import FILES_GONE
 from bucketline.state.store.commit.committer import AppendCheck, CommitResult, Committed, Committer, Conflict, Unknown
 from bucketline.state.store.maintenance.expiry import expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files

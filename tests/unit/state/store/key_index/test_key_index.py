@@ -17,11 +17,11 @@ from bucketline.state.bucket.key_entries import (
     number_keys,
     stored_keys,
 )
-from bucketline.state.errors import CorruptFileError, IndexStateError
+from bucketline.state.errors import CorruptFileError, IndexFault, IndexStateError
 from bucketline.state.store.key_index.build import KeyBlock, KeyIndexBuild
 from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
 from bucketline.state.store.key_index.key_index import IndexChange, KeyIndex
-from bucketline.state.store.key_index.rocks import DAMAGED, FOREIGN, LOCKED, MISSING, RocksSettings
+from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.types.logical import parse_type_text
 
 SCOPE = IndexScope("file:/t", "id INT NOT NULL|pt STRING", 0, 2)
@@ -136,26 +136,22 @@ def test_a_key_in_two_places_stops_the_build_unless_keys_expire(tmp_path: Path) 
         assert places(index, 1, 2) == [(b"p", 0)] * 2
 
 
-def reason_of(error: pytest.ExceptionInfo[IndexStateError]) -> object:
-    return error.value.fields["reason"]
-
-
 def test_an_index_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     with pytest.raises(IndexStateError) as error:
         KeyIndex.open(f"{tmp_path}/none", SCOPE, SETTINGS)
-    assert reason_of(error) == MISSING
+    assert error.value.fault is IndexFault.MISSING
     directory = built(tmp_path, block([1]))
     with pytest.raises(IndexStateError) as error:
         KeyIndex.open(directory, IndexScope("file:/other", SCOPE.columns, 0, 2), SETTINGS)
-    assert reason_of(error) == FOREIGN
+    assert error.value.fault is IndexFault.FOREIGN
     Path(f"{directory}/db/CURRENT").write_text("half")
     with pytest.raises(IndexStateError) as error:
         KeyIndex.open(directory, SCOPE, SETTINGS)
-    assert reason_of(error) == DAMAGED
+    assert error.value.fault is IndexFault.DAMAGED
     Path(f"{directory}/db/CURRENT").unlink()
     with pytest.raises(IndexStateError) as error:
         KeyIndex.open(directory, SCOPE, SETTINGS)
-    assert reason_of(error) == DAMAGED
+    assert error.value.fault is IndexFault.DAMAGED
 
 
 def test_a_cut_short_sst_is_noticed(tmp_path: Path) -> None:
@@ -164,7 +160,7 @@ def test_a_cut_short_sst_is_noticed(tmp_path: Path) -> None:
     largest.write_bytes(largest.read_bytes()[:-5000])
     with pytest.raises(IndexStateError) as error, KeyIndex.open(directory, SCOPE, SETTINGS) as index:
         index.lookup(pa.array(range(50_000)))
-    assert reason_of(error) == DAMAGED
+    assert error.value.fault is IndexFault.DAMAGED
 
 
 def test_entries_behind_a_damaged_block_are_not_taken_for_the_end(tmp_path: Path) -> None:
@@ -197,7 +193,7 @@ def test_an_index_held_by_a_living_process_names_it(tmp_path: Path) -> None:
         assert holder.stdout is not None and holder.stdout.readline() == "open\n"
         with pytest.raises(IndexStateError, match=rf"pid and host: {holder.pid} .*'local-directory'") as error:
             KeyIndex.open(directory, SCOPE, SETTINGS)
-        assert reason_of(error) == LOCKED
+        assert error.value.fault is IndexFault.LOCKED
         holder.communicate()
     KeyIndex.open(directory, SCOPE, SETTINGS).close()
 
