@@ -117,3 +117,17 @@ SYSTEM_STOPWATCH: Stopwatch = SystemStopwatch()
 SYSTEM_IDS: IdSource = SystemIds()
 SYSTEM_RANDOM: Random = SystemRandom()
 SYSTEM_PAUSE: Pause = SystemPause()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where time, names and chance come from, and how waiting is done: what a run has from outside beside its input."""
+
+    clock: Clock = SYSTEM_CLOCK
+    ids: IdSource = SYSTEM_IDS
+    random: Random = SYSTEM_RANDOM
+    pause: Pause = SYSTEM_PAUSE
+    stopwatch: Stopwatch = SYSTEM_STOPWATCH
+
+
+SYSTEM_WORLD = World()

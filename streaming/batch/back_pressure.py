@@ -41,7 +41,7 @@ def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
 
     Raises CompactionFailedError of the thread beside the batches, and what a compaction of its own raises.
     """
-    session, started_ms = target.session, target.clock.now_ms()
+    session, started_ms = target.session, target.session.table.world.clock.now_ms()
     if not session.plan.schema.primary_keys:
         return target, Relief()
     now = _look(target)
@@ -55,7 +55,7 @@ def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
         now = _wait(target, now)
     if now.crowded:
         _tell(target, now, f"'{BACK_PRESSURE.key}' = '{action.value}' did not help in time; the batch goes on")
-    return target, Relief(now, crowded_before, max(0, target.clock.now_ms() - started_ms))
+    return target, Relief(now, crowded_before, max(0, target.session.table.world.clock.now_ms() - started_ms))
 
 
 def _look(target: Target) -> Crowding:
@@ -91,7 +91,7 @@ def _wait(target: Target, now: Crowding) -> Crowding:
         session.refresh()
         now = _look(target)
         if now.crowded and not is_busy:
-            target.pause.wait_ms(pause_ms)
+            target.session.table.world.pause.wait_ms(pause_ms)
         left_ms -= pause_ms
         pause_ms = min(2 * pause_ms, _LONGEST_WAIT_MS)
     return now

@@ -10,7 +10,6 @@ from threading import Lock
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.table.own_options import Compaction
 from bucketline.conf.wording import counted
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.when import OwedFull, WhenToPlan
@@ -22,11 +21,9 @@ _LOG = logging.getLogger(__name__)
 class Planner:
     """Plans for one writer; it remembers when it did so last, and the plans that it has read."""
 
-    def __init__(
-        self, session: WriteSession, stopwatch: Stopwatch = SYSTEM_STOPWATCH, *, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, session: WriteSession) -> None:
         self._folder = PlanFolder(session.table.io, session.table.metadata_path)
-        self._when = WhenToPlan(stopwatch=stopwatch, clock=clock)
+        self._when = WhenToPlan(session.table.world)
         self._owed = OwedFull()
         self.open = OpenItems()
         """What was open when it last planned."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, SYSTEM_RANDOM, Clock, Pause, Random
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.write.visibility import Budget, FileNames, Waits, all_on_level0, what_waits
@@ -48,9 +47,6 @@ class Target:
     session: WriteSession
     user: str
     state: StreamState = field(default_factory=StreamState)
-    clock: Clock = SYSTEM_CLOCK
-    random: Random = SYSTEM_RANDOM
-    pause: Pause = SYSTEM_PAUSE
     upkeep: Upkeep = field(default_factory=Upkeep, compare=False)
 
     def at(self, state: StreamState) -> "Target":
@@ -60,7 +56,7 @@ class Target:
     def budget(self) -> Budget:
         """The time for making rows visible, from now on."""
         sink = self.session.plan.sink
-        return Budget(sink.visibility_timeout_ms, clock=self.clock, random=self.random, pause=self.pause)
+        return Budget(sink.visibility_timeout_ms, self.session.table.world)
 
 
 def taken_over(target: Target) -> Target:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
@@ -67,7 +68,7 @@ class CommitTable:
 
     def committer(self, io: FileIO | None = None) -> Committer:
         return Committer(
-            io or self.io or self.storage, self.path, self.schema, clock=self.pause.clock, pause=self.pause
+            io or self.io or self.storage, self.path, self.schema, World(clock=self.pause.clock, pause=self.pause)
         )
 
     @property

@@ -1,8 +1,9 @@
 """The doctor without waits in real time: what would have happened meanwhile, happens at each wait."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from bucketline.state.determinism import World
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor import examine as doctor
 from bucketline.state.store.doctor.finding import Finding
@@ -23,4 +24,4 @@ class Waits:
 
 def examine(table: TableHandle, *, rows: bool = False) -> list[Finding]:
     """The findings in a table that nobody changes."""
-    return doctor.examine(table, rows=rows, pause=Waits())
+    return doctor.examine(replace(table, world=World(pause=Waits())), rows=rows)

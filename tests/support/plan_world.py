@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World as Sources
 from bucketline.state.errors import StorageError
 from bucketline.state.plans.lease import Lease, next_beat_ms
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
@@ -314,9 +315,7 @@ def start_compactor(world: World, name: str, *, most: int = 1) -> None:
             work.keep_alive,
             lease_ms=LEASE_MS,
             take=lambda open_items: most,
-            stopwatch=Elapsed(world.chance.randint(0, 10**9)),
-            ids=Names(world),
-            random=Fraction(world),
+            world=Sources(stopwatch=Elapsed(world.chance.randint(0, 10**9)), ids=Names(world), random=Fraction(world)),
         )
         try:
             while True:

@@ -24,4 +24,4 @@ def through(io: FileIO, job: BucketJob) -> BucketJob:
             return replace(super().files, io=io)
 
     access = job.access
-    return replace(job, access=Watched(access.uri, access.schema, access.clock, access.ids))
+    return replace(job, access=Watched(access.uri, access.schema, access.world))

@@ -14,6 +14,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.storage_options import check_storage_options
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.table.table_settings import ReadSettings
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.paths import branch_at, branch_folder
 from bucketline.state.format.schema_json import TableSchema
@@ -45,6 +46,7 @@ class TableHandle:
     """Options of the sink: how this handle writes and compacts."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The storage options that the table was opened with."""
+    world: World = field(default=SYSTEM_WORLD, repr=False)
 
     @property
     def uri(self) -> str:

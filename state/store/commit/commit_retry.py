@@ -6,7 +6,7 @@ Source: Paimon 2.0 RetryWaiter, FileStoreCommitImpl.tryCommit.
 from dataclasses import dataclass
 
 from bucketline.conf.table.table_settings import CommitSettings
-from bucketline.state.determinism import Clock, Pause, Random
+from bucketline.state.determinism import World
 
 _JITTER = 0.2
 _MAX_DOUBLINGS = 62
@@ -35,18 +35,18 @@ class RetrySettings:
 class Retries:
     """The tries of one snapshot, from the first on. `done` counts those after the first."""
 
-    def __init__(self, settings: RetrySettings, clock: Clock, random: Random, pause: Pause) -> None:
-        self._settings, self._clock, self._random, self._pause = settings, clock, random, pause
-        self._started_ms = clock.now_ms()
+    def __init__(self, settings: RetrySettings, world: World) -> None:
+        self._settings, self._world = settings, world
+        self._started_ms = world.clock.now_ms()
         self.done = 0
 
     def wait(self) -> bool:
         """Pauses before the next try, each time twice as long plus up to a fifth; False when there is no next one."""
         settings = self._settings
-        elapsed_ms = self._clock.now_ms() - self._started_ms
+        elapsed_ms = self._world.clock.now_ms() - self._started_ms
         if self.done >= settings.max_retries or elapsed_ms > settings.timeout_ms:
             return False
         wait_ms = min(settings.min_wait_ms << min(self.done, _MAX_DOUBLINGS), settings.max_wait_ms)
-        self._pause.wait_ms(wait_ms + int(wait_ms * _JITTER * self._random.fraction()))
+        self._world.pause.wait_ms(wait_ms + int(wait_ms * _JITTER * self._world.random.fraction()))
         self.done += 1
         return True

@@ -18,16 +18,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import CommitResult, Committed, Unknown
 from bucketline.state.commit.plan import CommitIdentity
 from bucketline.state.commit.replay import commit_user
-from bucketline.state.determinism import (
-    SYSTEM_CLOCK,
-    SYSTEM_IDS,
-    SYSTEM_PAUSE,
-    SYSTEM_RANDOM,
-    Clock,
-    IdSource,
-    Pause,
-    Random,
-)
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Operation, Snapshot
 from bucketline.state.format.schema_json import TableSchema
@@ -59,21 +50,11 @@ class Committer:
     """Commits to the table at `path`, one at a time; `schema` is any of its schemas, with the current options. One of
     these names the branch."""
 
-    def __init__(
-        self,
-        io: FileIO,
-        path: str,
-        schema: TableSchema,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        ids: IdSource = SYSTEM_IDS,
-        random: Random = SYSTEM_RANDOM,
-        pause: Pause = SYSTEM_PAUSE,
-    ) -> None:
+    def __init__(self, io: FileIO, path: str, schema: TableSchema, world: World = SYSTEM_WORLD) -> None:
         partition_types = [f.type for f in schema.select(schema.partition_keys)]
         merging = ManifestMergeOptions.of(schema.settings.commit)
         codec = schema.settings.commit.manifest_codec
-        manifests = Manifests(io, path, partition_types, ids=ids, merging=merging, codec=codec)
+        manifests = Manifests(io, path, partition_types, ids=world.ids, merging=merging, codec=codec)
         root = branch_path(path, schema.settings.reading)
         self._table = TableStores(
             io=io,
@@ -83,10 +64,7 @@ class Committer:
             schemas=Schemas(io, root),
             manifests=manifests,
             retries=RetrySettings.of(schema.settings.commit),
-            clock=clock,
-            ids=ids,
-            random=random,
-            pause=pause,
+            world=world,
         )
         self._checks = CommitChecks(schema, self._table.snapshots, manifests)
 
@@ -137,7 +115,7 @@ class Committer:
         operation_name = None if operation is None else operation.value
         user = commit_user(settings.user_prefix, user)
         identity = CommitIdentity(user, identifier, dict(properties or {}), watermark, operation_name)
-        now_ms = table.clock.now_ms()
+        now_ms = table.world.clock.now_ms()
         if planned_ms is None:
             planned_ms, is_seen = now_ms, False
         else:

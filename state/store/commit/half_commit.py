@@ -13,7 +13,7 @@ from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.outcome import Committed, Unknown, outcome_unknown
 from bucketline.state.commit.plan import CommitIdentity, SnapshotPlan, WrittenList, plan_snapshot
-from bucketline.state.determinism import Clock, IdSource, Pause, Random
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
 from bucketline.state.format.schema_json import TableSchema
@@ -49,10 +49,7 @@ class TableStores:
     schemas: Schemas
     manifests: Manifests
     retries: RetrySettings
-    clock: Clock
-    ids: IdSource
-    random: Random
-    pause: Pause
+    world: World
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +70,9 @@ class HalfCommit:
         self, table: TableStores, checks: CommitChecks, half: Half, work: Work, own: int | None = None
     ) -> None:
         self._table, self._checks, self._half, self._work, self._own = table, checks, half, work, own
-        self._retries = Retries(table.retries, table.clock, table.random, table.pause)
+        self._retries = Retries(table.retries, table.world)
         brought = brought_files(table.path, table.schema, half)
-        self._proof = FilesProof(table.io, table.schema, brought, table.clock, planned_ms=work.planned_ms)
+        self._proof = FilesProof(table.io, table.schema, brought, table.world.clock, planned_ms=work.planned_ms)
         # The newest snapshot known to be no commit of this one.
         self._seen = work.based_on
         self._delta: list[ManifestFileMeta] | None = None
@@ -153,8 +150,8 @@ class HalfCommit:
             vectors_by_file=not bucket_mode(table.schema).has_buckets,
             identity=identity,
             schema_id=self._newest_schema_id(base.latest),
-            uuid=table.ids.new_uuid(),
-            now_ms=table.clock.now_ms(),
+            uuid=table.world.ids.new_uuid(),
+            now_ms=table.world.clock.now_ms(),
         )
 
     def _newest_schema_id(self, latest: Snapshot | None) -> int:

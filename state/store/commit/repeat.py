@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bucketline.state.commit.conflict import ALREADY_ADDED, HISTORY_GONE
-from bucketline.state.determinism import SYSTEM_PAUSE, SYSTEM_RANDOM, Pause, Random
+from bucketline.state.determinism import World
 from bucketline.state.errors import CommitConflictError, FilesGoneError
 
 T = TypeVar("T")
@@ -36,9 +36,7 @@ CHANGED_TIMES = 6
 _FIRST_PAUSE_MS = 50
 
 
-def repeat_if_changed(
-    work: Callable[[], T], *, pause: Pause = SYSTEM_PAUSE, random: Random = SYSTEM_RANDOM
-) -> tuple[T, int]:
+def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
     """The result of the work, and how often it was planned again: where it lost against another writer, on the newest
     snapshot, after a pause that doubles and is drawn at random, so that two of them do not meet again.
 
@@ -52,7 +50,7 @@ def repeat_if_changed(
                 raise
             _LOG.warning("planned again on the newest snapshot, at most %d times more: %s", left, e)
             longest_ms = _FIRST_PAUSE_MS << (CHANGED_TIMES - 1 - left)
-            pause.wait_ms(int(longest_ms * random.fraction()))
+            world.pause.wait_ms(int(longest_ms * world.random.fraction()))
     try:
         return work(), CHANGED_TIMES - 1
     except CommitConflictError as e:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.row_age import RowAge, row_age
 from bucketline.state.format.schema_json import TableSchema
@@ -32,13 +32,12 @@ from bucketline.state.types.order import key_order
 class BucketAccess:
     """Reads and writes files of one table's buckets. `schema` has the options of this job.
 
-    `uri`, `schema`, `clock` and `ids` are all that is pickled; files are opened on the executor.
+    `uri`, `schema` and `world` are all that is pickled; files are opened on the executor.
     """
 
     uri: str
     schema: TableSchema
-    clock: Clock = SYSTEM_CLOCK
-    ids: IdSource = SYSTEM_IDS
+    world: World = SYSTEM_WORLD
 
     @cached_property
     def files(self) -> FileAccess:
@@ -69,7 +68,7 @@ class BucketAccess:
         """Which rows have expired by now; None in tables whose rows do not expire."""
         if self.schema.settings.expiry.rows_ms is None:
             return None
-        return row_age(self.schema, self.clock.now_ms())
+        return row_age(self.schema, self.world.clock.now_ms())
 
     def expired(self, files: Iterable[DataFileMeta]) -> frozenset[str]:
         """The names of files that hold an expired row, as far as their statistics say so."""
@@ -102,8 +101,7 @@ class BucketAccess:
             self.files.io,
             self.files.table_path,
             self.schema,
-            clock=self.clock,
-            ids=self.ids,
+            world=self.world,
             partition=partition,
             bucket=bucket,
             level=level,
@@ -120,8 +118,7 @@ class BucketAccess:
             self.files.io,
             self.files.table_path,
             replace(self.schema, options=dict(self.schema.settings.changelog.file_options)),
-            clock=self.clock,
-            ids=self.ids,
+            world=self.world,
             partition=partition,
             bucket=bucket,
             level=level,
@@ -145,4 +142,4 @@ class BucketAccess:
             raise
 
     def __getstate__(self) -> dict[str, object]:
-        return {"uri": self.uri, "schema": self.schema, "clock": self.clock, "ids": self.ids}
+        return {"uri": self.uri, "schema": self.schema, "world": self.world}

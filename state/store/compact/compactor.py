@@ -103,7 +103,7 @@ def compact_unit(
                 files.io,
                 files.table_path,
                 bucket_id,
-                ids=access.ids,
+                ids=access.world.ids,
                 bitmap64=access.schema.settings.changelog.vectors_of_64_bits,
             )
     except BaseException:

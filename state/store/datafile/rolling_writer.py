@@ -11,7 +11,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.determinism import Clock, IdSource
+from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
@@ -57,8 +57,7 @@ class RollingWriter:
         table_path: str,
         schema: TableSchema,
         *,
-        clock: Clock,
-        ids: IdSource,
+        world: World,
         partition: bytes = EMPTY_ROW,
         bucket: int = 0,
         level: int = 0,
@@ -71,10 +70,10 @@ class RollingWriter:
         self._is_postponed = postponed is not None
         self._io = io
         self._directory = f"{table_path}/{new_file_folder(schema, partition, bucket)}"
-        self._uuid = ids.new_uuid()
+        self._uuid = world.ids.new_uuid()
         self._outside = ExternalPlaces(schema, partition, bucket, self._uuid)
         self._schema = schema
-        self._clock = clock
+        self._clock = world.clock
         self._level = level
         self._source = source
         self._settings = settings or file_settings(schema, level=level, source=source, postponed=postponed)

@@ -8,7 +8,6 @@ Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion.
 
 from collections.abc import Sequence
 
-from bucketline.state.determinism import Pause
 from bucketline.state.format.paths import SNAPSHOT_DIR, parse_snapshot_id
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor.finding import Finding
@@ -21,7 +20,7 @@ _QUIET_WAITS = 20
 """How often to wait for a change: five seconds in all."""
 
 
-def still_broken(table: TableHandle, problems: Sequence[Problem], pause: Pause) -> tuple[list[Problem], list[Finding]]:
+def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[Problem], list[Finding]]:
     """The problems that still exist, and those of the folders. Waits only if expiry may be running."""
     folders = list(folder_findings(table))
     pending = [p for p in problems if p.needed is not None]
@@ -31,7 +30,7 @@ def still_broken(table: TableHandle, problems: Sequence[Problem], pause: Pause) 
         pending = [p for p in pending if known.need(p)]
         if not any(known.may_be_removed(p) for p in pending) and not any(f.rule == "hint" for f in folders):
             break
-        pause.wait_ms(_WAIT_MS)
+        table.world.pause.wait_ms(_WAIT_MS)
         waits += 1
         now = _States(table, pending)
         if now.ids != ids:

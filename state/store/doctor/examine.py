@@ -15,7 +15,6 @@ from bucketline.conf.table.read_options import check_open_options
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.conf.wording import counted
 from bucketline.state.commit.replay import writer_of
-from bucketline.state.determinism import SYSTEM_PAUSE, Pause
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.catalog.branches import Branches
@@ -54,7 +53,6 @@ def examine(
     rows: bool = False,
     progress: Progress = lambda done, total: None,
     live_bytes: int = LIVE_BYTES,
-    pause: Pause = SYSTEM_PAUSE,
 ) -> list[Finding]:
     """What is broken in a table, errors before warnings.
 
@@ -65,7 +63,7 @@ def examine(
     looked_at = replace(table, io=ReadOnceIO(table.io))
     examination = _Examination(looked_at, progress, live_bytes)
     problems = [*examination.states(), *(examination.rows() if rows else ())]
-    problems, findings = still_broken(table, problems, pause)
+    problems, findings = still_broken(table, problems)
     findings += [Finding(Severity.ERROR, p.rule, p.subject, p.message) for p in problems]
     # Without all states readable it is not known what is an orphan.
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bucketline.conf.wording import counted
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, Clock, IdSource, Pause
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import IndexFault, IndexStateError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.key_index.backup import BackupFolder, restore_index
@@ -43,9 +43,7 @@ class IndexPlan:
     directory: str
     settings: RocksSettings
     backup: BackupFolder | None = None
-    clock: Clock = SYSTEM_CLOCK
-    ids: IdSource = SYSTEM_IDS
-    pause: Pause = SYSTEM_PAUSE
+    world: World = SYSTEM_WORLD
 
     @property
     def path(self) -> str:
@@ -62,7 +60,7 @@ class IndexPlan:
     def alive_since(self) -> int:
         """Keys last written before this time (seconds, local) have expired; 0 if keys never expire."""
         ttl_ms = self.keys.schema.settings.bucket.index_ttl_ms
-        return 0 if ttl_ms is None else (self.clock.local_ms() - ttl_ms) // 1000
+        return 0 if ttl_ms is None else (self.world.clock.local_ms() - ttl_ms) // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
             # A cancelled task may still be closing it.
             if attempt == _LOCK_WAITS:
                 raise
-            plan.pause.wait_ms(_LOCK_WAIT_MS)
+            plan.world.pause.wait_ms(_LOCK_WAIT_MS)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -164,7 +162,7 @@ def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> 
     """The index from its backup; None if there is no usable one."""
     assert plan.backup is not None
     scope = plan.keys.scope(plan.table)
-    if not restore_index(plan.backup, plan.path, scope, ids=plan.ids):
+    if not restore_index(plan.backup, plan.path, scope, ids=plan.world.ids):
         return None
     index, problem = _open_local(plan)
     if index is None:
@@ -189,7 +187,7 @@ def _built(
     expires = plan.keys.schema.settings.bucket.index_ttl_ms is not None
     blocks = live_keys(source.access, entries, vectors, plan.keys, alive_since=plan.alive_since, readers=plan.readers)
     with (
-        KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.ids) as build,
+        KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.world.ids) as build,
         closing(blocks) as open_blocks,
     ):
         for block in open_blocks:

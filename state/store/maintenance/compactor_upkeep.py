@@ -4,7 +4,6 @@ No item is in work then, so that no lease runs.
 Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.
 """
 
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_RANDOM, Clock, IdSource, Random
 from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept, logged
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -15,16 +14,9 @@ UPKEEP_INTERVAL_MS = 60_000
 class CompactorUpkeep:
     """The rules of one table as one compactor follows them; `session` is that of its work."""
 
-    def __init__(
-        self,
-        session: WriteSession,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        ids: IdSource = SYSTEM_IDS,
-        random: Random = SYSTEM_RANDOM,
-    ) -> None:
-        self._session, self._clock = session, clock
-        self._upkeep = Upkeep(clock=clock, ids=ids, random=random)
+    def __init__(self, session: WriteSession) -> None:
+        self._session, self._clock = session, session.table.world.clock
+        self._upkeep = Upkeep()
         self._is_owed = False
         self._done_ms: int | None = None
 

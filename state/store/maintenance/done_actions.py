@@ -15,7 +15,6 @@ from urllib.request import Request, urlopen
 from bucketline.conf.secrets import mask_text
 from bucketline.conf.table.choices import DoneAction
 from bucketline.conf.table.expiry_options import IN_CATALOG, MARK_DONE_URL, check_done_actions
-from bucketline.state.determinism import Clock
 from bucketline.state.errors import StorageError
 from bucketline.state.format.paths import partition_path, partition_values
 from bucketline.state.format.schema_json import TableSchema
@@ -33,7 +32,7 @@ _DONE = ".done"
 """What the last value of a done partition ends with in the catalog."""
 
 
-def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterable[bytes], clock: Clock) -> list[str]:
+def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterable[bytes]) -> list[str]:
     """Marks partitions as done, and names them as their folders are called.
 
     `schema` has the options in force. Raises StorageError for a mark or report that was not accepted, and as
@@ -50,7 +49,7 @@ def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterabl
         if DoneAction.HTTP_REPORT in actions:
             _report(table, schema, partition)
         if DoneAction.SUCCESS_FILE in actions:
-            mark_done(table.io, table.path, schema, [partition], clock)
+            mark_done(table.io, table.path, schema, [partition], table.world.clock)
         named.append(partition_path(schema, partition).rstrip("/"))
     return named
 

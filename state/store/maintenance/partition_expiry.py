@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.partition_age import expired_partitions
-from bucketline.state.determinism import Clock
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.live_files import LiveFiles
 from bucketline.state.store.maintenance.done_actions import forget_done
@@ -17,9 +16,7 @@ from bucketline.state.store.write.write_session import WriteSession
 _LOG = logging.getLogger(__name__)
 
 
-def expire_partitions(
-    session: WriteSession, *, user: str, clock: Clock, after_ms: int | None = None
-) -> tuple[str, ...]:
+def expire_partitions(session: WriteSession, *, user: str, after_ms: int | None = None) -> tuple[str, ...]:
     """Drops the partitions that have expired, and names them as their folders are called.
 
     `after_ms` replaces the table's `partition.expiration-time`; without both nothing expires. Partitions whose values
@@ -27,7 +24,7 @@ def expire_partitions(
     """
     schema = session.plan.schema
     view = session.follow()
-    expired = expired_partitions(schema, newest_files(view), clock.local_ms(), after_ms=after_ms)
+    expired = expired_partitions(schema, newest_files(view), session.table.world.clock.local_ms(), after_ms=after_ms)
     if expired.timeless:
         _LOG.warning(
             "%s: %s hold no time that 'partition.timestamp-pattern' and 'partition.timestamp-formatter' can read, and "

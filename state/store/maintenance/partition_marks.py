@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.partition_age import is_done
-from bucketline.state.determinism import Clock
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import LiveFiles
@@ -23,11 +22,11 @@ from bucketline.state.store.write.write_session import WriteSession
 class PendingMarks:
     """The partitions of one table that are to be marked, each with the local time of its last change."""
 
-    def __init__(self, session: WriteSession, clock: Clock, *, resumes: bool) -> None:
-        self._clock = clock
+    def __init__(self, session: WriteSession, *, resumes: bool) -> None:
+        self._clock = session.table.world.clock
         schema = session.plan.schema
         self._waits = what_waits(schema) is Waits.ROWS or session.plan.mode.postpones
-        self._changed = _unmarked(session, session.view, clock) if resumes else {}
+        self._changed = _unmarked(session, session.view) if resumes else {}
 
     def touch(self, messages: Iterable[CommitMessage]) -> None:
         """Takes note of a commit. Where readers see rows only after a compaction, that counts as a change as well."""
@@ -49,15 +48,16 @@ class PendingMarks:
         schema, now = session.plan.schema, self._clock.local_ms()
         ends = at_end and schema.settings.expiry.done_at_end
         done = [p for p, at in self._changed.items() if p not in hidden and (ends or is_done(schema, p, at, now))]
-        named = mark_partitions(session.table, schema, sorted(done), self._clock)
+        named = mark_partitions(session.table, schema, sorted(done))
         for partition in done:
             del self._changed[partition]
         return named
 
 
-def _unmarked(session: WriteSession, view: LiveFiles, clock: Clock) -> dict[bytes, int]:
+def _unmarked(session: WriteSession, view: LiveFiles) -> dict[bytes, int]:
     """The partitions that were changed after they were last marked; one small read a partition."""
     table, schema = session.table, session.plan.schema
+    clock = table.world.clock
     ahead = clock.local_ms() - clock.now_ms()
     unmarked = {}
     for partition, changed in newest_files(view).items():

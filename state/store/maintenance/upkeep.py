@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.table.choices import TagCreation
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_RANDOM, Clock, IdSource, Random
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.maintenance.auto_tags import Tagged, TagWork, create_tags, tag_batch
 from bucketline.state.store.maintenance.expiry import maybe_expire
@@ -49,10 +48,7 @@ class Upkeep:
     moment within `partition.expiration-check-interval`, so that many short streams check now and then as well.
     """
 
-    def __init__(
-        self, *, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS, random: Random = SYSTEM_RANDOM
-    ) -> None:
-        self._clock, self._ids, self._random = clock, ids, random
+    def __init__(self) -> None:
         self._checked_ms: int | None = None
         self._tagged: Tagged | None = None
         self._marks: PendingMarks | None = None
@@ -83,7 +79,7 @@ class Upkeep:
         expired = self._expire(session, None if dropped else made[-1], forced=forced)
         marked: list[str] = []
         if settings.expiry.done_at_end and messages:
-            marks = PendingMarks(session, self._clock, resumes=False)
+            marks = PendingMarks(session, resumes=False)
             marks.touch(messages)
             marks.forget(session.plan.schema, dropped)
             with logged("marking partitions as done"):
@@ -121,15 +117,15 @@ class Upkeep:
             return
         with logged("looking for partitions that are not marked as done"):
             if self._marks is None:
-                self._marks = PendingMarks(session, self._clock, resumes=True)
+                self._marks = PendingMarks(session, resumes=True)
             self._marks.touch(messages)
 
     def _partitions_are_due(self, session: WriteSession, *, forced: bool) -> bool:
         if not self._expires_partitions(session, forced=forced):
             return False
-        interval_ms, now = session.plan.schema.settings.expiry.interval_ms, self._clock.now_ms()
+        interval_ms, now = session.plan.schema.settings.expiry.interval_ms, session.table.world.clock.now_ms()
         if self._checked_ms is None:
-            self._checked_ms = now - int(interval_ms * self._random.fraction())
+            self._checked_ms = now - int(interval_ms * session.table.world.random.fraction())
         if interval_ms and now <= self._checked_ms + interval_ms:
             return False
         self._checked_ms = now
@@ -142,7 +138,7 @@ class Upkeep:
     def _drop_partitions(self, session: WriteSession) -> tuple[str, ...]:
         dropped: tuple[str, ...] = ()
         with logged("dropping expired partitions"):
-            dropped = expire_partitions(session, user=self._ids.new_uuid(), clock=self._clock)
+            dropped = expire_partitions(session, user=session.table.world.ids.new_uuid())
         if dropped and self._marks is not None:
             self._marks.forget(session.plan.schema, dropped)
         return dropped
@@ -159,7 +155,7 @@ class Upkeep:
 
     def _tag_work(self, session: WriteSession) -> TagWork:
         table = session.table
-        return TagWork(table.io, table.path, table.metadata_path, session.plan.schema, self._clock)
+        return TagWork(table.io, table.path, table.metadata_path, session.plan.schema, table.world.clock)
 
     def _expire(self, session: WriteSession, newest: Snapshot | None, *, forced: bool = False) -> int:
         table, expired = session.table, 0
@@ -169,7 +165,7 @@ class Upkeep:
                 table.io,
                 table.path,
                 session.plan.schema,
-                self._clock,
+                table.world.clock,
                 newest_id=newest_id,
                 forced=forced,
                 root=table.metadata_path,

@@ -42,7 +42,9 @@ class Turns:
         self._folder = PlanFolder(session.table.io, session.table.metadata_path)
         self._owed = OwedFull()
         work = TableWork(session, workers=engine.workers)
-        self.compactor = Compactor(self._folder, work, engine, kept_alive, lease_ms=lease_ms, take=take)
+        self.compactor = Compactor(
+            self._folder, work, engine, kept_alive, lease_ms=lease_ms, take=take, world=session.table.world
+        )
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
         """Plans what is due, if asked to, and works until nothing is left to claim. Raises CompactionFailedError for an

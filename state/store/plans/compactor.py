@@ -12,14 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.determinism import (
-    SYSTEM_IDS,
-    SYSTEM_RANDOM,
-    SYSTEM_STOPWATCH,
-    IdSource,
-    Random,
-    Stopwatch,
-)
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.plans.lease import Claim, Lease, Sighting, Verdict, judge, sighting
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
@@ -79,13 +72,11 @@ class Compactor:
         *,
         lease_ms: int,
         take: Callable[[int], int] = lambda open_items: 1,
-        stopwatch: Stopwatch = SYSTEM_STOPWATCH,
-        ids: IdSource = SYSTEM_IDS,
-        random: Random = SYSTEM_RANDOM,
+        world: World = SYSTEM_WORLD,
     ) -> None:
         self._folder, self._work, self._engine, self._keep_alive = folder, work, engine, keep_alive
         self._lease_ms, self._take = lease_ms, take
-        self._stopwatch, self._ids, self._random = stopwatch, ids, random
+        self._world = world
         self._seen: dict[tuple[str, int], Sighting] = {}
         self._is_fresh = False
         self._held: list[Claimed] = []
@@ -125,7 +116,7 @@ class Compactor:
         items: list[tuple[Plan, Item]] = []
         for plan in self._folder.readable(listing).values():
             # Where each begins elsewhere they seldom want the same.
-            start = int(self._random.fraction() * len(plan.items))
+            start = int(self._world.random.fraction() * len(plan.items))
             turned = (*plan.items[start:], *plan.items[:start])
             items += [(plan, item) for item in turned if not listing.has_result(plan, item.number)]
         self.open = OpenItems.of(items)
@@ -149,7 +140,7 @@ class Compactor:
         except CorruptFileError as e:
             _LOG.warning("an item is passed over: %s", e)
             return None
-        now_ms = self._stopwatch.elapsed_ms()
+        now_ms = self._world.stopwatch.elapsed_ms()
         seen = self._seen[key] = sighting(self._seen.get(key), view, now_ms)
         verdict = judge(view, seen, now_ms, unread_period_ms=self._lease_ms)
         if verdict is Verdict.GIVE_UP:
@@ -159,7 +150,7 @@ class Compactor:
             return Finished(item, result, result.reason, view.failures)
         if verdict is not Verdict.TAKE:
             return None
-        lease = Lease(self._ids.new_uuid(), self._lease_ms)
+        lease = Lease(self._world.ids.new_uuid(), self._lease_ms)
         claim = self._folder.claim(plan, item.number, view.epoch + 1, lease)
         if claim is not None and self._folder.result(plan, item.number) is not None:
             # The listing was an old one.

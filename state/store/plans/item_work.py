@@ -14,7 +14,6 @@ from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
 from bucketline.state.commit.replay import commit_user
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_STOPWATCH, Clock, IdSource, Stopwatch
 from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind
@@ -125,20 +124,13 @@ class ItemWork(Protocol):
 class TableWork:
     """Items of one table, by its open session; `workers` do what is shared among tasks."""
 
-    def __init__(
-        self,
-        session: WriteSession,
-        *,
-        workers: Workers = ONE_WORKER,
-        clock: Clock = SYSTEM_CLOCK,
-        ids: IdSource = SYSTEM_IDS,
-    ) -> None:
-        self._session, self._workers, self._clock, self._ids = session, workers, clock, ids
-        self._planned_ms = clock.now_ms()
+    def __init__(self, session: WriteSession, *, workers: Workers = ONE_WORKER) -> None:
+        self._session, self._workers = session, workers
+        self._planned_ms = session.table.world.clock.now_ms()
         self._looked_at: PlannedOn | None = None
 
     def refresh(self) -> None:
-        self._planned_ms = self._clock.now_ms()
+        self._planned_ms = self._session.table.world.clock.now_ms()
         self._session.refresh()
 
     def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | Result:
@@ -171,14 +163,14 @@ class TableWork:
         """The inputs alone are moved: rows that came later wait for another item."""
         session, watch = self._session, GivenBackWatch(self._access(), item.number, given_back)
         trigger = CompactTrigger.FULL if item.output_level else CompactTrigger.MINOR
-        write = replace(session.plan.bucket_write(trigger, clock=self._clock, ids=self._ids), watch=watch)
+        write = replace(session.plan.bucket_write(trigger), watch=watch)
         stages = move_stages(
             session, write, {item.partition: files}, self._workers, lambda partition: partition == item.partition
         )
         return MoveJob(item, stages, self._based_on, self._planned_ms)
 
     def _access(self) -> BucketAccess:
-        return BucketAccess(self._session.table.uri, self._session.plan.schema, self._clock, self._ids)
+        return self._session.plan.access
 
     @property
     def _based_on(self) -> int:
@@ -200,7 +192,7 @@ class TableWork:
         if not numbers:
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
         table = self._session.table
-        committer = Committer(table.io, table.path, self._session.plan.schema, clock=self._clock, ids=self._ids)
+        committer = Committer(table.io, table.path, self._session.plan.schema, table.world)
         outcome = committer.commit(
             [m for messages in made for m in messages],
             user=plan.user,
@@ -237,10 +229,10 @@ class TableWork:
         return None
 
 
-def do_item(job: BucketJob, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> CommitMessage:
+def do_item(job: BucketJob) -> CommitMessage:
     """Compacts an item's bucket; an empty message where nothing is left to do. An error leaves no new files behind."""
     access, item = job.access, job.item
-    watch = GivenBackWatch(access, item.number, job.given_back, stopwatch, stopwatch.elapsed_ms())
+    watch = GivenBackWatch(access, item.number, job.given_back, access.world.stopwatch.elapsed_ms())
     if not access.schema.primary_keys:
         result = compact_append(
             access, item.place, job.unit.files, full=True, vector_files=job.vector_files, watch=watch
@@ -267,12 +259,11 @@ class GivenBackWatch:
     access: BucketAccess
     number: int
     path: str | None = None
-    stopwatch: Stopwatch = SYSTEM_STOPWATCH
     looked_ms: int | None = None
 
     def __call__(self) -> None:
         """Raises GivenBack."""
-        now_ms = self.stopwatch.elapsed_ms()
+        now_ms = self.access.world.stopwatch.elapsed_ms()
         if self.looked_ms is None:
             self.looked_ms = now_ms
         if self.path is None or now_ms - self.looked_ms < _LOOK_MS:

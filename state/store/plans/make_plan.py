@@ -8,13 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bucketline.conf.plan_options import PlanOptions
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.plans.choose import BucketTest, PartitionTest, PlannedBucket, choose_append, choose_keyed
 from bucketline.state.plans.plan import Item, Plan
 from bucketline.state.store.compact.append_compact import append_options
-from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.postpone_move import real_counts
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 from bucketline.state.store.read.bucket_deletions import masked_files
@@ -72,8 +70,6 @@ def make_plan(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
     dry_run: bool = False,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
 ) -> Planned:
     """Plans what the strategy chooses, on the newest snapshot.
 
@@ -82,6 +78,7 @@ def make_plan(
     StorageError.
     """
     check_plannable(session)
+    clock, ids = session.table.world.clock, session.table.world.ids
 
     def choose(busy: Sequence[Item]) -> Plan:
         # An item's result comes after its snapshot: read before the folder, the snapshot could still show the inputs of
@@ -137,7 +134,7 @@ def _choose(
     fully: BucketTest,
 ) -> tuple[Item, ...]:
     schema, view, vectors = session.plan.schema, session.view, session.deletion_entries()
-    access, real = BucketAccess(session.table.uri, schema), real_counts(view) if session.plan.mode.postpones else {}
+    access, real = session.plan.access, real_counts(view) if session.plan.mode.postpones else {}
     buckets = [
         PlannedBucket(
             *place,

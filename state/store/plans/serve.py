@@ -67,7 +67,7 @@ def compactor_in(
     check_plannable(session)
     folder = PlanFolder(session.table.io, session.table.metadata_path)
     work = TableWork(session, workers=engine.workers)
-    return Compactor(folder, work, engine, kept_alive, lease_ms=lease_ms, take=take)
+    return Compactor(folder, work, engine, kept_alive, lease_ms=lease_ms, take=take, world=session.table.world)
 
 
 def serve_plans(

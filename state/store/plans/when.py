@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from itertools import islice
 
 from bucketline.conf.plan_options import PlanTrigger
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
+from bucketline.state.determinism import SYSTEM_WORLD, Clock, World
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.plans.choose import is_due
 from bucketline.state.store.catalog.live_files import BucketId
@@ -18,8 +18,8 @@ class WhenToPlan:
     """The turns of one writer. Time counts from when it planned last; when it starts, from the last compaction that
     the table's newest snapshots show, by anybody."""
 
-    def __init__(self, *, stopwatch: Stopwatch = SYSTEM_STOPWATCH, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._stopwatch, self._clock = stopwatch, clock
+    def __init__(self, world: World = SYSTEM_WORLD) -> None:
+        self._world = world
         self._planned_ms: int | None = None
         self._is_looked_up = False
 
@@ -28,9 +28,9 @@ class WhenToPlan:
 
         Raises StorageError, CorruptFileError.
         """
-        plans, now_ms = session.plan.sink.plans, self._stopwatch.elapsed_ms()
+        plans, now_ms = session.plan.sink.plans, self._world.stopwatch.elapsed_ms()
         if plans.trigger is not PlanTrigger.COMMITS and not self._is_looked_up:
-            age_ms = None if self._planned_ms is not None else last_compaction_age_ms(session, self._clock)
+            age_ms = None if self._planned_ms is not None else last_compaction_age_ms(session, self._world.clock)
             self._planned_ms = self._planned_ms if age_ms is None else now_ms - age_ms
             self._is_looked_up = True
         since = None if self._planned_ms is None else now_ms - self._planned_ms
@@ -38,7 +38,7 @@ class WhenToPlan:
 
     def planned(self) -> None:
         """It has planned now."""
-        self._planned_ms = self._stopwatch.elapsed_ms()
+        self._planned_ms = self._world.stopwatch.elapsed_ms()
 
 
 class OwedFull:

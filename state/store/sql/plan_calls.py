@@ -4,7 +4,6 @@ import pyarrow as pa
 
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.plan_options import PLAN_STRATEGY, Strategy, lease_and_others
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_STOPWATCH, Clock, Stopwatch
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.plans.plan import ItemState, executors_worth_having
 from bucketline.state.store.engine.engine import Engine
@@ -40,7 +39,7 @@ _POLL_MS = 200
 """How long it waits before it looks again whether other compactors still hold items."""
 
 
-def plan_compaction(table: Table, arguments: Arguments, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
+def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
     """Plans compactions for others to do: one row for each item, with the number of the plan and the executors that are
     worth having for it. Raises OptionError, UnsupportedTableError."""
     options = options_of(arguments)
@@ -53,7 +52,6 @@ def plan_compaction(table: Table, arguments: Arguments, clock: Clock = SYSTEM_CL
         PlanFolder(handle.io, handle.metadata_path),
         chosen=choose_partitions(session.plan.schema, chosen_partitions(table, arguments)),
         dry_run=flag_of(arguments, "dry_run"),
-        clock=clock,
     )
     rows = plan_table(handle.table_schema, made.plan)
     count = rows.num_rows
@@ -63,9 +61,7 @@ def plan_compaction(table: Table, arguments: Arguments, clock: Clock = SYSTEM_CL
     )
 
 
-def run_compactor(
-    table: Table, arguments: Arguments, engine: Engine, stopwatch: Stopwatch = SYSTEM_STOPWATCH
-) -> pa.Table:
+def run_compactor(table: Table, arguments: Arguments, engine: Engine) -> pa.Table:
     """Does what is planned until nothing is left to claim: one row for each item that it took, as they ended.
 
     For the time of `wait` it stays while others hold items, and takes over those whose leases end. Raises OptionError,
@@ -73,6 +69,7 @@ def run_compactor(
     """
     lease_ms, others = lease_and_others(options_of(arguments))
     handle = handle_of(table)
+    stopwatch = handle.world.stopwatch
     session = WriteSession(handle.uri, {**handle.write_options, **others}, table=handle)
     most = engine.workers.parallelism
     take = few if most == 1 else lambda open_items: most

@@ -18,7 +18,6 @@ from pyroaring import BitMap
 
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.live_files import BucketId
@@ -236,7 +235,9 @@ class StoredRows:
         if not by_name and deletions.is_empty and not touched:
             parts = []
         files, bitmap64 = access.files, settings.vectors_of_64_bits
-        made = tuple(p.write(files.io, files.table_path, bucket_id, ids=access.ids, bitmap64=bitmap64) for p in parts)
+        made = tuple(
+            p.write(files.io, files.table_path, bucket_id, ids=access.world.ids, bitmap64=bitmap64) for p in parts
+        )
         return replace(
             self._message(bucket_id),
             deleted_files=tuple(emptied),
@@ -280,7 +281,7 @@ def write_append_changes(
     somebody has changed one of the files meanwhile.
     """
     plan, newest = session.plan, session.view.snapshot
-    scope = WriteScope(CompactTrigger.NONE, SYSTEM_IDS.new_uuid(), engine.workers)
+    scope = WriteScope(CompactTrigger.NONE, session.table.world.ids.new_uuid(), engine.workers)
     write = plan.bucket_write(CompactTrigger.NONE)
     with discarded_on_error(write.access) as messages:
         outcome = engine.run(plan.mode.in_batch(plan).stages(plan, session, scope, source))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, SYSTEM_PAUSE, SYSTEM_RANDOM
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -34,9 +33,9 @@ def write_plan(table: TableHandle) -> WritePlan:
     return WriteSession(table.uri, {}, table=table.refreshed()).plan
 
 
-def planned_until_first(change: Callable[[], WriteResult]) -> WriteResult:
+def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -> WriteResult:
     """The result of a change, which is planned again where another writer came first. Raises as `repeat_if_changed`."""
-    result, replanned = repeat_if_changed(change)
+    result, replanned = repeat_if_changed(change, table.world)
     return result.counting(replanned) if replanned else result
 
 
@@ -50,7 +49,7 @@ def write_changes(session: WriteSession, source: Any, operation: Operation, *, e
     if isinstance(source, Parts) and not source.parts:
         return unchanged
     plan = session.plan
-    trigger, user = plan.trigger(0), SYSTEM_IDS.new_uuid()
+    trigger, user = plan.trigger(0), session.table.world.ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers)
     outcome = engine.run(_mode(session).stages(plan, session, scope, source))
     if not any(m.new_files for m in outcome.messages):
@@ -67,10 +66,6 @@ def write_changes(session: WriteSession, source: Any, operation: Operation, *, e
         engine=engine,
         trigger=trigger,
         user=user,
-        clock=SYSTEM_CLOCK,
-        ids=SYSTEM_IDS,
-        random=SYSTEM_RANDOM,
-        pause=SYSTEM_PAUSE,
     )
 
 

@@ -6,7 +6,6 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
@@ -32,8 +31,6 @@ def compact_table(
     order_strategy: str | None = None,
     engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
 ) -> int | None:
     """Compacts and commits; the snapshot's id, None when nothing was due. See `Table.compact`.
 
@@ -43,17 +40,17 @@ def compact_table(
 
     def compact() -> int | None:
         table.io.require_publish()
-        session = WriteSession(table.uri, options or {}, table=table, clock=clock, ids=ids)
+        session = WriteSession(table.uri, options or {}, table=table)
         if order_by is None and order_strategy is None:
-            messages = compact_now(session, strategy, partitions, engine=engine, clock=clock, ids=ids)
+            messages = compact_now(session, strategy, partitions, engine=engine)
         else:
             session.refresh()
             schema = session.plan.schema
             by = check_order(schema, order_by, order_strategy, strategy=strategy, path=table.path)
             chosen = choose_partitions(schema, partitions)
-            messages = sort_partitions(session, chosen, order_by or (), by, engine=engine, clock=clock, ids=ids)
-        snapshots = commit_compaction(session, messages, user=ids.new_uuid())
-        Upkeep(clock=clock, ids=ids).after_batch(session, (), snapshots, forced=True)
+            messages = sort_partitions(session, chosen, order_by or (), by, engine=engine)
+        snapshots = commit_compaction(session, messages, user=table.world.ids.new_uuid())
+        Upkeep().after_batch(session, (), snapshots, forced=True)
         return snapshots[-1].id if snapshots else None
 
     return repeat_if_gone(compact)
@@ -65,8 +62,6 @@ def compact_now(
     partitions: Sequence[Mapping[str, object]] | None,
     *,
     engine: Engine,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
 ) -> tuple[CommitMessage, ...]:
     """The messages of the compaction of a table at its newest snapshot; nothing is committed.
 
@@ -76,7 +71,7 @@ def compact_now(
         raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
     trigger, chosen = STRATEGIES[strategy], choose_partitions(session.plan.schema, partitions)
     session.refresh()
-    write = session.plan.bucket_write(trigger, clock=clock, ids=ids)
+    write = session.plan.bucket_write(trigger)
     if session.plan.mode.postpones:
         return compact_postponed(session, write, chosen, engine=engine)
     return _compact_buckets(session, write, chosen, engine)

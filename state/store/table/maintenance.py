@@ -11,7 +11,6 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind
 from bucketline.state.store.catalog.branches import Branches
@@ -51,7 +50,6 @@ def expire_table(
     retain_max: int | None,
     older_than: timedelta | None,
     limit: int | None,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> ExpireResult:
     """Expires by the table's options where None is given; without a limit as many as there are.
 
@@ -67,12 +65,10 @@ def expire_table(
         limit=UNLIMITED if limit is None else limit,
     )
     schema, root = table.table_schema, table.metadata_path
-    return expire_snapshots(table.io, table.path, schema, clock, retention=retention, root=root)
+    return expire_snapshots(table.io, table.path, schema, table.world.clock, retention=retention, root=root)
 
 
-def expire_table_partitions(
-    table: TableHandle, *, older_than: timedelta | None, clock: Clock = SYSTEM_CLOCK, ids: IdSource = SYSTEM_IDS
-) -> tuple[str, ...]:
+def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None) -> tuple[str, ...]:
     """Drops expired partitions now, whatever the interval of checks. Raises OptionError where nothing says when."""
     schema = table.table_schema
     after_ms = None if older_than is None else milliseconds(older_than, "older_than")
@@ -84,13 +80,11 @@ def expire_table_partitions(
             key="partition.expiration-time",
         )
     table.io.require_publish()
-    session = WriteSession(table.uri, {}, table=table, clock=clock, ids=ids)
-    return expire_partitions(session, user=ids.new_uuid(), clock=clock, after_ms=after_ms)
+    session = WriteSession(table.uri, {}, table=table)
+    return expire_partitions(session, user=table.world.ids.new_uuid(), after_ms=after_ms)
 
 
-def mark_table_done(
-    table: TableHandle, partitions: Sequence[Mapping[str, object]] | None, *, clock: Clock = SYSTEM_CLOCK
-) -> tuple[str, ...]:
+def mark_table_done(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> tuple[str, ...]:
     """Marks partitions that hold files; see `Table.mark_done`. Raises OptionError where a mapping fits none."""
     schema, newest = table.table_schema, table.snapshot_store.latest()
     entries = [] if newest is None else table.manifests.live_entries(newest)
@@ -99,7 +93,7 @@ def mark_table_done(
     for choice in partitions or ():
         if not any(choose_partitions(schema, [choice])(p) for p in known):
             raise OptionError(f"{table.path} holds no partition {dict(choice)!r}", key="partitions", value=dict(choice))
-    return tuple(mark_partitions(table, schema, chosen, clock))
+    return tuple(mark_partitions(table, schema, chosen))
 
 
 def tag_table(
@@ -107,16 +101,14 @@ def tag_table(
     name: str,
     snapshot: int | None,
     retained: timedelta | None,
-    *,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Makes a tag, which lives for `tag.default-time-retained` unless said. Raises OptionError as `tag_snapshot`."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
-    tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
+    tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=table.world.clock)
     if settings.success_files:
-        mark_tag(table.io, table.metadata_path, name, clock)
+        mark_tag(table.io, table.metadata_path, name, table.world.clock)
 
 
 def _kept_ms(retained: timedelta) -> int:
@@ -126,15 +118,13 @@ def _kept_ms(retained: timedelta) -> int:
     return retained_ms
 
 
-def move_tag(
-    table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None, *, clock: Clock = SYSTEM_CLOCK
-) -> None:
+def move_tag(table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None) -> None:
     """Moves a tag to a snapshot, as `tag_table` would make it. Raises OptionError for a tag or snapshot that is not
     there."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
-    _move_tag(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=clock)
+    _move_tag(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=table.world.clock)
 
 
 def rename_tag(table: TableHandle, name: str, to: str) -> None:

@@ -82,13 +82,13 @@ def merge_by_clauses(
         with engine.rows(source) as rows:
             keys = look_at_source(JoinKey(schema, key), rows)
             plan_merge(write_plan(table).schema, key, clauses, keys.schema)
-            return planned_until_first(partial(_merge_spread, table, rows, keys, clauses, engine))
+            return planned_until_first(table, partial(_merge_spread, table, rows, keys, clauses, engine))
     plan = write_plan(table)
     memory, directory = plan.sink.merge_memory_bytes, plan.sink.local_directory
     with spooled(source, schema, on, memory_bytes=memory, directory=directory) as spool:
         # What does not fit is refused before anything is read.
         plan_merge(plan.schema, key, clauses, spool.schema)
-        return planned_until_first(partial(_merge_once, table, spool, clauses, engine))
+        return planned_until_first(table, partial(_merge_once, table, spool, clauses, engine))
 
 
 def _check_actions(when_matched: Mapping[str, object] | str | None, when_not_matched: str | None) -> None:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
 from bucketline.state.bucket.mode import bucket_mode
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
@@ -56,8 +55,6 @@ def overwrite_table(
     *,
     options: Mapping[str, str] | None = None,
     engine: Engine = LOCAL_ENGINE,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
 ) -> WriteResult:
     """Replaces partitions by the rows of `data`; the newest snapshot's id, which is the old one when nothing was to be
     replaced.
@@ -69,14 +66,14 @@ def overwrite_table(
     committed are written again, as by `write_table`. `engine` as of `Table.overwrite`.
     """
 
-    again = planned_until_first if bucket_mode(table.table_schema).moves_keys else repeat_if_gone
+    again = partial(planned_until_first, table) if bucket_mode(table.table_schema).moves_keys else repeat_if_gone
     if isinstance(engine, SpreadEngine):
         with engine.rows(data, row_kinds) as rows:
             RowAcceptance(table.table_schema).accept(rows.schema.empty_table())
             spread = _SpreadRows(rows)
-            return again(partial(_overwrite_once, table, spread, partition, options or {}, engine, clock, ids))
+            return again(partial(_overwrite_once, table, spread, partition, options or {}, engine))
     local = _GivenRows(data, row_kinds)
-    write = partial(_overwrite_once, table, local, partition, options or {}, engine, clock, ids)
+    write = partial(_overwrite_once, table, local, partition, options or {}, engine)
     return write() if isinstance(data, pa.RecordBatchReader) else again(write)
 
 
@@ -131,11 +128,9 @@ def _overwrite_once(
     partition: Mapping[str, object] | None,
     options: Mapping[str, str],
     engine: Engine,
-    clock: Clock,
-    ids: IdSource,
 ) -> WriteResult:
     table.io.require_publish()
-    session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
+    session = WriteSession(table.uri, options, table=table)
     session.refresh()
     plan = session.plan
     target = _target(plan, partition)
@@ -143,10 +138,12 @@ def _overwrite_once(
     if bucket_mode(plan.schema).moves_keys:
         replaced = Replaced(target)
         seen = source.seen(plan, replaced, check)
-        stages = _stages(plan, ReplacedTable(session.view, replaced), seen, engine, clock, ids)
-        upkeep = Upkeep(clock=clock, ids=ids)
-        return overwrite_moving(session, replaced, stages, engine=engine, user=ids.new_uuid(), upkeep=upkeep)
-    messages = engine.run(_stages(plan, _Emptied(session.view), source.checked(check), engine, clock, ids)).messages
+        stages = _stages(plan, ReplacedTable(session.view, replaced), seen, engine)
+        upkeep = Upkeep()
+        return overwrite_moving(
+            session, replaced, stages, engine=engine, user=table.world.ids.new_uuid(), upkeep=upkeep
+        )
+    messages = engine.run(_stages(plan, _Emptied(session.view), source.checked(check), engine)).messages
     got_rows = frozenset(m.partition for m in messages if m.new_files)
     try:
         for written in got_rows:
@@ -158,8 +155,10 @@ def _overwrite_once(
         if not got_rows:
             return _unchanged(session)
         target = got_rows.__contains__
-    committed = session.replace_partitions(messages, user=ids.new_uuid(), target=target, operation=Operation.OVERWRITE)
-    Upkeep(clock=clock, ids=ids).after_batch(session, messages, committed.snapshots)
+    committed = session.replace_partitions(
+        messages, user=table.world.ids.new_uuid(), target=target, operation=Operation.OVERWRITE
+    )
+    Upkeep().after_batch(session, messages, committed.snapshots)
     hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, committed))
     return WriteResult(committed.snapshots[-1].id, visible=not hidden)
 
@@ -192,7 +191,9 @@ def _empty(
     target = choose_partitions(session.plan.schema, partitions)
     if not any(target(partition) for partition, _ in session.view.buckets()):
         return _unchanged(session)
-    committed = session.replace_partitions([], user=SYSTEM_IDS.new_uuid(), target=target, operation=operation)
+    committed = session.replace_partitions(
+        [], user=session.table.world.ids.new_uuid(), target=target, operation=operation
+    )
     Upkeep().after_batch(session, (), committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)
 
@@ -226,12 +227,10 @@ class _Emptied:
         return {}
 
 
-def _stages(
-    plan: WritePlan, table: TableState, source: Any, engine: Engine, clock: Clock, ids: IdSource
-) -> Stages[Any]:
+def _stages(plan: WritePlan, table: TableState, source: Any, engine: Engine) -> Stages[Any]:
     """How buckets are written that hold nothing yet: at once on the last level, where the table has keys."""
     trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
-    scope = WriteScope(trigger, "", engine.workers, clock=clock, ids=ids)
+    scope = WriteScope(trigger, "", engine.workers)
     stages = plan.mode.replacing(plan).stages(plan, table, scope, source)
     write = stages.write.write
     # Source: Paimon 2.0 drops the changelog of an overwrite: readers of one cannot follow it.

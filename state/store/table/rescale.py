@@ -14,7 +14,6 @@ from bucketline.conf.table.table_options import BUCKET, MAX_BUCKET_COUNT
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.schema_change import SetOption
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.catalog.alter import alter_table
 from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
@@ -39,18 +38,14 @@ def rescale_table(
     *,
     engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
 ) -> int | None:
     """Rescales; the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
 
     def rescale() -> int | None:
-        session, stages = plan_rescale(
-            table, bucket_num, partitions, workers=engine.workers, options=options, clock=clock
-        )
+        session, stages = plan_rescale(table, bucket_num, partitions, workers=engine.workers, options=options)
         messages = engine.run(stages).messages if stages.source.parts else ()
         replaced = frozenset(stages.write.write.counts.others)
-        user = ids.new_uuid()
+        user = table.world.ids.new_uuid()
         return commit_rescale(table, session, replaced, messages, bucket_num, partitions is None, user=user)
 
     return repeat_if_gone(rescale)
@@ -63,7 +58,6 @@ def plan_rescale(
     *,
     workers: Workers = ONE_WORKER,
     options: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[WriteSession, Stages[Parts]]:
     """What is to be done, on the newest snapshot; the partitions that are replaced have a bucket count of their own.
 
@@ -84,13 +78,13 @@ def plan_rescale(
             mode=mode,
         )
     table.io.require_publish()
-    session = WriteSession(table.uri, options or {}, table=table, clock=clock)
+    session = WriteSession(table.uri, options or {}, table=table)
     chosen = choose_partitions(session.plan.schema, partitions)
     session.refresh()
     plan, view, vectors = session.plan, session.view, session.deletion_entries()
     real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
     counts = {b[0]: bucket_num for b in real}
-    write = replace(plan.bucket_write(CompactTrigger.FULL, clock=clock), counts=plan.counts(counts), moves_rows=True)
+    write = replace(plan.bucket_write(CompactTrigger.FULL), counts=plan.counts(counts), moves_rows=True)
     # Rows stay what they are, so there is nothing to log.
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
     access = replace(write.access, schema=schema)

@@ -40,7 +40,7 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
     check_delete(table)
     check_engine(table, engine)
     condition = plan_condition(filter, table.table_schema)
-    return planned_until_first(partial(_delete_once, table, condition, engine))
+    return planned_until_first(table, partial(_delete_once, table, condition, engine))
 
 
 def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> WriteResult:
@@ -60,7 +60,7 @@ def update_rows(
     schema = table.table_schema
     condition = plan_condition(filter, schema)
     planned = plan_assignments(schema, assignments, fixed_columns(schema))
-    return planned_until_first(partial(_update_once, table, condition, planned.values, engine))
+    return planned_until_first(table, partial(_update_once, table, condition, planned.values, engine))
 
 
 def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, object], engine: Engine) -> WriteResult:

@@ -12,7 +12,6 @@ from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
 from bucketline.conf.wording import counted
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.determinism import Clock, IdSource, Pause, Random
 from bucketline.state.errors import CommittedNotVisibleError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.engine.compaction import compact_buckets
@@ -43,10 +42,6 @@ def settle_write(
     engine: Engine,
     trigger: CompactTrigger,
     user: str,
-    clock: Clock,
-    ids: IdSource,
-    random: Random,
-    pause: Pause,
 ) -> WriteResult:
     """What the write returns; compacts on until its rows are visible, where this writer compacts and its own was lost.
     Then the table's rules for expiry and tags are followed.
@@ -55,17 +50,17 @@ def settle_write(
     """
 
     def compact(used: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(engine, session.plan.bucket_write(used, clock=clock, ids=ids), work)
+        return compact_buckets(engine, session.plan.bucket_write(used), work)
 
     def commit(made: Sequence[CommitMessage]) -> Committed:
         return session.commit(made, user=user, kind=CommitKind.COMPACT)
 
     def compact_again(left: FileNames) -> Rounds:
-        budget = Budget(session.plan.sink.visibility_timeout_ms, clock=clock, random=random, pause=pause)
+        budget = Budget(session.plan.sink.visibility_timeout_ms, session.table.world)
         return compact_until_visible(session, left, trigger=trigger, compact=compact, commit=commit, budget=budget)
 
     written = _settle(session, messages, committed, compact_again)
-    Upkeep(clock=clock, ids=ids).after_batch(session, messages, committed.snapshots)
+    Upkeep().after_batch(session, messages, committed.snapshots)
     return written
 
 

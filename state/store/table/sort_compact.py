@@ -11,7 +11,6 @@ from itertools import accumulate
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.schema_json import TableSchema
@@ -82,8 +81,6 @@ def sort_partitions(
     strategy: OrderStrategy,
     *,
     engine: Engine,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
 ) -> tuple[CommitMessage, ...]:
     """The messages of the chosen partitions, all files of which are rewritten; nothing is committed.
 
@@ -92,7 +89,7 @@ def sort_partitions(
     """
     plan, view, vectors = session.plan, session.view, session.deletion_entries()
     by = RowSort(tuple(order_by), strategy, plan.sink.compact_memory_bytes, plan.sink.local_directory)
-    write = plan.bucket_write(CompactTrigger.NONE, clock=clock, ids=ids)
+    write = plan.bucket_write(CompactTrigger.NONE)
     places = [
         _Place(b, view.total_of_bucket(b), view.files(b), vectors.get(b, ()))
         for b in view.buckets()

@@ -12,16 +12,6 @@ import pyarrow as pa
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
-from bucketline.state.determinism import (
-    SYSTEM_CLOCK,
-    SYSTEM_IDS,
-    SYSTEM_PAUSE,
-    SYSTEM_RANDOM,
-    Clock,
-    IdSource,
-    Pause,
-    Random,
-)
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -46,10 +36,6 @@ def write_table(
     row_kinds: pa.Array | pa.ChunkedArray | str | None = None,
     *,
     options: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
-    random: Random = SYSTEM_RANDOM,
-    pause: Pause = SYSTEM_PAUSE,
 ) -> WriteResult:
     """Commits the rows of `data` and returns the newest snapshot's id, 0 for a table that has none yet.
 
@@ -61,7 +47,7 @@ def write_table(
     """
 
     def write() -> WriteResult:
-        return _write_once(table, data, row_kinds, options or {}, clock, ids, random, pause)
+        return _write_once(table, data, row_kinds, options or {})
 
     return write() if isinstance(data, pa.RecordBatchReader) else repeat_if_gone(write)
 
@@ -71,33 +57,24 @@ def _write_once(
     data: Data,
     row_kinds: pa.Array | pa.ChunkedArray | str | None,
     options: Mapping[str, str],
-    clock: Clock,
-    ids: IdSource,
-    random: Random,
-    pause: Pause,
 ) -> WriteResult:
     table.io.require_publish()
-    session = WriteSession(table.uri, options, table=table, clock=clock, ids=ids)
+    session = WriteSession(table.uri, options, table=table)
     session.refresh()
     source = Parts([GivenRows(with_kinds(data, row_kinds))])
-    return write_source(session, source, LOCAL_ENGINE, clock=clock, ids=ids, random=random, pause=pause)
+    return write_source(session, source, LOCAL_ENGINE)
 
 
 def write_source(
     session: WriteSession,
     source: Any,
     engine: Engine,
-    *,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
-    random: Random = SYSTEM_RANDOM,
-    pause: Pause = SYSTEM_PAUSE,
 ) -> WriteResult:
     """Commits the rows of a source of the engine once, on the table as the session has seen it. Errors as
     `write_table`."""
     plan = session.plan
-    trigger, user = plan.trigger(0), ids.new_uuid()
-    scope = WriteScope(trigger, user, engine.workers, clock=clock, ids=ids)
+    trigger, user = plan.trigger(0), session.table.world.ids.new_uuid()
+    scope = WriteScope(trigger, user, engine.workers)
     stages = plan.mode.in_batch(plan).stages(plan, session, scope, source)
     if trigger is CompactTrigger.FULL:
         stages = replace(stages, idle=tuple(session.due(trigger)))
@@ -111,10 +88,6 @@ def write_source(
         engine=engine,
         trigger=trigger,
         user=user,
-        clock=clock,
-        ids=ids,
-        random=random,
-        pause=pause,
     )
 
 

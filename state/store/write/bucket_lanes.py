@@ -149,10 +149,11 @@ def _in_lanes(
 
 def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:
     """How one of so many lanes writes: with its part of the memory, and with names of its own."""
+    world = write.access.world
     # A copy of the access also chooses dictionaries by the rows of its own lane.
     return replace(
         write,
-        access=replace(write.access, ids=NumberedIds(write.access.ids.new_uuid())),
+        access=replace(write.access, world=replace(world, ids=NumberedIds(world.ids.new_uuid()))),
         merge_memory_bytes=write.merge_memory_bytes // lanes,
         compact_memory_bytes=write.compact_memory_bytes // lanes,
         watch=watch,

@@ -155,7 +155,7 @@ def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collect
     if write.trigger is CompactTrigger.FULL:
         expired = write.access.expired(files)
         return pick_full(levels, options, must_rewrite={*masked, *expired} if options.deletion_vectors else expired)
-    return pick_compaction(levels, options, write.access.clock.local_ms())
+    return pick_compaction(levels, options, write.access.world.clock.local_ms())
 
 
 @dataclass(frozen=True, slots=True)

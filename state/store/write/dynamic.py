@@ -27,7 +27,7 @@ class Dynamic(Mode):
         # More assigners than tasks, where that many are needed for each share of the index to fit into memory.
         new = _new_keys(plan, entries, max(tasks, shares), scope.expected_rows)
         known = KnownBuckets(plan.uri, entries, new.assigners, plan.sink.key_index_memory_bytes)
-        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        write = plan.bucket_write(scope.trigger)
         return Stages(
             source=source,
             seal=plan.seal_plan(HashShares(new.assigners) if shares > 1 else known),

@@ -18,7 +18,7 @@ class Fixed(Mode):
         # With partitions the number of buckets is not known before the rows are seen.
         count = tasks if plan.schema.partition_keys else min(tasks, plan.total_buckets)
         seal = plan.seal_plan(FixedBuckets(plan.total_buckets, plan.schema.settings.bucket.function))
-        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        write = plan.bucket_write(scope.trigger)
         return Stages(
             source=source,
             seal=replace(seal, other_totals=table.view.other_totals(plan.total_buckets)),

@@ -13,6 +13,7 @@ from bucketline.conf.table.fixed_options import check_job_options
 from bucketline.conf.table.table_options import check_write_options
 from bucketline.state.bucket.defaults import default_scalar
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.file_settings import check_files
@@ -36,7 +37,14 @@ def mode_of(schema: TableSchema) -> Mode:
     return mode
 
 
-def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str], *, is_stream: bool = False) -> WritePlan:
+def plan_write(
+    uri: str,
+    schema: TableSchema,
+    job_options: Mapping[str, str],
+    *,
+    is_stream: bool = False,
+    world: World = SYSTEM_WORLD,
+) -> WritePlan:
     """The plan for a table and a job's options; `is_stream` as in `WritePlan`.
 
     Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
@@ -57,4 +65,4 @@ def plan_write(uri: str, schema: TableSchema, job_options: Mapping[str, str], *,
     sink = sink_options({**effective.options, **ours})
     if not effective.settings.compaction.waits_for_lookup:
         sink = replace(sink, visibility_timeout_ms=0)
-    return WritePlan(uri, effective, sink, mode, total_buckets(effective), is_stream)
+    return WritePlan(uri, effective, sink, mode, total_buckets(effective), is_stream, world)

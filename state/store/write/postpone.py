@@ -29,7 +29,7 @@ class Postpone(Mode):
         """
         waits = scope.key_shares is not None and any(b[1] == POSTPONE_BUCKET for b in table.view.buckets())
         shares = scope.workers.tasks((scope.key_shares if waits else None) or plan.sink.write_parallelism)
-        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        write = plan.bucket_write(scope.trigger)
         rows = PostponedRows(write.access, _checked(scope.user), _newest_waiting(table.view))
         seal = plan.seal_plan(KeyShares(shares, plan.schema.trimmed_primary_key))
         return Stages(
@@ -54,7 +54,7 @@ class PostponeInBuckets(Postpone):
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Rows are sealed by partition, which one task writes: their number decides how many buckets they get."""
         seal = plan.seal_plan(KeyShares(1, plan.schema.trimmed_primary_key))
-        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        write = plan.bucket_write(scope.trigger)
         view = table.view
         waiting = {b[0]: sum(f.row_count for f in view.files(b)) for b in view.buckets() if b[1] == POSTPONE_BUCKET}
         counted = CountedBuckets(plan.counted_seal_plan(), {p: t for p, t in view.totals().items() if t > 0}, waiting)

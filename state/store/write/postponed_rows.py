@@ -52,7 +52,7 @@ class PostponedRows(Placing):
         bucket_id = (partition, POSTPONE_BUCKET)
         access, since_ms = self.access, self.since_ms.get(partition)
         if since_ms is not None:
-            access = replace(access, clock=LaterClock(access.clock, since_ms))
+            access = replace(access, world=replace(access.world, clock=LaterClock(access.world.clock, since_ms)))
         postponed = Postponed(self.user, share)
         with access.writer(bucket_id, level=0, source=FileSource.APPEND, postponed=postponed) as writer:
             for _, blob in runs:

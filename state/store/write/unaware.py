@@ -13,5 +13,5 @@ class Unaware(Mode):
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Rows are sealed in the order they come, and written where they are sealed."""
         del table
-        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        write = plan.bucket_write(scope.trigger)
         return Stages(source, plan.seal_plan(OneBucket()), WriteStage(write), tasks=TaskCounts(None))

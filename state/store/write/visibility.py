@@ -15,7 +15,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.table.choices import ChangelogProducer, LookupCompact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.determinism import Clock, Pause, Random
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind, Snapshot
@@ -114,23 +114,23 @@ class Budget:
     Pauses count as spent however the clock is moved, so that it always ends.
     """
 
-    def __init__(self, budget_ms: int, *, clock: Clock, random: Random, pause: Pause) -> None:
-        self._budget_ms, self._clock, self._random, self._pause = budget_ms, clock, random, pause
-        self._started_ms = clock.now_ms()
+    def __init__(self, budget_ms: int, world: World) -> None:
+        self._budget_ms, self._world = budget_ms, world
+        self._started_ms = world.clock.now_ms()
         self._paused_ms = 0
         self._pauses = 0
 
     @property
     def left_ms(self) -> int:
-        return max(0, self._budget_ms - max(self._clock.now_ms() - self._started_ms, self._paused_ms))
+        return max(0, self._budget_ms - max(self._world.clock.now_ms() - self._started_ms, self._paused_ms))
 
     def wait(self) -> None:
         """Pauses before the next try; not beyond the end."""
         base = min(_SHORTEST_WAIT_MS << min(self._pauses, _MOST_DOUBLINGS), _LONGEST_WAIT_MS)
-        wait_ms = min(max(1, int(base * (0.5 + self._random.fraction()))), self.left_ms)
+        wait_ms = min(max(1, int(base * (0.5 + self._world.random.fraction()))), self.left_ms)
         self._pauses += 1
         if wait_ms > 0:
-            self._pause.wait_ms(wait_ms)
+            self._world.pause.wait_ms(wait_ms)
             self._paused_ms += wait_ms
 
 

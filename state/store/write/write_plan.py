@@ -14,7 +14,7 @@ from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.compaction_options import FORCE_COMPACT, WRITE_ONLY
 from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.state.bucket.allocation import AllocationRule
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold_choice import sealing_fold, strict_fold
 from bucketline.state.lsm.tree.compact_options import CompactOptions
@@ -64,8 +64,6 @@ class WriteScope:
     checkpoint: str | None = None
     batch_id: int | None = None
     by_share: bool = False
-    clock: Clock = SYSTEM_CLOCK
-    ids: IdSource = SYSTEM_IDS
 
 
 class TableState(Protocol):
@@ -141,6 +139,12 @@ class WritePlan:
     mode: Mode
     total_buckets: int
     is_stream: bool = False
+    world: World = SYSTEM_WORLD
+
+    @property
+    def access(self) -> BucketAccess:
+        """What tasks open of the table."""
+        return BucketAccess(self.uri, self.schema, self.world)
 
     @property
     def _why_not_compacting(self) -> str | None:
@@ -209,16 +213,10 @@ class WritePlan:
         """The bucket count of new partitions, and those of others."""
         return BucketCounts(self.total_buckets, dict(others or {}))
 
-    def bucket_write(
-        self,
-        trigger: CompactTrigger,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        ids: IdSource = SYSTEM_IDS,
-    ) -> BucketWrite:
+    def bucket_write(self, trigger: CompactTrigger) -> BucketWrite:
         """How buckets are written when `trigger` decides about compaction."""
         return BucketWrite(
-            access=BucketAccess(self.uri, self.schema, clock, ids),
+            access=self.access,
             counts=self.counts(),
             trigger=trigger,
             merge_memory_bytes=self.sink.merge_memory_bytes,

@@ -15,7 +15,6 @@ from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.commit.conflict import ALREADY_ADDED
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.partition_age import partition_time
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Operation, Snapshot
@@ -30,7 +29,6 @@ from bucketline.state.store.commit.committer import CommitResult, Committed, Com
 from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.commit.overflow_check import refuse_overflow
 from bucketline.state.store.compact.append_compact import append_options
-from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.common_keys import hold_common_keys
 from bucketline.state.store.index.hash_index_store import hash_entries
 from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
@@ -57,13 +55,11 @@ class WriteSession:
         *,
         storage: Mapping[str, str] | None = None,
         table: TableHandle | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-        ids: IdSource = SYSTEM_IDS,
         is_stream: bool = False,
     ) -> None:
-        self._clock, self._ids, self._is_stream = clock, ids, is_stream
-        self._planned_ms = clock.now_ms()
         self.table = table if table is not None else open_handle(uri, storage, named_branch(job_options))
+        self._is_stream = is_stream
+        self._planned_ms = self.table.world.clock.now_ms()
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
         self._claimed: tuple[str, ...] = ()
@@ -74,21 +70,14 @@ class WriteSession:
 
     def twin(self) -> "WriteSession":
         """Another session of the same table with the same options, for another thread."""
-        return WriteSession(
-            self.table.uri,
-            self._job_options,
-            table=self.table,
-            clock=self._clock,
-            ids=self._ids,
-            is_stream=self._is_stream,
-        )
+        return WriteSession(self.table.uri, self._job_options, table=self.table, is_stream=self._is_stream)
 
     def refresh(self) -> Snapshot | None:
         """Follows the table to its newest schema and snapshot; returns the snapshot. Errors as for a new session.
 
         What is committed next counts as begun now: its files are younger.
         """
-        self._planned_ms = self._clock.now_ms()
+        self._planned_ms = self.table.world.clock.now_ms()
         asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._view.refresh]
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
@@ -205,7 +194,7 @@ class WriteSession:
                 based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
                 view=self._view,
                 append_check=check or self.plan.mode.append_check,
-                common_keys=partial(hold_common_keys, self._access()),
+                common_keys=partial(hold_common_keys, self.plan.access),
                 planned_ms=self._planned_ms,
                 planned=PlannedOn(self.view, self.deletion_entries()) if kind is CommitKind.COMPACT else None,
             )
@@ -228,7 +217,7 @@ class WriteSession:
         """
         to_commit = list(messages)
         schema = replace(self.plan.schema, options={**self.plan.schema.options, BUCKET.key: str(bucket_num)})
-        committer = Committer(self.table.io, self.table.path, schema, clock=self._clock, ids=self._ids)
+        committer = Committer(self.table.io, self.table.path, schema, self.table.world)
         outcome = committer.commit(
             to_commit,
             user=user,
@@ -286,7 +275,7 @@ class WriteSession:
     def _refuse_overflow(self, messages: Sequence[CommitMessage]) -> None:
         if not may_overflow(self.plan.schema):
             return
-        access = self._access()
+        access = self.plan.access
         try:
             for m in messages:
                 bucket_id = (m.partition, m.bucket)
@@ -296,22 +285,21 @@ class WriteSession:
             self.discard(messages)
             raise
 
-    def _access(self) -> BucketAccess:
-        return BucketAccess(self.table.uri, self.plan.schema, self._clock, self._ids)
-
     def discard(self, messages: Iterable[CommitMessage]) -> None:
         """Removes the files of messages that no snapshot names and none will; failures leave them behind."""
         discard_made(self.table.io, self.table.path, self.plan.schema, messages)
 
     def _plan(self, table: TableHandle) -> WritePlan:
-        plan = plan_write(table.uri, table.table_schema, self._job_options, is_stream=self._is_stream)
+        plan = plan_write(
+            table.uri, table.table_schema, self._job_options, is_stream=self._is_stream, world=table.world
+        )
         check_partitions_kept(plan.schema, table.io, table.path)
         for sentence in advise_write({**plan.schema.options, **self._job_options}):
             _tell_once(table.path, sentence)
         return plan
 
     def _new_committer(self) -> Committer:
-        return Committer(self.table.io, self.table.path, self.plan.schema, clock=self._clock, ids=self._ids)
+        return Committer(self.table.io, self.table.path, self.plan.schema, self.table.world)
 
 
 @cache

@@ -50,7 +50,7 @@ class CrossPartition(Mode):
         # Each share opens buckets of its own, so there must be one for it.
         shares = min(shares, plan.allocation_rule.bucket_limit)
         seal = plan.seal_plan(KeyShares(shares, plan.schema.primary_keys, across_partitions=True))
-        write = plan.bucket_write(scope.trigger, clock=scope.clock, ids=scope.ids)
+        write = plan.bucket_write(scope.trigger)
         place, stage = _cross_write(plan, table, scope, shares), WriteStage(write, table.bucket_states(scope.trigger))
         stages: Stages[Source] = Stages(
             source=source,
@@ -114,6 +114,7 @@ def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: 
         back_up_now=scope.batch_id is not None and scope.batch_id % BACKUP_EVERY == BACKUP_EVERY - 1,
         budget_bytes=plan.sink.route_memory_bytes,
         run_bytes=plan.sink.run_bytes,
+        world=plan.world,
     )
 
 

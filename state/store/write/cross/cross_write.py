@@ -27,7 +27,7 @@ from bucketline.state.bucket.cross_partition import (
     placed_rows,
 )
 from bucketline.state.bucket.key_entries import number_keys
-from bucketline.state.determinism import SYSTEM_IDS
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
@@ -81,6 +81,7 @@ class CrossWrite(Placing):
     budget_bytes: int = 64 << 20
     run_bytes: int = 8 << 20
     writes_alone: bool = False
+    world: World = SYSTEM_WORLD
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
         """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
@@ -103,7 +104,7 @@ class CrossWrite(Placing):
             is_loose = self.writes_alone and second is None and first is not None and first.nbytes <= self.budget_bytes
             sealer = RunSealer(self.seal_plan(RunForm.ROWS if is_loose else RunForm.PACKED), origin=share)
             if first is not None and second is None:
-                placed, note = _place_whole(self, index, plan, first, SYSTEM_IDS.new_uuid())
+                placed, note = _place_whole(self, index, plan, first, self.world.ids.new_uuid())
                 self.check_owned(share, placed.buckets)
                 grown = placed.effect.growth
                 accepted = AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds)
@@ -140,11 +141,11 @@ class CrossWrite(Placing):
         if self.backup is not None:
             backup = BackupFolder(*file_io_for(self.backup, self.schema.storage))
         keys = KeyShare(self.schema, share, self.shares)
-        return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup)
+        return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup, self.world)
 
     def source(self) -> IndexSource:
         """The table the index is of."""
-        access = BucketAccess(self.uri, self.schema).files
+        access = BucketAccess(self.uri, self.schema, self.world).files
         io, path = access.io, access.table_path
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
         root = branch_path(path, self.schema.settings.reading)
@@ -182,7 +183,7 @@ def _place_whole(
         alive_since=plan.alive_since,
         expires=write.schema.settings.bucket.index_ttl_ms is not None,
     )
-    noted = write_note(index, placed.keys, placed.effect, seconds=plan.clock.local_ms() // 1000, token=token)
+    noted = write_note(index, placed.keys, placed.effect, seconds=plan.world.clock.local_ms() // 1000, token=token)
     return placed, SnapshotNote(token) if noted else None
 
 

@@ -19,6 +19,7 @@ from bucketline.streaming.batch.write_batch import Job, write_batch
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.compactors import compactor_of
 from tests.support.tasks import Cluster
+from tests.support.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 STOP = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "3"}
@@ -46,8 +47,8 @@ class Stream:
             str(path / "shop.db" / "t"), COLUMNS, ("id", "pt"), ("pt",), options={"bucket": "1", **STOP}
         )
         self.options = options
-        live = live_table(self.table.path, options, "query", {})
-        self.target = Target(live.target.session, "query", pause=pause)
+        live = live_table(self.table.path, options, "query", table=handle_in(self.table, pause=pause))
+        self.target = Target(live.target.session, "query")
         self.reports: list[BatchReport] = []
 
     def batch(self, number: int, partition: int = 0) -> BatchReport:

@@ -21,6 +21,7 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.compactors import compactor_of
 from tests.support.tasks import Cluster
+from tests.support.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 DEDICATED = {"compaction": "dedicated", "compaction-plan.commits": "2", "compaction-plan.strategy": "full"}
@@ -148,8 +149,9 @@ def test_a_writer_plans_by_time_whatever_the_machines_clock_says(tmp_path: Path)
 
     table, clock = made(tmp_path), Elapsed()
     by_time = {"compaction": "dedicated", "compaction-plan.trigger": "time", "compaction-plan.strategy": "full"}
-    session = WriteSession(table.path, {**by_time, "compaction-plan.interval": "1 min"})
-    planner = Planner(session, clock)
+    by_time["compaction-plan.interval"] = "1 min"
+    session = WriteSession(table.path, by_time, table=handle_in(table, stopwatch=clock))
+    planner = Planner(session)
     found = []
     for batch_id, now_ms in ((0, 5), (1, 60_004), (2, 60_005), (3, 60_006)):
         open_table(table.path, options={"compaction": "none"}).write(
@@ -161,10 +163,10 @@ def test_a_writer_plans_by_time_whatever_the_machines_clock_says(tmp_path: Path)
     assert found == [1, None, 2, None]
     # A restart counts from the last compaction that the table shows.
     again, late = Elapsed(), Elapsed()
-    session.refresh()
-    assert Planner(session, again).after_batch(session, 4) is None
-    planner = Planner(session, late, clock=Later())
-    assert planner.after_batch(session, 4) == 3
+    for world, expected in (({"stopwatch": again}, None), ({"stopwatch": late, "clock": Later()}, 3)):
+        session = WriteSession(table.path, by_time, table=handle_in(table, **world))
+        session.refresh()
+        assert Planner(session).after_batch(session, 4) == expected
 
 
 class Later(SystemClock):

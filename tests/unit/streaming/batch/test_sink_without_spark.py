@@ -4,7 +4,6 @@ import itertools
 import json
 import random
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch import commit, live_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
@@ -25,6 +23,7 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.stopped import HOUR_MS, StoppingClock, age_and_clean
 from tests.support.tasks import Cluster
+from tests.support.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 
@@ -212,7 +211,7 @@ def test_rows_that_are_placed_nowhere_are_told_as_input_all_the_same(
 
 @pytest.mark.parametrize("options", [{"bucket": "2"}, {"bucket": "-1"}, {"bucket": "-2"}])
 def test_a_batch_whose_files_are_removed_while_the_driver_is_stopped_is_written_again(
-    options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    options: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Stopped for more than a day at each look at its clock in turn, while orphans are removed."""
     repeated = 0
@@ -220,9 +219,9 @@ def test_a_batch_whose_files_are_removed_while_the_driver_is_stopped_is_written_
         table = create_table(str(tmp_path / str(at) / "t"), COLUMNS, ("id",), options=options)
         clock = StoppingClock(at, 25 * HOUR_MS, age_and_clean(table.path, 25 * HOUR_MS))
         caplog.clear()
-        with monkeypatch.context() as patched:
-            patched.setattr(live_table, "WriteSession", partial(WriteSession, clock=clock))
-            write(table, 0, 2, local_directory=str(tmp_path / "local"))
+        local = {"local-directory": str(tmp_path / "local")}
+        live_table.live_table(table.path, local, "query", table=handle_in(table, clock=clock))
+        write(table, 0, 2, local_directory=str(tmp_path / "local"))
         repeated += any("is repeated" in r.getMessage() for r in caplog.records)
         write(table, 1, 2, local_directory=str(tmp_path / "local"))
         table.compact()

@@ -3,6 +3,7 @@
 import pytest
 
 from bucketline.state.commit.conflict import ALREADY_ADDED
+from bucketline.state.determinism import World
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.store.commit.repeat import CHANGED_TIMES, repeat_if_changed
 
@@ -26,7 +27,7 @@ def lost(times: int, rule: str = "rows-changed") -> tuple[list[int], Waits]:
             raise CommitConflictError("somebody was faster", rule=rule)
         return 7
 
-    assert repeat_if_changed(work, pause=waits, random=waits) == (7, times)
+    assert repeat_if_changed(work, World(pause=waits, random=waits)) == (7, times)
     return tries, waits
 
 

@@ -11,6 +11,7 @@ from bucketline.state.commit.conflict import FILES_GONE, HISTORY_GONE
 from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.file_age import CLOCK_SKEW_MS, PROOF_MS, QUICK_MS, REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry
@@ -127,7 +128,7 @@ def test_a_snapshot_is_taken_back_though_another_was_built_on_it_and_taken_back_
 
     pausing = _Pausing(table.pause)
     io = FaultyIO(storage, before_call=stop)
-    committer = Committer(io, table.path, table.schema, clock=table.pause.clock, pause=pausing)
+    committer = Committer(io, table.path, table.schema, World(clock=table.pause.clock, pause=pausing))
     outcome = committer.commit([message], user="me", identifier=1)
     assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
     assert table.snapshots.ids() == []

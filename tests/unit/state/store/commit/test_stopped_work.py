@@ -13,9 +13,10 @@ from bucketline.state.errors import FilesGoneError
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.overwrite import overwrite_table
 from bucketline.state.store.table.rescale import rescale_table
-from bucketline.state.store.table.table import Table, create_table, handle_of
+from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.table.write import write_table
 from tests.support.stopped import HOUR_MS, HookedIds, StoppingClock, age_and_clean, let_storage_age
+from tests.support.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 
@@ -29,10 +30,10 @@ def _values(table: Table) -> set[int]:
 
 
 WORK: dict[str, Callable[[Table, StoppingClock], object]] = {
-    "write": lambda table, clock: write_table(handle_of(table), _rows(7), clock=clock),
-    "overwrite": lambda table, clock: overwrite_table(handle_of(table), _rows(7), clock=clock),
-    "compact": lambda table, clock: compact_table(handle_of(table), clock=clock),
-    "rescale": lambda table, clock: rescale_table(handle_of(table), 3, clock=clock),
+    "write": lambda table, clock: write_table(handle_in(table, clock=clock), _rows(7)),
+    "overwrite": lambda table, clock: overwrite_table(handle_in(table, clock=clock), _rows(7)),
+    "compact": lambda table, clock: compact_table(handle_in(table, clock=clock)),
+    "rescale": lambda table, clock: rescale_table(handle_in(table, clock=clock), 3),
 }
 
 
@@ -64,13 +65,13 @@ def test_on_a_file_system_the_storages_clock_alone_is_enough(work: str, tmp_path
     table.write(_rows(2))
     ids = HookedIds(Path(table.path), age_and_clean(table.path, 48 * HOUR_MS))
     if work == "write":
-        write_table(handle_of(table), _rows(7), ids=ids)
+        write_table(handle_in(table, ids=ids), _rows(7))
     elif work == "overwrite":
-        overwrite_table(handle_of(table), _rows(7), ids=ids)
+        overwrite_table(handle_in(table, ids=ids), _rows(7))
     elif work == "compact":
-        compact_table(handle_of(table), ids=ids)
+        compact_table(handle_in(table, ids=ids))
     else:
-        rescale_table(handle_of(table), 3, ids=ids)
+        rescale_table(handle_in(table, ids=ids), 3)
     assert ids.is_done
     assert _values(table) == ({7} if work.endswith("write") else {2}) and table.doctor(rows=True) == []
 
@@ -82,7 +83,7 @@ def test_rows_that_can_be_read_only_once_are_asked_for_again(tmp_path: Path) -> 
     for at in count(1):
         clock = StoppingClock(at, 25 * HOUR_MS, age_and_clean(table.path, 25 * HOUR_MS))
         try:
-            write_table(handle_of(table), _rows(at).to_reader(), clock=clock)
+            write_table(handle_in(table, clock=clock), _rows(at).to_reader())
         except FilesGoneError as e:
             assert e.code == "FILES_GONE" and "write the rows again" in e.message
             is_told = True

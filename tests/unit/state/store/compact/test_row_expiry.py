@@ -13,6 +13,7 @@ from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
+from tests.support.worlds import handle_in
 
 NOW_S = 1_700_000_000
 HOUR_S = 3600
@@ -39,7 +40,7 @@ def _write(table: Table, clock: StillClock, *rows: tuple[int, int | None, int], 
     times = [None if t is None else t * per_second for _, t, _ in rows]
     columns = {"k": [k for k, _, _ in rows], "t": times, "v": [v for *_, v in rows]}
     arrays = [pa.array(values, pa.int64()).cast(table.schema.field(name).type) for name, values in columns.items()]
-    write_table(handle_of(table), pa.table(arrays, schema=table.schema), clock=clock)
+    write_table(handle_in(table, clock=clock), pa.table(arrays, schema=table.schema))
 
 
 def _values(table: Table) -> dict[int, int]:
@@ -56,19 +57,19 @@ def test_a_compaction_drops_rows_whose_time_is_over(tmp_path: Path, kind: str) -
     over, just = NOW_S - HOUR_S - 1, NOW_S - HOUR_S
     _write(table, clock, (1, over, 1), (2, just, 2), (3, None, 3), per_second=TIMES[kind])
     assert _values(table) == {1: 1, 2: 2, 3: 3}
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     assert _values(table) == {2: 2, 3: 3}
     assert table.doctor(rows=True) == []
-    assert compact_table(handle_of(table), clock=clock) is None
+    assert compact_table(handle_in(table, clock=clock)) is None
     clock.now += 1000
-    assert compact_table(handle_of(table), clock=clock) is not None
+    assert compact_table(handle_in(table, clock=clock)) is not None
     assert _values(table) == {3: 3}
 
 
 def test_a_large_bigint_is_in_milliseconds(tmp_path: Path) -> None:
     table, clock = _table(tmp_path, "BIGINT"), _clock()
     _write(table, clock, (1, (NOW_S - HOUR_S - 1) * 1000, 1), (2, (NOW_S - HOUR_S) * 1000, 2))
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     assert _values(table) == {2: 2}
 
 
@@ -77,7 +78,7 @@ def test_an_expired_row_leaves_the_one_that_it_had_replaced(tmp_path: Path) -> N
     _write(table, clock, (1, NOW_S, 1))
     _write(table, clock, (1, NOW_S - 2 * HOUR_S, 2))
     assert _values(table) == {1: 2}
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     assert _values(table) == {1: 1}
 
 
@@ -85,7 +86,7 @@ def test_a_file_that_would_only_move_up_is_rewritten_for_its_expired_rows(tmp_pa
     table, clock = _table(tmp_path, **{"compaction.small-file-ratio": "0.0"}), _clock()
     _write(table, clock, (1, NOW_S - 2 * HOUR_S, 1), (2, NOW_S, 2))
     _write(table, clock, (5, NOW_S, 5))
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     assert _values(table) == {2: 2, 5: 5}
     assert sorted(table.files()["file_source"].to_pylist()) == ["APPEND", "COMPACT"]
 
@@ -94,10 +95,10 @@ def test_a_file_that_would_only_move_up_is_rewritten_for_its_expired_rows(tmp_pa
 def test_rows_of_a_changelog_do_not_say_that_a_row_has_expired(tmp_path: Path, producer: str) -> None:
     table, clock = _table(tmp_path, **{"changelog-producer": producer}), _clock()
     _write(table, clock, (1, NOW_S - HOUR_S, 1), (2, NOW_S, 2))
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     clock.now += 10_000
     _write(table, clock, (1, NOW_S + 10, 3), (4, NOW_S, 4))
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     assert _values(table) == {1: 3, 2: 2, 4: 4}
     if producer == "none":
         return
@@ -118,7 +119,7 @@ def test_deletion_vectors_mark_an_expired_row_that_a_newer_one_replaces(tmp_path
 def test_a_plan_of_full_compactions_takes_a_bucket_with_an_expired_row(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"write-only": "true"})
     _write(table, StillClock(), (1, NOW_S - 2 * HOUR_S, 1), (2, 2**31 - 1, 2))
-    compact_table(handle_of(table), clock=StillClock(0))
+    compact_table(handle_in(table, clock=StillClock(0)))
     assert _values(table) == {1: 1, 2: 2}
     session = WriteSession(table.path, {"compaction-plan.strategy": "full", "compaction": "dedicated"})
     session.refresh()

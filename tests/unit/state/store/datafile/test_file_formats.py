@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.avro.container import open_container
 from bucketline.state.format.avro.data_schema import data_schema, is_representable
@@ -86,7 +87,7 @@ def schema_of(columns: str, primary_key: tuple[str, ...] = (), **options: str) -
 
 def writer_of(path: Path, schema: TableSchema, **settings: Any) -> RollingWriter:
     io, root = file_io_for(str(path), {})
-    return RollingWriter(io, root, schema, clock=StillClock(), ids=CountedIds(), **settings)
+    return RollingWriter(io, root, schema, world=World(clock=StillClock(), ids=CountedIds()), **settings)
 
 
 def read_back(path: Path, schema: TableSchema, files: list[DataFileMeta], bucket: str = "bucket-0") -> pa.Table:

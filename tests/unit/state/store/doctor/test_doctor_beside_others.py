@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.determinism import World
 from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.doctor.finding import Finding, Severity
@@ -19,6 +20,7 @@ from bucketline.state.store.table.table import Table, create_table, handle_of, o
 from tests.support.examined import Waits
 from tests.support.faulty_io import FaultyIO
 from tests.support.watched_access import on_io
+from tests.support.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 
@@ -70,7 +72,7 @@ def without_orphans(found: list[Finding]) -> list[Finding]:
 
 def test_expiry_at_any_moment_of_an_examination_is_no_damage(table: Table, tmp_path: Path) -> None:
     calls = FaultyIO(handle_of(table).io)
-    assert examine(handle_of(on_io(table, calls)), rows=True, pause=Waits()) == []
+    assert examine(handle_in(on_io(table, calls), pause=Waits()), rows=True) == []
     count = len(calls.calls)
     for at in range(0, count, max(1, count // 30)):
         shutil.copytree(table.path, tmp_path / f"t{at}")
@@ -83,7 +85,7 @@ def test_expiry_at_any_moment_of_an_examination_is_no_damage(table: Table, tmp_p
                 expire(one, 2)
 
         found = examine(
-            handle_of(on_io(one, FaultyIO(handle_of(one).io, before_call=expire_once))), rows=True, pause=Waits()
+            handle_in(on_io(one, FaultyIO(handle_of(one).io, before_call=expire_once)), pause=Waits()), rows=True
         )
         assert found == [], at
         shutil.rmtree(one.path)
@@ -95,14 +97,14 @@ def test_a_snapshot_whose_files_expiry_has_removed_is_waited_for(table: Table) -
     expire(on_io(table, SnapshotsStay(handle_of(table).io)), len(snapshots.ids()) - 6)
     assert snapshots.ids()[0] == 1
     waits = Waits([lambda: None, *(lambda i=i: snapshots.delete(i) for i in range(1, 7))])
-    assert without_orphans(examine(handle_of(table), pause=waits)) == []
+    assert without_orphans(examine(handle_in(table, pause=waits))) == []
     assert waits.events == []
 
 
 def test_an_expiry_that_was_killed_is_reported_after_a_while(table: Table) -> None:
     expire(on_io(table, SnapshotsStay(handle_of(table).io)), len(handle_of(table).snapshot_store.ids()) - 1)
     waits = Waits()
-    found = examine(handle_of(table), pause=waits)
+    found = examine(handle_in(table, pause=waits))
     assert {f.rule for f in found} >= {"unreadable"}
     assert all("snapshot 1 " in f.message for f in found)
     assert 10 < waits.count < 100
@@ -114,14 +116,14 @@ def test_what_the_newest_snapshot_misses_is_reported_without_a_wait(table: Table
     name = handle_of(table).manifests.live_entries(newest)[0].file.file_name
     next(Path(table.path).rglob(name)).unlink()
     waits = Waits()
-    (found,) = examine(handle_of(table), pause=waits)
+    (found,) = examine(handle_in(table, pause=waits))
     assert (found.rule, waits.count) == ("missing-file", 0)
     assert f"snapshots {newest.id} to" not in found.message and f"{newest.id}" in found.message
 
 
 def test_a_commit_between_listing_and_reading_is_no_damage(table: Table) -> None:
     calls = FaultyIO(handle_of(table).io)
-    examine(handle_of(on_io(table, calls)), pause=Waits())
+    examine(handle_in(on_io(table, calls), pause=Waits()))
     for at in range(0, len(calls.calls), 12):
         seen = Counter[str]()
 
@@ -131,7 +133,7 @@ def test_a_commit_between_listing_and_reading_is_no_damage(table: Table) -> None
                 table.write(rows(at))
 
         assert (
-            examine(handle_of(on_io(table, FaultyIO(handle_of(table).io, before_call=write_once))), pause=Waits()) == []
+            examine(handle_in(on_io(table, FaultyIO(handle_of(table).io, before_call=write_once)), pause=Waits())) == []
         )
 
 
@@ -174,7 +176,7 @@ def test_a_broken_manifest_or_list_hides_no_other_damage(
     (Path(table.path) / "tag" / "tag-broken").write_text("{")
     (Path(table.path) / "consumer").mkdir()
     (Path(table.path) / "consumer" / "consumer-c").write_text("[]")
-    found = examine(handle_of(table), rows=True, pause=Waits())
+    found = examine(handle_in(table, pause=Waits()), rows=True)
     by_subject = {f.subject: f for f in found}
     assert by_subject[broken].rule == "unreadable" and f"snapshot {snapshot_id}" in by_subject[broken].message.replace(
         "snapshots", "snapshot"
@@ -194,7 +196,7 @@ def test_a_broken_tag_blocks_no_other_tag_and_no_branch(table: Table) -> None:
     for path in (Path(table.path) / "tag" / "tag-a", Path(table.path) / "branch" / "branch-b" / "tag" / "tag-a"):
         path.write_text(path.read_text()[:-30])
     gone = lose(table, name)
-    found = {f.subject: f for f in examine(handle_of(table), pause=Waits())}
+    found = {f.subject: f for f in examine(handle_in(table, pause=Waits()))}
     assert found[f"{table.path}/tag/tag-a"].rule == "tag"
     assert found[f"{table.path}/branch/branch-b/tag/tag-a"].rule == "tag"
     assert "tag z" in found[gone].message or "snapshots 1 to" in found[gone].message
@@ -207,7 +209,7 @@ def test_a_corrupt_newest_schema_is_a_finding_and_not_the_end(table: Table) -> N
     newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
     gone = lose(table, handle_of(table).manifests.live_entries(newest)[0].file.file_name)
-    found = {f.subject: f.rule for f in examine(open_to_examine(table.path), pause=Waits())}
+    found = {f.subject: f.rule for f in examine(replace(open_to_examine(table.path), world=World(pause=Waits())))}
     assert found[str(path)] == "schema" and found[gone] == "missing-file"
 
 
@@ -223,8 +225,8 @@ def test_shares_of_the_buckets_find_what_a_whole_look_finds(table: Table) -> Non
     newest = handle_of(table).snapshot_store.latest()
     assert newest is not None
     lose(table, handle_of(table).manifests.live_entries(newest)[0].file.file_name)
-    whole = examine(handle_of(table), pause=Waits())
-    shares = examine(handle_of(table), live_bytes=8000, pause=Waits())
+    whole = examine(handle_in(table, pause=Waits()))
+    shares = examine(handle_in(table, pause=Waits()), live_bytes=8000)
     assert len(whole) > 4 and sorted(map(str, shares)) == sorted(map(str, whole))
 
 
@@ -261,7 +263,7 @@ def long(tmp_path: Path) -> Table:
 def test_each_manifest_file_of_thousands_of_snapshots_is_read_once(long: Table) -> None:
     calls, told = FaultyIO(handle_of(long).io), []
     found = examine(
-        handle_of(on_io(long, calls)), progress=lambda done, total: told.append((done, total)), pause=Waits()
+        handle_in(on_io(long, calls), pause=Waits()), progress=lambda done, total: told.append((done, total))
     )
     assert found == []
     reads = Counter(path for name, path in calls.calls if name == "read" and "/manifest/" in path)
@@ -298,5 +300,5 @@ def test_values_outside_of_statistics_are_found(table: Table) -> None:
         name, size = handle_of(table).manifests.write_list(handle_of(table).manifests.write(changed, 0))
         broken = replace(snapshot, delta_manifest_list=name, delta_manifest_list_size=size)
         handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(snapshot.id), encode_snapshot(broken))
-        found = [f for f in examine(handle_of(table), rows=True, pause=Waits()) if f.rule == "stats"]
+        found = [f for f in examine(handle_in(table, pause=Waits()), rows=True) if f.rule == "stats"]
         assert found and all(text in f.message and f.severity is Severity.ERROR for f in found)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.bucket.cross_partition import KeyEffect, Places
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, IndexStateError, MissingSnapshotError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store.key_index import ready as key_index_ready
@@ -46,7 +47,7 @@ class NoWait:
 
 def plan_of(table: MovingKeys, root: Path, backup: Path | None = None) -> IndexPlan:
     folder = None if backup is None else BackupFolder(LocalIO(), str(backup))
-    return IndexPlan(str(table.path), table.keys(), str(root), SETTINGS, folder, pause=NoWait())
+    return IndexPlan(str(table.path), table.keys(), str(root), SETTINGS, folder, World(pause=NoWait()))
 
 
 def ready(plan: IndexPlan, table: MovingKeys) -> IndexReport:
@@ -300,7 +301,7 @@ def test_an_index_that_is_held_is_waited_for_and_then_named(table: MovingKeys, t
 
     with pytest.raises(IndexStateError, match="'local-directory'"):
         ready_index(plan, table.source, table.latest())
-    assert ready(replace(plan, pause=LetsGo()), table).origin is IndexOrigin.LOCAL
+    assert ready(replace(plan, world=World(pause=LetsGo())), table).origin is IndexOrigin.LOCAL
 
 
 def test_a_full_disk_while_building_leaves_nothing_and_says_so(
@@ -407,11 +408,11 @@ def test_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path) -> None:
         limited = handle_of(table.table).table_schema.options | {"cross-partition-upsert.index-ttl": f"{hours} h"}
         schema = replace(handle_of(table.table).table_schema, options=limited)
         plan = plan_of(table, tmp_path / f"{hours}")
-        plan = replace(plan, keys=replace(plan.keys, schema=schema), clock=Later())
+        plan = replace(plan, keys=replace(plan.keys, schema=schema), world=World(clock=Later()))
         index, report = ready_index(plan, table.source, table.latest())
         index.close()
         assert report.rows_read == expected
-    old = replace(plan, directory=str(tmp_path / "old"), clock=_much_later(Later()))
+    old = replace(plan, directory=str(tmp_path / "old"), world=World(clock=_much_later(Later())))
     index, report = ready_index(old, table.source, table.latest())
     index.close()
     assert report.rows_read == 0

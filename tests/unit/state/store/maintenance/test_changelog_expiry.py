@@ -16,11 +16,12 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import ExpireResult, expire_snapshots
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table
-from bucketline.state.store.table.table import Table, create_table, handle_of
+from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.table.write import write_table
 from tests.support.aged_table import aged_table, assert_whole, stored_files
 from tests.support.commit_table import CommitTable, StillClock
 from tests.support.faulty_io import Fault, FaultyIO
+from tests.support.worlds import handle_in
 
 THREE = Retention(min_count=3, max_count=1000, time_ms=0, limit=1000)
 PRODUCERS = ["none", "input", "lookup"]
@@ -137,8 +138,8 @@ def test_changes_are_read_from_changelogs_after_their_snapshots_have_expired(tmp
     clock = StillClock()
     for number in range(4):
         rows = pa.table({"k": [1, 2 + number], "v": [number, number]}, schema=table.schema)
-        write_table(handle_of(table), rows, clock=clock)
-        compact_table(handle_of(table), clock=clock)
+        write_table(handle_in(table, clock=clock), rows)
+        compact_table(handle_in(table, clock=clock))
     changes = table.to_arrow(changes_since=0)
     clock.now += 3_600_001
     done = _expire_now(table, clock)
@@ -157,5 +158,5 @@ def test_changes_are_read_from_changelogs_after_their_snapshots_have_expired(tmp
 
 def _expire_now(table: Table, clock: StillClock) -> ExpireResult:
     return expire_table(
-        handle_of(table), retain_min=1, retain_max=None, older_than=timedelta(hours=1), limit=None, clock=clock
+        handle_in(table, clock=clock), retain_min=1, retain_max=None, older_than=timedelta(hours=1), limit=None
     )

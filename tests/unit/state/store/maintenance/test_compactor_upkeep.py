@@ -6,10 +6,11 @@ import pyarrow as pa
 
 from bucketline.state.store.maintenance.compactor_upkeep import UPKEEP_INTERVAL_MS, CompactorUpkeep
 from bucketline.state.store.maintenance.upkeep import Upkept
-from bucketline.state.store.table.table import create_table, handle_of
+from bucketline.state.store.table.table import create_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
+from tests.support.worlds import handle_in
 
 
 def test_snapshots_expire_at_most_once_an_interval_and_only_after_a_commit(tmp_path: Path) -> None:
@@ -18,11 +19,11 @@ def test_snapshots_expire_at_most_once_an_interval_and_only_after_a_commit(tmp_p
     clock = StillClock(1_800_000_000_000)
 
     def write() -> None:
-        write_table(handle_of(table), pa.table({"id": pa.array([1], pa.int32())}), clock=clock)
+        write_table(handle_in(table, clock=clock), pa.table({"id": pa.array([1], pa.int32())}))
 
     write()
     write()
-    upkeep = CompactorUpkeep(WriteSession(table.uri, {}, table=handle_of(table)), clock=clock)
+    upkeep = CompactorUpkeep(WriteSession(table.uri, {}, table=handle_in(table, clock=clock)))
     assert upkeep.between_rounds() == Upkept()
     upkeep.owe()
     assert upkeep.between_rounds() == Upkept(expired_snapshots=1)

@@ -10,11 +10,11 @@ import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.maintenance import expire_table_partitions
-from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
 from tests.support.rest_server import RestServer, failing
+from tests.support.worlds import handle_in
 
 DAY_MS = 86_400_000
 COLUMNS = "k INT NOT NULL, dt STRING, h INT"
@@ -49,11 +49,11 @@ def test_partitions_are_marked_in_the_catalog_and_marked_again_until_it_answers(
     server: RestServer, clock: StillClock
 ) -> None:
     table = _create(bl.catalog(server.options), BOTH, **KEPT, **DONE)
-    write_table(handle_of(table), _rows(("2026-01-08", 1), ("2026-01-09", 2)), clock=clock)
+    write_table(handle_in(table, clock=clock), _rows(("2026-01-08", 1), ("2026-01-09", 2)))
     clock.now += DAY_MS // 16
-    session = WriteSession(table.uri, {}, table=handle_of(table), clock=clock)
+    session = WriteSession(table.uri, {}, table=handle_in(table, clock=clock))
     session.refresh()
-    upkeep, owned = Upkeep(clock=clock), server.databases["default"]["t"]
+    upkeep, owned = Upkeep(), server.databases["default"]["t"]
     marked = Path(table.path, "dt=2026-01-08/h=1/_SUCCESS")
     server.faults[:] = [failing(500)]
     assert upkeep.mark_done(session) == () and not marked.exists() and owned.done == []
@@ -71,7 +71,7 @@ def test_partitions_are_marked_in_the_catalog_and_marked_again_until_it_answers(
 
 def test_a_batch_write_and_a_call_mark_without_a_file(server: RestServer, clock: StillClock) -> None:
     table = _create(bl.catalog(server.options), "mark-event", **KEPT, **{"partition.end-input-to-done": "true"})
-    write_table(handle_of(table), _rows(("", 1), ("a b", 2)), clock=clock)
+    write_table(handle_in(table, clock=clock), _rows(("", 1), ("a b", 2)))
     owned = server.databases["default"]["t"]
     empty, spaced = {"dt": "__DEFAULT_PARTITION__", "h": "1"}, {"dt": "a b", "h": "2"}
     assert sorted(owned.done, key=str) == [empty, spaced]
@@ -82,14 +82,14 @@ def test_a_batch_write_and_a_call_mark_without_a_file(server: RestServer, clock:
 
 def test_the_done_partition_goes_with_the_partition_that_expires(server: RestServer, clock: StillClock) -> None:
     table = _create(bl.catalog(server.options), BOTH, **KEPT, **{"partition.expiration-time": "1 d"})
-    write_table(handle_of(table), _rows(("2026-01-01", 1), ("2026-01-09", 2)), clock=clock)
+    write_table(handle_in(table, clock=clock), _rows(("2026-01-01", 1), ("2026-01-09", 2)))
     table.mark_done()
     owned = server.databases["default"]["t"]
     server.faults[:] = [None, failing(500)]
-    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=2026-01-01/h=1",)
+    assert expire_table_partitions(handle_in(table, clock=clock), older_than=None) == ("dt=2026-01-01/h=1",)
     assert len(owned.partitions) == 2
-    write_table(handle_of(table), _rows(("2026-01-01", 1)), clock=clock)
-    expire_table_partitions(handle_of(table), older_than=None, clock=clock)
+    write_table(handle_in(table, clock=clock), _rows(("2026-01-01", 1)))
+    expire_table_partitions(handle_in(table, clock=clock), older_than=None)
     assert owned.partitions == [{"dt": "2026-01-09", "h": "2.done"}]
     assert table.to_arrow()["h"].to_pylist() == [2]
 

@@ -23,6 +23,7 @@ from bucketline.state.store.table.table import Table, create_table, handle_of, o
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
+from tests.support.worlds import handle_in
 
 DAY_MS = 86_400_000
 
@@ -40,7 +41,7 @@ def _table(tmp_path: Path, *, key: tuple[str, ...] = ("k", "dt"), kind: str = "S
 
 def _write(table: Table, clock: StillClock, *days: object, k: int = 1) -> None:
     columns = {"k": [k] * len(days), "dt": list(days), "v": [0] * len(days)}
-    write_table(handle_of(table), pa.table(columns, schema=table.schema), clock=clock)
+    write_table(handle_in(table, clock=clock), pa.table(columns, schema=table.schema))
 
 
 def _days(table: Table) -> set[object]:
@@ -53,9 +54,9 @@ class _Fraction:
 
 
 def _upkeep(table: Table, clock: StillClock) -> tuple[Upkeep, WriteSession]:
-    session = WriteSession(table.uri, {}, table=handle_of(table.refreshed()), clock=clock)
+    session = WriteSession(table.uri, {}, table=handle_in(table.refreshed(), clock=clock, random=_Fraction()))
     session.refresh()
-    return Upkeep(clock=clock, random=_Fraction()), session
+    return Upkeep(), session
 
 
 def _commit(upkeep: Upkeep, session: WriteSession) -> Upkept:
@@ -68,12 +69,12 @@ def test_partitions_older_than_their_time_are_dropped(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"partition.expiration-time": "7 d"})
     clock = _clock("2026-01-10T00:00:00")
     _write(table, clock, "2026-01-02", "2026-01-03", "2026-01-09", "no time")
-    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=2026-01-02",)
+    assert expire_table_partitions(handle_in(table, clock=clock), older_than=None) == ("dt=2026-01-02",)
     assert _days(table) == {"2026-01-03", "2026-01-09", "no time"}
     newest = table.snapshots().to_pylist()[-1]
     assert (newest["commit_kind"], newest["delta_record_count"]) == ("OVERWRITE", -1)
     assert table.doctor(rows=True) == []
-    assert expire_table_partitions(handle_of(table), older_than=timedelta(days=3), clock=clock) == ("dt=2026-01-03",)
+    assert expire_table_partitions(handle_in(table, clock=clock), older_than=timedelta(days=3)) == ("dt=2026-01-03",)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_partitions_of_every_bucket_mode_expire_and_get_rows_again(
     as_kind = int if kind == "INT" else str
     _write(table, clock, as_kind("20260101"), k=1)
     _write(table, clock, as_kind("20260110"), k=2)
-    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=20260101",)
+    assert expire_table_partitions(handle_in(table, clock=clock), older_than=None) == ("dt=20260101",)
     _write(table, clock, as_kind("20260101"), k=1)
     assert _days(table) == {as_kind("20260101"), as_kind("20260110")}
     assert table.to_arrow().num_rows == 2
@@ -105,9 +106,9 @@ def test_by_update_time_the_newest_file_of_a_partition_counts(tmp_path: Path) ->
     clock.now += DAY_MS
     _write(table, clock, "b")
     clock.now += DAY_MS
-    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ()
+    assert expire_table_partitions(handle_in(table, clock=clock), older_than=None) == ()
     clock.now += 1
-    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=a",)
+    assert expire_table_partitions(handle_in(table, clock=clock), older_than=None) == ("dt=a",)
 
 
 def test_a_pattern_puts_the_time_together_of_several_columns(tmp_path: Path) -> None:
@@ -123,8 +124,8 @@ def test_a_pattern_puts_the_time_together_of_several_columns(tmp_path: Path) -> 
     )
     clock = _clock("2026-01-10T05:00:00")
     rows = {"k": [1, 2], "dt": ["x", None], "dt2": ["20260110"] * 2, "hh": [3, 4]}
-    write_table(handle_of(table), pa.table(rows, schema=table.schema), clock=clock)
-    assert expire_table_partitions(handle_of(table), older_than=None, clock=clock) == ("dt=x/dt2=20260110/hh=3",)
+    write_table(handle_in(table, clock=clock), pa.table(rows, schema=table.schema))
+    assert expire_table_partitions(handle_in(table, clock=clock), older_than=None) == ("dt=x/dt2=20260110/hh=3",)
 
 
 def test_at_most_so_many_partitions_go_at_once_the_first_ones_in_so_many_commits(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_at_most_so_many_partitions_go_at_once_the_first_ones_in_so_many_commits
     }
     table, clock = _table(tmp_path, **options), _clock("2026-01-10T00:00:00")
     _write(table, clock, "2026-01-04", "2026-01-01", "2026-01-03", "2026-01-02")
-    dropped = expire_table_partitions(handle_of(table), older_than=None, clock=clock)
+    dropped = expire_table_partitions(handle_in(table, clock=clock), older_than=None)
     assert dropped == ("dt=2026-01-01", "dt=2026-01-02", "dt=2026-01-03")
     kinds = table.snapshots()["commit_kind"].to_pylist()
     assert kinds[-2:] == ["OVERWRITE", "OVERWRITE"]
@@ -182,7 +183,7 @@ def test_a_write_only_table_leaves_its_rules_to_compactions(tmp_path: Path) -> N
     _write(table, clock, "2026-01-01", "2026-01-10")
     _write(table, clock, "2026-01-10")
     assert _days(table) == {"2026-01-01", "2026-01-10"} and Tags(handle_of(table).io, table.path).names() == []
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     assert _days(table) == {"2026-01-10"} and Tags(handle_of(table).io, table.path).names() == ["2026-01-09"]
 
 
@@ -426,7 +427,7 @@ def test_batch_writes_mark_their_partitions_at_the_end_of_their_input(tmp_path: 
 def test_partitions_are_marked_by_hand(tmp_path: Path) -> None:
     table, clock = _table(tmp_path), _clock("2026-01-10T12:00")
     _write(table, clock, "a", "b/c")
-    assert mark_table_done(handle_of(table), [{"dt": "b/c"}], clock=clock) == ("dt=b%2Fc",)
+    assert mark_table_done(handle_in(table, clock=clock), [{"dt": "b/c"}]) == ("dt=b%2Fc",)
     assert table.mark_done() == ("dt=a", "dt=b%2Fc")
     with pytest.raises(OptionError, match="holds no partition"):
         table.mark_done([{"dt": "z"}])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.determinism import World
 from bucketline.state.plans.lease import Lease
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.doctor.examine import examine, open_to_examine
@@ -76,7 +77,7 @@ def compactor(table: Table, watch: Watch) -> Compactor:
         lambda renew, lease: nullcontext(),
         lease_ms=LEASE_MS,
         take=lambda open_items: 1,
-        stopwatch=watch,
+        world=World(stopwatch=watch),
     )
 
 

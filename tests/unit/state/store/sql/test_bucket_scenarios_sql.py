@@ -9,9 +9,9 @@ import pytest
 import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_table
 from tests.support.sql_text import Run, snapshots
+from tests.support.worlds import handle_in
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,9 @@ def test_keys_older_than_their_time_to_live_are_not_found_again(run: Run, tmp_pa
     table = bl.catalog(str(tmp_path)).table("default.c")
     old = {"local-directory": str(tmp_path / "old")}
     write_table(
-        handle_of(table),
+        handle_in(table, clock=LongAgo()),
         bl.sql(None, "SELECT * FROM VALUES (1,10,1), (2,20,1) AS t(k, v, pt)"),
         options=old,
-        clock=LongAgo(),
     )
     hint = f"/*+ OPTIONS('local-directory'='{tmp_path}/{{}}') */"
     run(f"INSERT INTO c {hint.format('a')} VALUES (3,30,1)")

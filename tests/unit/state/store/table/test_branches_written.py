@@ -14,6 +14,7 @@ from bucketline.state.store.table.table import Table, create_table, handle_of, o
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 from tests.support.commit_table import StillClock
+from tests.support.worlds import handle_in
 
 BUCKETS = [
     {"bucket": "2"},
@@ -35,7 +36,7 @@ def _open(table: Table, branch: str) -> Table:
 
 def _write(table: Table, rows: dict[int, int], clock: StillClock | None = None) -> None:
     data = pa.table({"k": list(rows), "v": list(rows.values())}, schema=table.schema)
-    write_table(handle_of(table), data, clock=clock or StillClock())
+    write_table(handle_in(table, clock=clock or StillClock()), data)
 
 
 def _rows(table: Table, snapshot: int | None = None) -> dict[int, int]:
@@ -135,14 +136,14 @@ def test_a_branch_that_has_expired_past_its_beginning_keeps_what_the_table_had_t
     table.create_tag("start")
     table.create_branch("dev", "start")
     table.delete_tag("start")
-    compact_table(handle_of(table), clock=clock)
+    compact_table(handle_in(table, clock=clock))
     dev = _open(table, "dev")
     dev.delete_tag("start")
     _write(dev, {3: 3}, clock)
     _write(dev, {4: 4}, clock)
     clock.now += 1
     _expire(dev, clock, 1)
-    compact_table(handle_of(dev), clock=clock)
+    compact_table(handle_in(dev, clock=clock))
     _write(dev, {5: 5}, clock)
     clock.now += 1
     _expire(dev, clock, 1)
@@ -164,7 +165,7 @@ def test_whatever_expires_in_one_history_the_others_stay_whole(tmp_path: Path, s
         if action < 0.55:
             _write(history, {chance.randrange(8): step}, clock)
         elif action < 0.65:
-            compact_table(handle_of(history), clock=clock)
+            compact_table(handle_in(history, clock=clock))
         elif action < 0.75 and len(names) < 3 and handle_of(table).snapshot_store.latest_id() is not None:
             table.create_tag(f"t{step}")
             table.create_branch(f"b{step}", f"t{step}")
@@ -184,7 +185,7 @@ def test_whatever_expires_in_one_history_the_others_stay_whole(tmp_path: Path, s
 
 
 def _expire(table: Table, clock: StillClock, keep: int) -> None:
-    expire_table(handle_of(table), retain_min=keep, retain_max=keep, older_than=None, limit=None, clock=clock)
+    expire_table(handle_in(table, clock=clock), retain_min=keep, retain_max=keep, older_than=None, limit=None)
 
 
 def _readable(table: Table, names: list[str]) -> None:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,7 +17,6 @@ from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.key_index.key_index import KeyIndex
-from bucketline.state.store.key_index.ready import IndexPlan
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.storage.local_io import LocalIO
@@ -26,13 +24,13 @@ from bucketline.state.store.table.compact import commit_compaction, compact_now
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.bucket_writer import write_bucket
-from bucketline.state.store.write.cross import cross_write
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.tasks import Cluster
+from tests.support.worlds import handle_in
 
 ORDERS = pa.schema([
     pa.field("order_id", pa.int64(), nullable=False), ("customer_id", pa.int64()),
@@ -221,7 +219,7 @@ def test_21_keys_older_than_the_ttl_are_not_in_the_index(tmp_path: Path, caplog:
     def local(name: str) -> dict[str, str]:
         return {"local-directory": str(tmp_path / name)}
 
-    write_table(handle_of(table), kv((1, 10, 1), (2, 20, 1)), options=local("a"), clock=At(1_700_000_000_000))
+    write_table(handle_in(table, clock=At(1_700_000_000_000)), kv((1, 10, 1), (2, 20, 1)), options=local("a"))
     write_table(handle_of(table), kv((3, 30, 1)), options=local("a"))
     caplog.set_level("INFO")
     write_table(handle_of(table), kv((1, 11, 2), (3, 31, 2)), options=local("b"))
@@ -243,8 +241,7 @@ def test_21_the_index_of_keys_that_expire_grows_with_those_that_live(tmp_path: P
         keys = range(hour * hourly, (hour + 1) * hourly)
         rows = pa.table({"k": keys, "v": [hour] * hourly, "pt": [hour % 3] * hourly}).cast(KV)
         clock = At(start + hour * 3_600_000)
-        with patch.object(cross_write, "IndexPlan", partial(IndexPlan, clock=clock)):
-            write_table(handle_of(table), rows, options={"local-directory": str(tmp_path / "local")}, clock=clock)
+        write_table(handle_in(table, clock=clock), rows, options={"local-directory": str(tmp_path / "local")})
         (directory,) = (tmp_path / "local").rglob("shard-0-of-1")
         index = KeyIndex.open(
             str(directory), KeyShare(handle_of(table).table_schema).scope(table.path), RocksSettings()

@@ -15,6 +15,7 @@ from bucketline.state.store.datafile.external_places import ExternalPlaces, hash
 from bucketline.state.store.table.maintenance import expire_table
 from bucketline.state.store.table.table import Table, create_table, handle_of
 from tests.support.commit_table import StillClock
+from tests.support.worlds import handle_in
 
 PATHS = "data-file.external-paths"
 
@@ -65,7 +66,7 @@ def test_new_files_go_to_the_external_paths_in_turn_and_are_read_compacted_and_r
     assert table.doctor(rows=True) == []
     before = len(_files(tmp_path / "out0")) + len(_files(tmp_path / "out1"))
     clock = StillClock(2**42)
-    expire_table(handle_of(table), retain_min=1, retain_max=1, older_than=None, limit=None, clock=clock)
+    expire_table(handle_in(table, clock=clock), retain_min=1, retain_max=1, older_than=None, limit=None)
     left = {f"file:{tmp_path}/{f}" for n in ("out0", "out1") for f in {f"{n}/{x}" for x in _files(tmp_path / n)}}
     assert left == set(table.files()["file_path"].to_pylist()) and len(left) < before
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()

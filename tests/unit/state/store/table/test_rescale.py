@@ -12,6 +12,8 @@ from bucketline.state.errors import CommitConflictError, UnsupportedTableError
 from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.table.rescale import commit_rescale, plan_rescale, rescale_table
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from tests.support.faulty_io import FaultyIO
+from tests.support.watched_access import on_io
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
                      ("v", pa.int64())])  # fmt: skip
@@ -109,14 +111,14 @@ def test_a_rescale_that_lost_leaves_no_files_behind(tmp_path: Path) -> None:
     table = fixed(tmp_path)
     table.write(rows("a", range(30)))
 
-    class WritesMeanwhile:
-        """Asked for the name of the commit, when all files are written."""
+    others = [lambda: open_table(table.path).write(rows("a", range(40, 45)))]
 
-        def new_uuid(self) -> str:
-            open_table(table.path).write(rows("a", range(40, 45)))
-            return "00000000-0000-0000-0000-000000000000"
+    def write_meanwhile(name: str, path: str) -> None:
+        """All data files are written by then."""
+        if name == "write_new" and others:
+            others.pop()()
 
     with pytest.raises(CommitConflictError, match="changed a partition"):
-        rescale_table(handle_of(table), 4, ids=WritesMeanwhile())
+        rescale_table(handle_of(on_io(table, FaultyIO(handle_of(table).io, before_call=write_meanwhile))), 4)
     live = {Path(f["file_path"]).name for f in table.files().to_pylist()}
     assert {p.name for p in Path(table.path).rglob("data-*")} == live

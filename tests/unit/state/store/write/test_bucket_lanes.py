@@ -11,7 +11,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import NumberedIds
+from bucketline.state.determinism import NumberedIds, World
 from bucketline.state.store.engine.engine import NO_ROWS, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LocalEngine, threads_of
@@ -46,8 +46,8 @@ def written(
     session: WriteSession, threads: int, *, watch: Callable[[], None] = unwatched, memory_bytes: int = 256 << 20
 ) -> list[CommitMessage]:
     """What the buckets of one batch come to, sorted and written by so many threads."""
-    plan = session.plan
-    scope = WriteScope(CompactTrigger.MINOR, "u", ids=NumberedIds(IDS))
+    plan = replace(session.plan, world=World(ids=NumberedIds(IDS)))
+    scope = WriteScope(CompactTrigger.MINOR, "u")
     stages = plan.mode.stages(plan, session, scope, NO_ROWS)
     seal = replace(stages.seal, form=RunForm.ROWS, threads=threads, sorting_bytes=3 << 20)
     stage = replace(stages.write, write=replace(stages.write.write, watch=watch, merge_memory_bytes=memory_bytes))

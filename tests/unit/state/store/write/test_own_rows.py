@@ -24,6 +24,7 @@ from bucketline.state.store.table.write_result import WriteResult
 from tests.support.commit_table import CountedPause
 from tests.support.faulty_io import FaultyIO
 from tests.support.watched_access import on_io
+from tests.support.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("p", pa.int32())])
 KINDS: Mapping[str, Mapping[str, str]] = {
@@ -105,7 +106,7 @@ def test_a_write_whose_compaction_lost_a_race_can_be_read_when_it_returns(tmp_pa
 def test_a_compaction_is_tried_again_with_pauses_that_grow(tmp_path: Path, kind: str) -> None:
     table, pause = make(tmp_path, KINDS[kind]), CountedPause()
     others = Others(refuse=lambda number: number in (2, 3, 4, 5))
-    done = write_table(handle_of(beside(table, others)), rows(1, v=3), pause=pause, clock=pause.clock, random=Halves())
+    done = write_table(handle_in(beside(table, others), pause=pause, clock=pause.clock, random=Halves()), rows(1, v=3))
     assert done.visible and done.dropped is None and found(table, 1) == [3]
     assert pause.waits == [20, 40, 80] and others.seen == 6
 
@@ -130,7 +131,7 @@ def test_a_write_that_stays_hidden_says_that_it_is_committed_and_must_not_be_rep
     mine = beside(table, others, visibility_timeout="0 s")
     with pytest.raises(CommittedNotVisibleError, match="do not write again") as caught:
         if change == "write":
-            write_table(handle_of(beside(table, others)), rows(3), pause=pause, clock=pause.clock)
+            write_table(handle_in(beside(table, others), pause=pause, clock=pause.clock), rows(3))
         elif change == "delete":
             mine.delete(pc.field("id") == 1)
         else:
@@ -151,7 +152,7 @@ def test_a_table_that_does_not_wait_takes_the_rows_and_says_that_they_are_hidden
     table, pause = make(tmp_path, {**KINDS["deletion vectors"], "lookup-wait": "false"}), CountedPause()
     table.write(rows(1))
     others = Others(refuse=lambda number: number > 1)
-    done = write_table(handle_of(beside(table, others)), rows(3), pause=pause, clock=pause.clock)
+    done = write_table(handle_in(beside(table, others), pause=pause, clock=pause.clock), rows(3))
     assert not done.visible and done.dropped is not None and pause.waits == []
     table.write(rows(4))
     assert found(table, 3) == [0] and errors(table) == []
@@ -161,7 +162,7 @@ def test_the_budget_of_a_writer_comes_from_the_options_of_its_table_handle(tmp_p
     table, pause = make(tmp_path, KINDS["first-row"]), CountedPause()
     mine = beside(table, Others(refuse=lambda number: number > 1), visibility_timeout="3 s")
     with pytest.raises(CommittedNotVisibleError, match="within 3 s"):
-        write_table(handle_of(mine), rows(3), pause=pause, clock=pause.clock)
+        write_table(handle_in(mine, pause=pause, clock=pause.clock), rows(3))
     assert sum(pause.waits) == 3000
     for text in ("2 d", "unlimited", "soon"):
         with pytest.raises(OptionError, match="visibility-timeout"):
@@ -177,7 +178,7 @@ def test_the_budget_ends_although_the_clock_is_set_back(tmp_path: Path) -> None:
 
     mine = beside(table, Others(refuse=set_back), visibility_timeout="30 s")
     with pytest.raises(CommittedNotVisibleError):
-        write_table(handle_of(mine), rows(3), pause=pause, clock=pause.clock)
+        write_table(handle_in(mine, pause=pause, clock=pause.clock), rows(3))
     assert sum(pause.waits) == 30_000
 
 
@@ -213,7 +214,7 @@ def test_an_interrupt_while_a_write_waits_says_that_the_rows_are_committed(tmp_p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        write_table(handle_of(beside(table, Others(refuse=lambda number: number > 1))), rows(1), pause=Interrupting())
+        write_table(handle_in(beside(table, Others(refuse=lambda number: number > 1)), pause=Interrupting()), rows(1))
     assert "do not write again" in "".join(caught.value.__notes__)
 
 
@@ -244,7 +245,7 @@ def test_postponed_rows_are_invisible_until_they_are_dealt_to_buckets(tmp_path: 
 def test_a_lost_compaction_of_a_table_that_merges_on_read_is_told_in_the_result(tmp_path: Path) -> None:
     table, pause = make(tmp_path, {"full-compaction.delta-commits": "1"}), CountedPause()
     mine = beside(table, Others(refuse=lambda number: number > 1))
-    done = write_table(handle_of(mine), rows(1, v=3), pause=pause, clock=pause.clock)
+    done = write_table(handle_in(mine, pause=pause, clock=pause.clock), rows(1, v=3))
     assert done.visible and done.dropped is not None and "quota" in done.dropped
     assert found(table, 1) == [3] and pause.waits == []
 
@@ -263,7 +264,7 @@ def test_a_changelog_that_waits_is_a_warning_since_the_rows_can_be_read(
 ) -> None:
     table, pause = make(tmp_path, {"changelog-producer": "lookup"}), CountedPause()
     mine = beside(table, Others(refuse=lambda number: number > 1))
-    done = write_table(handle_of(mine), rows(1, v=3), pause=pause, clock=pause.clock)
+    done = write_table(handle_in(mine, pause=pause, clock=pause.clock), rows(1, v=3))
     assert done.visible and done.dropped is not None and found(table, 1) == [3]
     assert [r.levelname for r in caplog.records] == ["WARNING"]
 

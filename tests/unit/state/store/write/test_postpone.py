@@ -14,6 +14,7 @@ from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.placement import Destination
+from tests.support.worlds import handle_in
 
 COLUMNS = pa.schema([
     pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("v", pa.int64()),
@@ -93,7 +94,7 @@ class BackwardClock:
 def test_the_newest_rows_win_although_the_clock_went_back(tmp_path: Path) -> None:
     table = postponed(tmp_path)
     for value, ms in enumerate((7_200_000, 3_600_000, 3_600_001, 7_200_000)):
-        write_table(handle_of(table), rows((1, "a", value)), clock=BackwardClock(ms))
+        write_table(handle_in(table, clock=BackwardClock(ms)), rows((1, "a", value)))
     table.compact()
     assert content(table) == {("a", 1): 3}
 
