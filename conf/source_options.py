@@ -147,6 +147,12 @@ def begins_at_latest(options: Mapping[str, str]) -> bool:
     return all(text.strip().lower() == "latest" for text in starts)
 
 
+def fails_on_data_loss(options: Mapping[str, str]) -> bool:
+    """Whether records that are gone stop a query, as they do by default."""
+    text = find_option(options, FAIL_ON_DATA_LOSS)
+    return text is None or _read_bool(FAIL_ON_DATA_LOSS, text)
+
+
 def _kafka(options: Mapping[str, str]) -> SourceOptions:
     if find_option(options, SERVERS) is None:
         raise OptionError(

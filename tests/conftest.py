@@ -71,6 +71,13 @@ def kafka_broker() -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture(scope="session")
+def guarded_broker() -> Iterator[KafkaBroker]:
+    """A broker that lets one user log in, who may read no topic."""
+    with KafkaBroker(users={"reader": "the-password"}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """An S3 store of this session, with one bucket; tests use folders of their own."""
     with S3Server() as server:

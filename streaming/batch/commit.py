@@ -21,7 +21,6 @@ from bucketline.streaming.batch.batch_counts import BatchCounts
 from bucketline.streaming.batch.history import mark, mark_newest
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.recover import (
-    CLUSTER,
     DIGEST,
     END_OFFSETS,
     KEY_SHARES,
@@ -32,6 +31,7 @@ from bucketline.streaming.batch.recover import (
     check_twin,
 )
 from bucketline.streaming.batch.target import Target
+from bucketline.streaming.batch.topic_ids import CLUSTER, TOPIC_IDS, ids_text
 from bucketline.streaming.decode.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
 
 _LOG = logging.getLogger(__name__)
@@ -144,6 +144,7 @@ def batch_properties(
         END_OFFSETS: identity.end_offsets,
         SOURCE: identity.source,
         CLUSTER: identity.cluster,
+        TOPIC_IDS: ids_text(identity.topic_ids),
         NOTE_PROPERTY: ",".join(notes) or None,
         KEY_SHARES: None if key_shares is None else str(key_shares),
         SHARED_BUCKETS: "true" if shares_buckets else None,

@@ -10,6 +10,7 @@ Source: Spark 4.0 FileStreamSourceLog; seen on PySpark 4.0.5 to 4.3.0.
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -31,7 +32,7 @@ class BatchIdentity:
     `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
     every start of the query; `source` is what the job calls its cluster, `cluster` what the cluster calls itself;
     `checkpoint` is where the query keeps its state; `behind` counts the records that wait at the source, as of the last
-    batch's end.
+    batch's end; `topic_ids` are the ids of its topics in Kafka, of those that are known.
     """
 
     query_id: str
@@ -44,6 +45,7 @@ class BatchIdentity:
     cluster: str | None = None
     checkpoint: str | None = None
     behind: int | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def commit_user(self, sink_id: str | None) -> str:
         return commit_user(self.query_id, sink_id)

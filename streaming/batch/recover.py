@@ -12,12 +12,12 @@ from bucketline.conf.errors import BucketlineError, given
 from bucketline.state.commit.replay import writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets, new_partitions
+from bucketline.streaming.batch.topic_ids import CLUSTER, created_again, ids_in
 
 DIGEST = "bucketline.batch-digest"
 START_OFFSETS = "bucketline.offsets.start"
 END_OFFSETS = "bucketline.offsets.end"
 SOURCE = "bucketline.source"
-CLUSTER = "bucketline.kafka-cluster"
 KEY_SHARES = "bucketline.key-shares"
 """Snapshot property: among how many tasks the keys were shared, where a share has an index or a writer of its own."""
 SHARED_BUCKETS = "bucketline.shared-buckets"
@@ -49,6 +49,12 @@ class CheckpointMismatchError(BucketlineError):
         told = given(checkpoint_batch=checkpoint_batch, history_complete=history_complete)
         super().__init__(message, path=path, **told, **fields)
         self.checkpoint_batch, self.history_complete = checkpoint_batch, history_complete
+
+
+class TopicCreatedAgainError(CheckpointMismatchError):
+    """A topic was deleted and created again, so that the offsets of checkpoint and table are of another one."""
+
+    code = "KAFKA_TOPIC_CREATED_AGAIN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +131,39 @@ def ahead_of_table(batch_id: int, newest: int | None, why: str, *, history_compl
     )
 
 
+def topic_created_again(topic: str, was: str, now: str) -> TopicCreatedAgainError:
+    """The error for a topic that has another id than the one whose offsets are known."""
+    return TopicCreatedAgainError(
+        f"topic {topic!r} was deleted and created again (its id was {was}, and is {now}): offsets of the old one mean "
+        "nothing in it, so no batch is written. Run the job once with --reset-identity: it "
+        "reads this topic from its first record, and others from where the table has got to. Only if the topic holds "
+        "the same records at the same offsets, as after a restore, pass --allow-reprocess once instead (docs/kafka.md)",
+        topic=topic,
+        known_id=was,
+        topic_id=now,
+    )
+
+
 def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is_new: bool) -> None:
     """What a query begins to read must not be in the table already, put there by another query.
 
     A new query begins with all that it reads, a later batch with the partitions that are new to the query. Of each
     partition the newest of the others counts. Other sinks of this query write the same batch. Who is further on in what
-    a query reads already, has read a topic of that name that is no more.
+    a query reads already, has read a topic of that name that is no more; so has who knows it by another id. A new query
+    that begins where such a one has ended was given its offsets.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))
     for other in sorted(others, key=lambda s: s.id, reverse=True):
         if _other_cluster(batch, other) or _is_of_query(batch.query_id, other):
             continue
-        reached = kafka_offsets(other.properties.get(END_OFFSETS))
+        reached, ids = kafka_offsets(other.properties.get(END_OFFSETS)), ids_in(other, batch.cluster)
+        anew = created_again(ids, batch.topic_ids)
+        for place in sorted(unchecked & reached.keys()):
+            if place[0] in anew and 0 < reached[place] == starts.get(place):
+                raise topic_created_again(place[0], ids[place[0]], batch.topic_ids[place[0]])
         gone = set() if is_new else {p[0] for p, offset in reached.items() if starts.get(p, offset) < offset}
+        gone.update(anew)
         written = {p: offset for p, offset in reached.items() if p in unchecked and p[0] not in gone}
         unchecked -= written.keys()
         again = sorted(p for p, offset in written.items() if starts.get(p, 0) < offset)
@@ -180,17 +205,17 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
             continue
         if not history.since_is_whole:
             began = {}  # What it has written before that, is not visible.
-        for topic, partition in sorted(ends):
-            place = (topic, partition)
+        anew = created_again(ids_in(other, batch.cluster), batch.topic_ids)
+        for place in sorted(p for p in ends if p[0] not in anew):
             first, behind = max(starts.get(place, 0), began.get(place, 0)), reached.get(place, 0)
             if first < behind:
                 raise CheckpointMismatchError(
                     f"query {other.commit_user} has written the same records meanwhile (snapshot {other.id}: topic "
-                    f"{topic} partition {partition}, offsets {first} up to {behind}): a second job reads the topic, or "
-                    f"a branch with such a job took the place of the table. Stop the second job. "
+                    f"{place[0]} partition {place[1]}, offsets {first} up to {behind}): a second job reads the topic, "
+                    f"or a branch with such a job took the place of the table. Stop the second job. "
                     f"{_REMEDIES}{_said_of_gap(batch, other, history)}",
                     user=other.commit_user,
-                    topic=topic,
+                    topic=place[0],
                 )
 
 

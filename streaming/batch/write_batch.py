@@ -36,6 +36,8 @@ from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, 
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
 from bucketline.streaming.batch.target import Target, taken_over
+from bucketline.streaming.batch.topic_ids import newest_ids
+from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.read_task import Frame, Records
@@ -48,7 +50,8 @@ _LOG = logging.getLogger(__name__)
 class Job:
     """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves,
     with `parquet` Parquet files; with `joins_partitions` one task reads a batch of few records, however Spark splits
-    it: only a job that has made the frame knows that it holds Kafka's records and nothing else.
+    it: only a job that has made the frame knows that it holds Kafka's records and nothing else. `topics` asks whether
+    Kafka's topics are still the same ones.
     """
 
     decoder: Decoder | None = None
@@ -59,6 +62,7 @@ class Job:
     kafka: KafkaReader | None = None
     joins_partitions: bool = False
     parquet: ParquetReader | None = None
+    topics: TopicWatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def write_once(
     records = records_of(fitting, identity, job.kafka, engine.workers.parallelism, row_bytes)
     if job.joins_partitions:
         records = read_by_one_task(records, identity, engine.workers.parallelism, row_bytes)
-    target, done = plan_run_commit(target, identity, engine, records)
+    target, done = plan_run_commit(target, identity, engine, records, job.topics)
     return target, replace(done, relief=relief)
 
 
@@ -125,7 +129,8 @@ def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
     """Who writes this batch, and which input it holds. Raises as `read_identity` and `check_session`."""
     identity = read_identity(frame.sparkSession, batch_id, job.checkpoint)
     check_session(frame.sparkSession)
-    return replace(identity, source=job.source, cluster=job.cluster)
+    identity = replace(identity, source=job.source, cluster=job.cluster)
+    return identity if job.topics is None else replace(identity, topic_ids=job.topics.ids_of(identity))
 
 
 def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
@@ -136,10 +141,13 @@ def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, r
     if (history.commits or history.marker) and new_partitions(identity):
         history = replace(history, others=other_queries(target))
     try:
-        return target, recover.decide(identity, history, allow_reprocess=job.allow_reprocess)
+        decision = recover.decide(identity, history, allow_reprocess=job.allow_reprocess)
     except recover.CheckpointMismatchError as e:
         check_rolled_back(target.session, e)
         raise
+    if job.topics is not None and isinstance(decision, recover.WriteBatch):
+        job.topics.accept(newest_ids(target.state.commits, identity.cluster), identity.topic_ids)
+    return target, decision
 
 
 def conform(target: Target, rows: Frame) -> Frame:
@@ -147,12 +155,16 @@ def conform(target: Target, rows: Frame) -> Frame:
     return rows if rows.decode is not None else replace(rows, frame=fit_frame(rows.frame, target.session))
 
 
-def plan_run_commit(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records) -> tuple[Target, Done]:
+def plan_run_commit(
+    target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records, topics: TopicWatch | None = None
+) -> tuple[Target, Done]:
     """A batch that is not in the table yet: what was done for it until its commit."""
     stages = plan(target, identity, engine, rows)
     planned = time.monotonic()
     target, stages, outcome = run(target, identity, engine, stages, rows)
     ran = time.monotonic()
+    if topics is not None:
+        identity = confirm_topics(target, identity, outcome, topics)
     target, report = commit_batch(target, identity, outcome, stages.key_shares)
     target = _advised(target, stages, engine)
     return target, Done(stages.write.write.trigger, outcome.messages, report, outcome, planned, ran)
@@ -202,6 +214,16 @@ def _run_by_share(
     target = target.at(replace(target.state, shares_buckets=True))
     stages = plan(target, identity, engine, rows)
     return target, stages, engine.run(stages)
+
+
+def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, topics: TopicWatch) -> BatchIdentity:
+    """The identity with the ids that its topics have after they were read; what the tasks have written is removed where
+    a topic is not the same one. Raises TopicCreatedAgainError."""
+    try:
+        return replace(identity, topic_ids=topics.confirm(identity, target.state.commits))
+    except recover.TopicCreatedAgainError:
+        target.session.discard(outcome.messages)
+        raise
 
 
 def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> Done:

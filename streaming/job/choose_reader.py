@@ -18,6 +18,7 @@ from bucketline.conf.source_options import KAFKA, PARQUET, find_option
 from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.batch.parquet_batch import ParquetReader
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.job.beside import Beside
 from bucketline.streaming.tasks.first_tasks import client_error, start_workers, try_tasks
@@ -34,15 +35,21 @@ to read and cannot."""
 @dataclass(frozen=True, slots=True)
 class JobSink(TableSink):
     """The sink of a job that has made the stream itself, so that tasks may read what the stream stands for, in another
-    split; `joins_partitions` is as in `Job`."""
+    split; `joins_partitions` and `topics` are as in `Job`."""
 
     kafka: Chosen | None = None
     joins_partitions: bool = False
     parquet: ParquetReader | None = None
+    topics: TopicWatch | None = None
 
     def _job(self) -> Job:
-        kafka = None if self.kafka is None else self.kafka()
-        return replace(TableSink._job(self), kafka=kafka, joins_partitions=self.joins_partitions, parquet=self.parquet)
+        return replace(
+            TableSink._job(self),
+            kafka=None if self.kafka is None else self.kafka(),
+            joins_partitions=self.joins_partitions,
+            parquet=self.parquet,
+            topics=self.topics,
+        )
 
 
 def splits(options: Mapping[str, str]) -> bool:

@@ -1,13 +1,16 @@
-"""The id and partitions of a Kafka cluster, asked once at the start with Kafka's client in Spark's JVM."""
+"""What a Kafka cluster says of itself and of its topics, asked with Kafka's admin client in Spark's JVM."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JError
 
 from bucketline.conf.source_options import kafka_source
+from bucketline.streaming.batch.topic_ids import id_of_text
 from bucketline.streaming.job.kafka_failure import is_about_login, kafka_failure
 from bucketline.streaming.tasks.kafka_errors import KafkaUnreachableError
 
@@ -15,53 +18,175 @@ _LOG = logging.getLogger("bucketline.job")
 
 _OF_KAFKA = "kafka."
 _TIMEOUT_MS = 20_000
+TOPICS_TIMEOUT_MS = 5_000
+"""How long a batch waits for the ids of its topics; it can do without them."""
+
+NO_IDS = "the brokers give topics no ids"
+
+_MANY = 20
+"""So many topics are described one by one."""
+
+_LISTED = re.compile(r"\(name=([\w.-]+), topicId=([\w-]{22}),")
+_LATE = "java.util.concurrent.TimeoutException"
+_CAUSE = re.compile(r"errors\.(\w+Exception)(?:: ([^\n]*))?")
 
 
-def cluster_id(spark: Any, options: Mapping[str, str]) -> str | None:
-    """The id of the brokers' cluster; None if it is not known. Raises KafkaUnreachableError if no broker answers,
-    KafkaRefusedError if they refuse the login; Spark would try for three minutes.
-    """
-    try:
-        with _admin(spark, options) as admin:
-            return str(admin.describeCluster().clusterId().get())
-    except (Py4JError, TypeError) as e:
-        failure = kafka_failure(str(e), options)
-        if isinstance(failure, KafkaUnreachableError) or (failure is not None and is_about_login(str(e))):
-            raise failure from e
-        _LOG.debug("the id of the Kafka cluster is not known: %s", e)
-        return None
+_Answer = tuple[str | None, str]
+"""The UUID of a topic, as text, or why it is not known."""
 
 
-def partitions_of(spark: Any, options: Mapping[str, str]) -> dict[str, list[str]]:
-    """The topics that a source with these options reads, of those that the cluster has, with the partitions that it
-    reads; empty where they are not known."""
-    source = kafka_source(options)
-    try:
-        with _admin(spark, options) as admin:
-            names = spark.sparkContext._jvm.java.util.ArrayList()
-            for topic in admin.listTopics().names().get():
-                if source.reads(str(topic)):
-                    names.add(topic)
-            found = admin.describeTopics(names).allTopicNames().get()
-            partitions = {str(t): [p.partition() for p in found.get(t).partitions()] for t in names}
-    except (Py4JError, TypeError) as e:
-        _LOG.debug("the partitions of %s are not known: %s", source.topics_text, e)
-        return {}
-    return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The ids of topics, and why the others have none that is known."""
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNow:
+    """A cluster by its id, None if that is not known, and the ids that the topics of a source have in it."""
+
+    id: str | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
-def _admin(spark: Any, options: Mapping[str, str]) -> Iterator[Any]:
-    """Kafka's admin client with the `kafka.` options of a source."""
-    jvm = spark.sparkContext._jvm
-    settings = jvm.java.util.Properties()
-    for key, text in options.items():
-        if key.lower().startswith(_OF_KAFKA):
-            settings.setProperty(key[len(_OF_KAFKA) :], text)
-    settings.setProperty("default.api.timeout.ms", str(_TIMEOUT_MS))
-    settings.setProperty("request.timeout.ms", str(_TIMEOUT_MS // 2))
-    admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+def jvm_admin(spark: Any, options: Mapping[str, str]) -> Iterator["JvmAdmin"]:
+    """An admin client with the `kafka.` options of a source. Nothing is done until it is asked."""
+    admin = JvmAdmin(spark, options)
     try:
         yield admin
     finally:
         admin.close()
+
+
+class JvmAdmin:
+    """Kafka's admin client in Spark's JVM, made when it is first asked, and kept."""
+
+    def __init__(self, spark: Any, options: Mapping[str, str]) -> None:
+        self._jvm, self._options = spark.sparkContext._jvm, options
+        self._client: Any = None
+        self._milliseconds: Any = None
+
+    def close(self) -> None:
+        """Ends the client; the JVM may have ended before."""
+        with suppress(Py4JError, ConnectionError):
+            if self._client is not None:
+                self._client.close()
+        self._client = None
+
+    def cluster_id(self) -> str | None:
+        """The id of the brokers' cluster; None if it is not known. Raises KafkaUnreachableError if no broker answers,
+        KafkaRefusedError if they refuse the login; Spark would try for three minutes.
+        """
+        try:
+            return str(self._admin().describeCluster().clusterId().get())
+        except (Py4JError, TypeError) as e:
+            failure = kafka_failure(str(e), self._options)
+            if isinstance(failure, KafkaUnreachableError) or (failure is not None and is_about_login(str(e))):
+                raise failure from e
+            _LOG.debug("the id of the Kafka cluster is not known: %s", e)
+            return None
+
+    def cluster(self) -> ClusterNow:
+        """The cluster and its topics at the start of a job. Raises as `cluster_id`."""
+        found = self.cluster_id()
+        topics = [] if found is None else self.topics()
+        return ClusterNow(found, self.describe(topics).ids if topics else {})
+
+    def topics(self) -> list[str]:
+        """The topics that the source reads: as it names them, or those that the cluster has now and its pattern fits;
+        none where they are not known."""
+        source = kafka_source(self._options)
+        named = [*source.topics, *source.assigned]
+        if named or source.pattern is None:
+            return named
+        try:
+            return [str(topic) for topic in self._admin().listTopics().names().get() if source.reads(str(topic))]
+        except (Py4JError, TypeError) as e:
+            _LOG.debug("the topics of %s are not known: %s", source.topics_text, e)
+            return []
+
+    def partitions(self) -> dict[str, list[str]]:
+        """The topics that the source reads, of those that the cluster has, with the partitions that it reads; empty
+        where they are not known."""
+        source = kafka_source(self._options)
+        try:
+            existing = [str(topic) for topic in self._admin().listTopics().names().get()]
+            names = [topic for topic in existing if source.reads(topic)]
+            found = self._admin().describeTopics(self._list_of(names)).allTopicNames().get()
+            partitions = {t: [p.partition() for p in found.get(t).partitions()] for t in names}
+        except (Py4JError, TypeError) as e:
+            _LOG.debug("the partitions of %s are not known: %s", source.topics_text, e)
+            return {}
+        return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
+
+    def describe(self, topics: Collection[str]) -> Described:
+        """The ids that topics have now, by one request; it waits a few seconds for the answer at the most."""
+        try:
+            listed = self._listed() if len(topics) > _MANY else {}
+            found = {topic: (listed[topic], "") for topic in topics if topic in listed}
+            left = [topic for topic in topics if topic not in found]
+            return _described(found | (self._each(left) if left else {}))
+        except (Py4JError, TypeError) as e:
+            return _described(dict.fromkeys(topics, (None, _reason(e))))
+
+    def _listed(self) -> dict[str, str]:
+        """The UUIDs of all topics, as text, by a few calls into the JVM; what describes one topic costs as many."""
+        listings = self._admin().listTopics().listings().get(TOPICS_TIMEOUT_MS, self._milliseconds)
+        return dict(_LISTED.findall(listings.toString()))
+
+    def _each(self, topics: Collection[str]) -> dict[str, _Answer]:
+        """The UUID of each topic, as text, or why it is not known. Raises Py4JError where nobody answers in time."""
+        asked = self._admin().describeTopics(self._list_of(topics))
+        try:
+            found = asked.allTopicNames().get(TOPICS_TIMEOUT_MS, self._milliseconds)
+            return {topic: (found.get(topic).topicId().toString(), "") for topic in topics}
+        except Py4JError as e:
+            if _LATE in str(e):
+                raise
+        answers = asked.topicNameValues()  # One of them has failed.
+        return {topic: self._answer(answers.get(topic)) for topic in topics}
+
+    def _answer(self, future: Any) -> _Answer:
+        try:
+            return future.get(TOPICS_TIMEOUT_MS, self._milliseconds).topicId().toString(), ""
+        except Py4JError as e:
+            return None, _reason(e)
+
+    def _list_of(self, texts: Collection[str]) -> Any:
+        names = self._jvm.java.util.ArrayList()
+        for text in texts:
+            names.add(text)
+        return names
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            settings = self._jvm.java.util.Properties()
+            for key, text in self._options.items():
+                if key.lower().startswith(_OF_KAFKA):
+                    settings.setProperty(key[len(_OF_KAFKA) :], text)
+            settings.setProperty("default.api.timeout.ms", str(_TIMEOUT_MS))
+            settings.setProperty("request.timeout.ms", str(_TIMEOUT_MS // 2))
+            self._client = self._jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+            self._milliseconds = self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        return self._client
+
+
+def _described(answers: Mapping[str, _Answer]) -> Described:
+    ids, unknown = {}, {}
+    for topic, (text, why) in answers.items():
+        found = None if text is None else id_of_text(text)
+        if found is None:
+            unknown[topic] = why or NO_IDS
+        else:
+            ids[topic] = found
+    return Described(ids, unknown)
+
+
+def _reason(error: Exception) -> str:
+    """What Kafka's client says, without its stack."""
+    cause = _CAUSE.search(str(error))
+    text = str(error) if cause is None else ": ".join(filter(None, cause.groups()))
+    return " ".join(text.split())[:200]

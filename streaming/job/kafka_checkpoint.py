@@ -12,8 +12,9 @@ from bucketline.conf.source_options import begins_at_latest, kafka_source
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.identity import newest_done_batch, newest_offsets_of, query_of
-from bucketline.streaming.batch.recover import CLUSTER, CheckpointMismatchError, ahead_of_table
-from bucketline.streaming.job.table_offsets import Topics, newest_offsets
+from bucketline.streaming.batch.recover import CheckpointMismatchError, ahead_of_table
+from bucketline.streaming.batch.topic_ids import CLUSTER, TopicIds, created_again, ids_in
+from bucketline.streaming.job.table_offsets import Topics, WriterOffsets, newest_offsets
 
 _EARLIEST = -2
 
@@ -33,13 +34,18 @@ class OtherClusterError(CheckpointMismatchError):
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """The contents of a checkpoint: the topics of its newest offsets and the newest batch that Spark has noted as done;
-    and the cluster and the newest batch of its query recorded in the table."""
+    and the newest batch of its query in the table, with its cluster and the snapshot that says so."""
 
     path: str
     topics: tuple[str, ...]
     cluster: str | None
     done_batch: int | None = None
     written_batch: int | None = None
+    snapshot: Snapshot | None = None
+
+    def topic_ids(self, cluster: str | None) -> TopicIds:
+        """The ids of its topics, if they are of this cluster."""
+        return {} if self.snapshot is None or not self.topics else ids_in(self.snapshot, cluster)
 
 
 def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
@@ -56,6 +62,7 @@ def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
         known.snapshot.properties.get(CLUSTER),
         newest_done_batch(spark, path),
         known.snapshot.commit_identifier,
+        known.snapshot,
     )
 
 
@@ -124,6 +131,16 @@ def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
     """Whether a snapshot's offsets may be those of a cluster: False only if both clusters are known and differ."""
     known = snapshot.properties.get(CLUSTER)
     return cluster is None or known is None or known == cluster
+
+
+def topics_as_now(
+    written: WriterOffsets, cluster: str | None, now: TopicIds, partitions: Mapping[str, Sequence[str]]
+) -> Topics:
+    """The offsets of a writer. A topic that was created again since begins at its first record: it has the partitions
+    of today, where they are known."""
+    topics = written.topics
+    anew = topics.keys() & created_again(ids_in(written.snapshot, cluster), now)
+    return topics | {topic: dict.fromkeys(partitions.get(topic, topics[topic]), _EARLIEST) for topic in anew}
 
 
 def restart_offsets(

@@ -16,6 +16,7 @@ from bucketline.conf.resolve import show_settings
 from bucketline.conf.source_options import (
     KAFKA,
     SourceOptions,
+    fails_on_data_loss,
     kafka_source,
     source_identity,
     source_options,
@@ -25,7 +26,9 @@ from bucketline.conf.wording import counted
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_job, sink_options_of
@@ -33,7 +36,7 @@ from bucketline.streaming.job.choose_reader import JobSink, choose_file_reader, 
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.job_table import open_or_create
-from bucketline.streaming.job.kafka_admin import cluster_id, partitions_of
+from bucketline.streaming.job.kafka_admin import ClusterNow, JvmAdmin, jvm_admin
 from bucketline.streaming.job.kafka_checkpoint import (
     check_source,
     check_start,
@@ -41,6 +44,7 @@ from bucketline.streaming.job.kafka_checkpoint import (
     is_of_cluster,
     read_checkpoint,
     restart_offsets,
+    topics_as_now,
 )
 from bucketline.streaming.job.kafka_failure import kafka_failures
 from bucketline.streaming.job.open_session import open_session
@@ -96,26 +100,31 @@ def _run_until(
         explained(),
         open_session(name, spark, ending, log) as session,
         beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
+        jvm_admin(session, source.options) as admin,
     ):
         reader = choose_reader(session, config.source, source.options, beside)
         kafka = config.source.format == KAFKA
-        cluster = cluster_id(session, source.options) if kafka else None
+        cluster = admin.cluster() if kafka else ClusterNow()
+        topics = _watch_topics(AskTopicIds(admin, reader), source.options, cluster) if kafka else None
         if reset_identity:
-            source = _reset(session, config, source, table, cluster)
+            source = _reset(session, config, source, table, cluster, admin)
         elif kafka:
-            _check_checkpoint(session, config, source, table, cluster, allow_reprocess=allow_reprocess)
+            _check_checkpoint(session, config, source, table, cluster, topics, allow_reprocess=allow_reprocess)
+        if topics is not None:
+            topics.accept({}, cluster.topic_ids)
         sink = JobSink(
             config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),
             checkpoint=config.checkpoint,
             decode=step,
             source=source_identity(config.source),
-            cluster=cluster,
+            cluster=cluster.id,
             allow_reprocess=allow_reprocess,
             storage_options=handle_of(table).storage,
             kafka=reader,
             joins_partitions=kafka and not splits(source.options),
             parquet=choose_file_reader(config.source, source.options),
+            topics=topics,
         )
         gate = BatchGate(sink)
         with kafka_failures(source.options if kafka else None), explained():
@@ -139,16 +148,30 @@ def _check_checkpoint(
     config: JobConfig,
     source: SourceOptions,
     table: Table,
-    cluster: str | None,
+    cluster: ClusterNow,
+    topics: TopicWatch | None,
     *,
     allow_reprocess: bool,
 ) -> None:
     """Raises where the checkpoint is of other topics or another cluster, or does not fit what the table holds."""
     checkpoint = read_checkpoint(session, config.checkpoint, table)
-    check_source(checkpoint, source.options, None if allow_reprocess else cluster)
-    if not allow_reprocess:
-        check_start(checkpoint, source.options, table, cluster)
-        check_written(checkpoint, table)
+    check_source(checkpoint, source.options, None if allow_reprocess else cluster.id)
+    if allow_reprocess:
+        return
+    check_start(checkpoint, source.options, table, cluster.id)
+    check_written(checkpoint, table)
+    if topics is not None:
+        topics.accept(checkpoint.topic_ids(cluster.id), cluster.topic_ids)
+
+
+def _watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
+    """What watches the topics of a job; None where the cluster is not known, as ids count within one."""
+    if cluster.id is None:
+        _LOG.warning(
+            "the id of the Kafka cluster is not known: the job may not notice if a topic is deleted and created again"
+        )
+        return None
+    return TopicWatch(ask, fails_on_data_loss(options))
 
 
 def _finish(sink: TableSink, session: Any, query_id: str, ending: Ending) -> None:
@@ -172,7 +195,9 @@ def _with_trigger(writer: Any, trigger: Trigger) -> Any:
     return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
 
 
-def _reset(spark: Any, config: JobConfig, source: SourceOptions, table: Table, cluster: str | None) -> SourceOptions:
+def _reset(
+    spark: Any, config: JobConfig, source: SourceOptions, table: Table, cluster: ClusterNow, admin: JvmAdmin
+) -> SourceOptions:
     """Renames the checkpoint; the options of a source that starts at the table's offsets."""
     if config.source.format != KAFKA:
         raise OptionError(
@@ -180,11 +205,12 @@ def _reset(spark: Any, config: JobConfig, source: SourceOptions, table: Table, c
             f"{config.source.format!r}; restore the checkpoint, or use a new one with --allow-reprocess",
             key=SOURCE_FORMAT.key,
         )
-    written = (w.topics for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster))
-    partitions, reads = partitions_of(spark, source.options), kafka_source(source.options)
+    partitions, reads = admin.partitions(), kafka_source(source.options)
     missing = [topic for topic in reads.topics if partitions and topic not in partitions]
     if missing:
         raise topic_missing(missing[0], reads.servers or "")
+    newest = (w for w in newest_offsets(table) if is_of_cluster(w.snapshot, cluster.id))
+    written = (topics_as_now(w, cluster.id, cluster.topic_ids, partitions) for w in newest)
     offsets = restart_offsets(written, source.options, partitions)
     if not offsets:
         raise OptionError(

@@ -1,5 +1,6 @@
 """The job of docs/kafka.md on a topic of its own, as tests run it against a real broker."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import load_job
 from bucketline.state.store.table.table import open_table
+from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.batch.topic_ids import TOPIC_IDS
 from bucketline.streaming.job.run import run_job
 from tests.support.broker import KafkaBroker, KafkaRecord
 from tests.support.page import run_commands
@@ -60,6 +63,14 @@ create:
 
     def lose_checkpoint(self) -> None:
         (self.root / "checkpoint").rename(self.root / "lost")
+
+    def forget_topic_ids(self) -> None:
+        """Leaves the table as a release leaves it that knows no ids of topics, to a process that has not seen it."""
+        for file in [*Path(self.table, "snapshot").glob("snapshot-*"), *Path(self.table, "tag").glob("tag-*")]:
+            found = json.loads(file.read_text())
+            found["properties"].pop(TOPIC_IDS, None)
+            forget_table(f"file:{self.table}", found["commitUser"])
+            file.write_text(json.dumps(found))
 
     def begins_again(
         self, spark: SparkSession, *settings: str, error: type[BucketlineError] = CheckpointMismatchError, match: str

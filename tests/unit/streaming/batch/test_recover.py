@@ -7,17 +7,18 @@ import pytest
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, batch_digest, new_partitions
 from bucketline.streaming.batch.recover import (
-    CLUSTER,
     DIGEST,
     END_OFFSETS,
     SOURCE,
     START_OFFSETS,
     CheckpointMismatchError,
     SkipBatch,
+    TopicCreatedAgainError,
     UserHistory,
     WriteBatch,
     decide,
 )
+from bucketline.streaming.batch.topic_ids import CLUSTER, TOPIC_IDS
 
 
 def _batch(batch_id: int, digest: str = "d") -> BatchIdentity:
@@ -253,3 +254,47 @@ def test_records_that_neither_query_has_written_are_named(covered: bool) -> None
     assert (
         "unless its earlier batches hold those from 10 up to there, --reset-identity leaves" in e.value.message
     ) is not covered
+
+
+@pytest.mark.parametrize(
+    ("start", "known", "cluster", "error"),
+    [
+        (0, "new", "one", CheckpointMismatchError),
+        (0, "old", "one", None),
+        (0, "old", "two", CheckpointMismatchError),
+        (7, "old", "one", None),
+        (5, "old", "one", TopicCreatedAgainError),
+        (5, "new", "one", None),
+        (5, "old", "two", None),
+    ],
+    ids=["same topic", "another one", "unknown", "named offsets", "the table's offsets", "goes on", "cannot tell"],
+)
+def test_a_new_query_may_read_a_topic_that_was_created_again_but_not_from_the_offsets_of_the_old_one(
+    start: int, known: str, cluster: str, error: type[CheckpointMismatchError] | None
+) -> None:
+    """The table says of another cluster than the batch only what its ids are, where the batch's cluster is unknown."""
+    properties = {CLUSTER: "one", TOPIC_IDS: f'{{"t":"{known}"}}', END_OFFSETS: '[{"t": {"0": 5}}]'}
+    other = replace(_snapshot(1, 0), commit_user="other", properties=properties)
+    offsets = (f'[{{"t": {{"0": {start}}}}}]', '[{"t": {"0": 9}}]')
+    batch = BatchIdentity("q", 0, *offsets, "d", topic_ids={"t": "new"}, cluster=cluster if cluster == "one" else None)
+    history = UserHistory((), None, True, (other,))
+    if error is None:
+        assert decide(batch, history, allow_reprocess=False) == WriteBatch()
+    else:
+        with pytest.raises(error) as e:
+            decide(batch, history, allow_reprocess=False)
+        assert type(e.value) is error
+    assert decide(batch, history, allow_reprocess=True) == WriteBatch()
+
+
+def test_a_query_that_read_the_old_topic_meanwhile_has_not_written_the_same_records() -> None:
+    batch = BatchIdentity("q", 1, *_at(10, 20).values(), "d", cluster="one", topic_ids={"a": "new"})
+    history = UserHistory((replace(_snapshot(3, 0), properties=_at(5, 10)),), None, True, is_running=True)
+    for known, is_refused in (("new", True), ("old", False)):
+        properties = _at(10, 20) | {CLUSTER: "one", TOPIC_IDS: f'{{"a":"{known}"}}'}
+        since = (replace(_snapshot(4, 0), commit_user="other", properties=properties),)
+        if is_refused:
+            with pytest.raises(CheckpointMismatchError, match="has written the same records"):
+                decide(batch, replace(history, since=since), allow_reprocess=False)
+        else:
+            assert decide(batch, replace(history, since=since), allow_reprocess=False) == WriteBatch()

@@ -1,9 +1,12 @@
 """Whether a job may go on with a checkpoint: its topics and its cluster against the job's."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from bucketline.streaming.batch.topic_ids import CLUSTER, TOPIC_IDS
 from bucketline.streaming.job.kafka_checkpoint import (
     Checkpoint,
     OtherClusterError,
@@ -11,8 +14,10 @@ from bucketline.streaming.job.kafka_checkpoint import (
     check_source,
     reads_topic,
     restart_offsets,
+    topics_as_now,
 )
-from bucketline.streaming.job.table_offsets import Topics
+from bucketline.streaming.job.table_offsets import Topics, WriterOffsets
+from tests.support.commits import snapshot
 
 
 @pytest.mark.parametrize(
@@ -90,3 +95,34 @@ def test_assigned_partitions_begin_where_who_read_them_has_ended() -> None:
     options = {"assign": '{"a": [1, 2]}'}
     written = [{"a": {"0": 50}}, {"a": {"1": 7, "0": 3}}]
     assert restart_offsets(written, options, {"a": ["1", "2"]}) == {"a": {"1": 7, "2": -2}}
+
+
+def _written(topics: Topics, **ids: str) -> WriterOffsets:
+    return WriterOffsets(replace(snapshot(1), properties={CLUSTER: "one", TOPIC_IDS: json.dumps(ids)}), topics)
+
+
+def test_a_topic_that_was_created_again_begins_at_its_first_record_and_the_others_go_on() -> None:
+    partitions = {"a": ["0", "1"], "b": ["0", "1"]}
+    written = _written({"a": {"0": 5, "1": 6}, "b": {"0": 9, "1": 8, "2": 7}}, a="x", b="y")
+    now = {"a": "x", "b": "anew", "c": "z"}
+    found = topics_as_now(written, "one", now, partitions)
+    assert found == {"a": {"0": 5, "1": 6}, "b": {"0": -2, "1": -2}}
+    assert restart_offsets([found], BOTH, partitions) == found
+    assert topics_as_now(written, "one", now, {})["b"] == {"0": -2, "1": -2, "2": -2}
+    for cluster, ids in (("two", now), (None, now), ("one", {}), ("one", {"a": "x", "b": "y"})):
+        assert topics_as_now(written, cluster, ids, partitions) == written.topics
+
+
+def test_who_has_read_the_topic_since_it_was_created_again_says_where_to_go_on() -> None:
+    partitions = {"t": ["0", "1", "2"]}
+    writers = [_written({"t": {"0": 5}}, t="new"), _written({"t": {"0": 500, "1": 400}}, t="old")]
+    offsets = [topics_as_now(w, "one", {"t": "new"}, partitions) for w in writers]
+    assert restart_offsets(offsets, {"subscribe": "t"}, partitions) == {"t": {"0": 5, "1": -2, "2": -2}}
+
+
+def test_a_checkpoint_knows_the_ids_of_its_topics_in_their_cluster() -> None:
+    known = _written({"t": {"0": 5}}, t="old").snapshot
+    assert Checkpoint("ck", ("t",), "one", snapshot=known).topic_ids("one") == {"t": "old"}
+    for checkpoint in (Checkpoint("ck", ("t",), None), Checkpoint("ck", (), None, snapshot=known)):
+        assert checkpoint.topic_ids("one") == {}
+    assert Checkpoint("ck", ("t",), "one", snapshot=known).topic_ids("two") == {}

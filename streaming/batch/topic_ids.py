@@ -1,0 +1,71 @@
+"""The ids of Kafka's topics: a topic that is deleted and created again under its name gets another one.
+
+Offsets count within one topic, so a batch's snapshot has the ids of its topics beside its offsets. An id is 32 hex
+digits, whichever client says it. Ids are compared within one cluster only, and only where both are known.
+
+Source: KIP-516; Kafka 4.1 Uuid, librdkafka 2.16 rd_kafka_Uuid_t.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+
+from bucketline.state.format.entries import Snapshot
+
+CLUSTER = "bucketline.kafka-cluster"
+TOPIC_IDS = "bucketline.kafka-topic-ids"
+"""Snapshot property: the ids of the topics that the end offsets name, as JSON from topic to id."""
+
+TopicIds = Mapping[str, str]
+"""Topic → id, of those topics whose id is known."""
+
+_BITS, _DIGITS = 64, 16
+_NO_ID = "0" * (2 * _DIGITS)
+"""What a broker says that knows no ids, as those before Kafka 2.8."""
+
+
+def id_of_halves(most: int, least: int) -> str | None:
+    """The id of an UUID in two numbers of 64 bits, with or without a sign; None for that of no topic."""
+    mask = (1 << _BITS) - 1
+    return _real(f"{most & mask:0{_DIGITS}x}{least & mask:0{_DIGITS}x}")
+
+
+def id_of_text(text: str) -> str | None:
+    """The id of an UUID in URL-safe base64 without padding, as Kafka writes it; None for that of no topic, and for
+    another text."""
+    try:
+        found = base64.b64decode(text + "==", altchars=b"-_", validate=True).hex()
+    except (binascii.Error, ValueError):
+        return None
+    return _real(found) if len(found) == len(_NO_ID) else None
+
+
+def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
+    """The ids in a snapshot, if it is certain that they are of this cluster; else none."""
+    if cluster is None or snapshot.properties.get(CLUSTER) != cluster:
+        return {}
+    try:
+        found = json.loads(snapshot.properties.get(TOPIC_IDS, "{}"))
+    except ValueError:
+        return {}
+    return {t: i for t, i in found.items() if isinstance(i, str)} if isinstance(found, dict) else {}
+
+
+def newest_ids(newest_first: Iterable[Snapshot], cluster: str | None) -> dict[str, str]:
+    """The ids in the snapshots of a batch, of which a compaction need not say them."""
+    return next(filter(None, (ids_in(s, cluster) for s in newest_first)), {})
+
+
+def ids_text(ids: TopicIds) -> str | None:
+    """The ids as the text of the property; None where there are none."""
+    return json.dumps(dict(ids), separators=(",", ":"), sort_keys=True) if ids else None
+
+
+def created_again(known: TopicIds, now: TopicIds) -> list[str]:
+    """The topics that have another id now than the one that is known, in order."""
+    return sorted(topic for topic, found in now.items() if known.get(topic, found) != found)
+
+
+def _real(found: str) -> str | None:
+    return None if found == _NO_ID else found

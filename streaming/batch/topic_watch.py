@@ -1,0 +1,67 @@
+"""Whether the topics of a job stay the same ones: asked before a batch is planned, and again before its commit."""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from bucketline.state.format.entries import Snapshot
+from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
+from bucketline.streaming.batch.recover import topic_created_again
+from bucketline.streaming.batch.topic_ids import TopicIds, created_again, newest_ids
+
+_LOG = logging.getLogger("bucketline.job")
+
+AskIds = Callable[[Collection[str]], TopicIds]
+"""The ids that topics have now. It leaves out those that are not known, warns of them once, and raises nothing."""
+
+
+@dataclass(slots=True)
+class TopicWatch:
+    """Compares topics with those that a run of a job has begun with. `accepted` are the ids that this run has seen and
+    goes on with: the one thing here that changes.
+
+    `fails` as `failOnDataLoss` says; if not, a topic that was created again is read on, and a warning.
+    """
+
+    ask: AskIds
+    fails: bool = True
+    accepted: dict[str, str] = field(default_factory=dict)
+
+    def ids_of(self, batch: BatchIdentity) -> TopicIds:
+        """The ids that the topics of a batch have now, as far as they are known."""
+        topics = _topics(batch)
+        return self.ask(topics) if topics else {}
+
+    def accept(self, known: TopicIds, now: TopicIds) -> None:
+        """Goes on with these ids. `known` are those of the table; what this run has accepted counts before them.
+
+        Raises TopicCreatedAgainError where a topic has another id than it had.
+        """
+        before = {**known, **self.accepted}
+        for topic in created_again(before, now):
+            error = topic_created_again(topic, before[topic], now[topic])
+            if self.fails:
+                raise error
+            _LOG.warning(
+                "topic %r was deleted and created again (its id was %s, and is %s): failOnDataLoss is false, so the "
+                "job goes on at the old offsets, and leaves out the records before them",
+                topic,
+                before[topic],
+                now[topic],
+            )
+        self.accepted.update(now)
+
+    def confirm(self, batch: BatchIdentity, commits: Sequence[Snapshot]) -> TopicIds:
+        """The ids for the batch's snapshot, asked again; `commits` are the snapshots of the batch before. An id that is
+        not known now stays as it was.
+
+        Raises TopicCreatedAgainError.
+        """
+        known = newest_ids(commits, batch.cluster)
+        self.accept(known, self.ids_of(batch))
+        stays = {**known, **self.accepted}
+        return {topic: stays[topic] for topic in _topics(batch) if topic in stays}
+
+
+def _topics(batch: BatchIdentity) -> list[str]:
+    return sorted({topic for topic, _ in kafka_offsets(batch.end_offsets)})

@@ -1,0 +1,68 @@
+"""The ids of topics for a job, asked with the client that reads its records: a batch never fails for want of them."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from bucketline.streaming.batch.topic_ids import TopicIds
+from bucketline.streaming.job.choose_reader import Chosen
+from bucketline.streaming.job.kafka_admin import Described
+from bucketline.streaming.job.native_admin import NativeAdmin
+
+_LOG = logging.getLogger("bucketline.job")
+_SLOW_SECONDS, _PAUSE_SECONDS = 4.0, 60.0
+
+
+class Admin(Protocol):
+    """A client that says which ids topics have, and raises nothing."""
+
+    def describe(self, topics: Collection[str]) -> Described: ...
+
+
+class AskTopicIds:
+    """Asks for ids, with one client for a run of a query; warns once of each topic that has none which is known.
+
+    `spark` is asked where Spark reads, a client with the settings that `reader` chooses where tasks do. After a slow
+    question without any answer the next ones are left out for a minute.
+    """
+
+    def __init__(
+        self,
+        spark: Admin,
+        reader: Chosen | None,
+        native: Callable[[Mapping[str, str]], Admin] = NativeAdmin,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spark, self._reader, self._make, self._now = spark, reader, native, now
+        self._native: Admin | None = None
+        self._warned: set[str] = set()
+        self._silent_until = 0.0
+
+    def __call__(self, topics: Collection[str]) -> TopicIds:
+        started = self._now()
+        if started < self._silent_until:
+            return {}
+        described = self._admin().describe(topics)
+        ended = self._now()
+        if not described.ids and ended - started > _SLOW_SECONDS:
+            self._silent_until = ended + _PAUSE_SECONDS
+        new = sorted(described.unknown.keys() - self._warned)
+        if new:
+            self._warned.update(new)
+            _LOG.warning(
+                "topic %s%s: the id that Kafka gives it is not known (%s): the job may not notice if it is deleted "
+                "and created again",
+                new[0],
+                f" and {len(new) - 1} more" if len(new) > 1 else "",
+                described.unknown[new[0]],
+            )
+        return described.ids
+
+    def _admin(self) -> Admin:
+        reader = None if self._reader is None else self._reader()
+        if reader is None:
+            return self._spark
+        if self._native is None:
+            self._native = self._make(reader.settings)
+        return self._native

@@ -1,0 +1,64 @@
+"""What a Kafka cluster says of its topics, asked with librdkafka, for jobs whose tasks read Kafka themselves."""
+
+import importlib
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, wait
+from typing import Any
+
+from bucketline.streaming.batch.topic_ids import id_of_halves
+from bucketline.streaming.job.kafka_admin import NO_IDS, TOPICS_TIMEOUT_MS, Described
+
+_LATE_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+
+
+class NativeAdmin:
+    """An admin client of confluent-kafka with settings of librdkafka, made when it is first asked, and kept."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._client: Any = None
+
+    def describe(self, topics: Collection[str]) -> Described:
+        """The ids that topics have now, by one request that ends after a few seconds at the latest."""
+        try:
+            kafka, admin = (importlib.import_module(name) for name in ("confluent_kafka", "confluent_kafka.admin"))
+            if self._client is None:
+                self._client = admin.AdminClient(dict(self._settings))
+            seconds = TOPICS_TIMEOUT_MS / 1000
+            asked = self._client.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=seconds)
+            self._await(asked, seconds + _LATE_SECONDS)
+        except Exception as e:  # noqa: BLE001 - a batch can do without ids, whatever the client says
+            return Described(unknown=dict.fromkeys(topics, _reason(e)))
+        ids, unknown = {}, {}
+        for topic in topics:
+            found, why = _answer(asked[topic])
+            if found is None:
+                unknown[topic] = why
+            else:
+                ids[topic] = found
+        return Described(ids, unknown)
+
+    def _await(self, asked: Mapping[str, "Future[Any]"], seconds: float) -> None:
+        """Returns when all is answered or the time is over. A client that is polled fetches tokens for its login."""
+        deadline = time.monotonic() + seconds
+        self._client.poll(0)
+        while wait(asked.values(), _LOOK_SECONDS).not_done and time.monotonic() < deadline:
+            self._client.poll(0)
+
+
+def _answer(future: "Future[Any]") -> tuple[str | None, str]:
+    """The id of one topic, or why it is not known."""
+    if not future.done():
+        return None, "no answer"
+    error = future.exception()
+    if error is not None:
+        return None, _reason(error)
+    found = future.result().topic_id
+    return id_of_halves(found.get_most_significant_bits(), found.get_least_significant_bits()), NO_IDS
+
+
+def _reason(error: BaseException) -> str:
+    said = getattr(error.args[0], "str", None) if error.args else None
+    return " ".join((said() if callable(said) else str(error)).split())[:200]
