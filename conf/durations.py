@@ -6,6 +6,7 @@ Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions, FlinkCo
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import with_units
@@ -59,3 +60,11 @@ def check_given_durations(options: Mapping[str, str], *, origin: str = "the give
             raise OptionError(
                 f"option '{key}' = {text!r} in {origin} has no unit; write {with_units(text)}", key=key, value=text
             )
+
+
+def timedelta_of(duration_ms: int) -> timedelta:
+    """The duration as Python's own. Raises OptionError where it is longer than Python can count."""
+    try:
+        return timedelta(milliseconds=duration_ms)
+    except OverflowError as e:
+        raise OptionError(f"{duration_ms} ms is longer than {timedelta.max.days:,} days", value=duration_ms) from e

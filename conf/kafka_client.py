@@ -67,6 +67,7 @@ _OF_OURS: Mapping[str, str] = {
     "log_level": "2",  # what matters comes as an error
 }
 
+_MOST_DIGITS = 20
 _LEAST_FETCH_MAX_BYTES = 1_000_000
 """librdkafka's `message.max.bytes`, below which it refuses `fetch.max.bytes`."""
 
@@ -104,7 +105,7 @@ def kafka_client(options: Mapping[str, str]) -> KafkaClient:
     _take_transport(kafka_options, settings, obstacles)
     _take_login(kafka_options, settings, obstacles)
     most = kafka_options.get("fetch.max.bytes", "")
-    if most.isdecimal() and int(most) < _LEAST_FETCH_MAX_BYTES:
+    if most.isdecimal() and len(most) < _MOST_DIGITS and int(most) < _LEAST_FETCH_MAX_BYTES:
         why = f"is below {_LEAST_FETCH_MAX_BYTES:,}, which librdkafka does not take"
         obstacles.append(f"{OF_KAFKA}fetch.max.bytes {why}")
     known = _BY_LOGIN | {_BY_LOGIN_URL, _GROUP, _ENDPOINT_CHECK}

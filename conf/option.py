@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.wording import shortened
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -75,11 +76,14 @@ class Option(Generic[T]):
         try:
             return self.parse(text)
         except OptionError as e:
-            message = f"option '{key}' = {text!r}: {e.message}"
+            message = f"option '{key}' = {shortened(text)!r}: {e.message}"
             if isinstance(text, StoredText):
                 raise OptionError(f"{message} ({text.path})", key=key, value=str(text), path=text.path) from e
             raise OptionError(message, key=key, value=text) from e
 
+
+_MOST_SIGNS = 100
+"""More than a number of 64 bits has, with the zeros and blanks that people write."""
 
 _NUMBER_AND_UNIT = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$")
 
@@ -167,7 +171,10 @@ def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:
     match = _NUMBER_AND_UNIT.match(lowered)
     if match is None or match[2] not in units:
         raise OptionError(f"not {expected}", value=text)
-    return int(match[1]) * units[match[2]]
+    amount = whole_number(match[1]) * units[match[2]]
+    if amount // max(1, units[""]) > UNLIMITED:
+        raise OptionError("more than 64 bits can count; write 'unlimited' if that is meant", value=text)
+    return amount
 
 
 def parse_bool(text: str) -> bool:
@@ -179,11 +186,23 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """A whole number. Raises OptionError for anything else."""
+    """A whole number of at most 64 bits. Raises OptionError for anything else."""
+    stripped = text.strip()
     try:
-        return int(text.strip())
+        return whole_number(stripped)
     except ValueError as e:
         raise OptionError("not a whole number", value=text) from e
+
+
+def whole_number(digits: str) -> int:
+    """The number that digits with or without a sign say. Raises OptionError beyond 64 bits, ValueError for no digits.
+
+    Python itself refuses to read thousands of digits, with an error that names nothing.
+    """
+    number = int(digits) if len(digits) <= _MOST_SIGNS else None
+    if number is None or not -UNLIMITED - 1 <= number <= UNLIMITED:
+        raise OptionError(f"{shortened(digits)} is no number of 64 bits", value=shortened(digits))
+    return number
 
 
 def parse_count(text: str) -> int:

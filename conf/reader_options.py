@@ -22,6 +22,7 @@ from bucketline.conf.option import (
     parse_name_part,
     parse_names,
     parse_size,
+    whole_number,
 )
 from bucketline.conf.storage_options import STORAGE_OPTIONS, check_storage_options, is_storage_key
 from bucketline.conf.table.read_options import (
@@ -58,14 +59,14 @@ class ChangeColumns(Enum):
 def parse_version(text: str) -> int | str:
     """A snapshot's id, or else the name of a tag."""
     version = parse_given_text(text)
-    return int(version) if version.isascii() and version.isdigit() else version
+    return whole_number(version) if version.isascii() and version.isdigit() else version
 
 
 def parse_time_ms(text: str) -> int:
     """Epoch milliseconds: given so, or as ISO text, which is in UTC unless it has an offset."""
     stripped = parse_given_text(text)
     if re.fullmatch(r"-?\d+", stripped):
-        return int(stripped)
+        return whole_number(stripped)
     try:
         at = datetime.fromisoformat(stripped)
     except ValueError as e:

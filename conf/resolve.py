@@ -3,7 +3,7 @@
 An unknown key is an error that names the nearest one; secrets are masked wherever settings are shown.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -36,6 +36,9 @@ from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
 """Options of the sink that a job file sets in a section of its own."""
+_MOST_BYTES = 1 << 20
+"""The size of a job file, and of its settings without aliases."""
+_MOST_DEPTH = 20
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 
 
@@ -50,8 +53,15 @@ def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
 def read_settings_file(path: str) -> dict[str, Setting]:
     """The settings in a local .yaml, .yml, .json or .properties file. Raises OptionError when it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as e:
+        raise OptionError(f"cannot read job file {path!r}: {e}", path=path) from e
+    if len(data) > _MOST_BYTES:
+        raise OptionError(f"cannot read job file {path!r}: it is larger than {_MOST_BYTES >> 20} MiB", path=path)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as e:
         raise OptionError(f"cannot read job file {path!r}: {e}", path=path) from e
     return read_settings(text, name=path)
 
@@ -169,6 +179,8 @@ def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]
 def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except RecursionError:
+        raise _too_deep(name) from None
     except yaml.YAMLError as e:
         # The parser's own text shows a line of the file, which may hold a secret.
         mark = getattr(e, "problem_mark", None)
@@ -179,19 +191,48 @@ def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
         return []
     if not isinstance(root, yaml.MappingNode):
         raise OptionError(f"{name} has no keys at the top level", path=name)
-    return list(_flat(root, "", name))
+    return list(_Flat(name).pairs(root, "", 0))
 
 
-def _flat(node: yaml.Node, key: str, name: str) -> Iterable[tuple[str, str]]:
-    """Values as they are written, so that numbers and dates keep their form; an empty value counts as not set."""
-    if isinstance(node, yaml.MappingNode):
-        for key_node, value in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise OptionError(f"{name}, line {key_node.start_mark.line + 1}: a key must be a text", path=name)
-            yield from _flat(value, f"{key}.{key_node.value}" if key else key_node.value, name)
-    elif isinstance(node, yaml.SequenceNode):
-        if not all(isinstance(part, yaml.ScalarNode) for part in node.value):
-            raise OptionError(f"{name}: '{key}' must be a list of texts", key=key)
-        yield key, ",".join(part.value for part in node.value)
-    elif node.tag != "tag:yaml.org,2002:null":
-        yield key, node.value
+class _Flat:
+    """The settings below a node of YAML. An alias stands for all that it names, so they are counted as they are found:
+    a few aliases of aliases would be more than memory holds.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._left_signs = _MOST_BYTES
+
+    def pairs(self, node: yaml.Node, key: str, depth: int) -> Iterator[tuple[str, str]]:
+        """Values as they are written, so that numbers and dates keep their form; an empty value counts as not set."""
+        if depth > _MOST_DEPTH:
+            raise _too_deep(self._name)
+        self._count(len(key) + 1)
+        if isinstance(node, yaml.MappingNode):
+            for key_node, value in node.value:
+                if not isinstance(key_node, yaml.ScalarNode):
+                    line = key_node.start_mark.line + 1
+                    raise OptionError(f"{self._name}, line {line}: a key must be a text", path=self._name)
+                yield from self.pairs(value, f"{key}.{key_node.value}" if key else key_node.value, depth + 1)
+        elif isinstance(node, yaml.SequenceNode):
+            if not all(isinstance(part, yaml.ScalarNode) for part in node.value):
+                raise OptionError(f"{self._name}: '{key}' must be a list of texts", key=key)
+            self._count(sum(len(part.value) + 1 for part in node.value))
+            yield key, ",".join(part.value for part in node.value)
+        elif node.tag != "tag:yaml.org,2002:null":
+            self._count(len(node.value))
+            yield key, node.value
+
+    def _count(self, signs: int) -> None:
+        self._left_signs -= signs
+        if self._left_signs < 0:
+            raise OptionError(
+                f"{self._name} has more than {_MOST_BYTES >> 20} MiB of settings, what its aliases stand for included",
+                path=self._name,
+            )
+
+
+def _too_deep(name: str) -> OptionError:
+    return OptionError(
+        f"{name} is nested more than {_MOST_DEPTH} deep, or an alias is inside of what it names", path=name
+    )

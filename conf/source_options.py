@@ -12,6 +12,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat, SourceConfig
 from bucketline.conf.option import parse_bool
 from bucketline.conf.secrets import mask_text
+from bucketline.conf.wording import shortened
 
 KAFKA = "kafka"
 PARQUET = "parquet"
@@ -23,7 +24,8 @@ INCLUDE_HEADERS = "includeHeaders"
 SCHEMA = "schema"
 """An option of ours, not of Spark: the columns of files, as Spark's DDL; by default those of the table."""
 
-TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
+_ASSIGN = "assign"
+TOPIC_OPTIONS = ("subscribe", "subscribePattern", _ASSIGN)
 
 MAX_OFFSETS_DEFAULT = "1000000"
 """Records of one batch: without a bound, the first batch of a job is the whole topic."""
@@ -165,6 +167,7 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
             f"{', '.join(topic_options) or 'none'}",
             key="source.options.subscribe",
         )
+    _check_assigned(find_option(options, _ASSIGN))
     completed, advice = dict(options), []
     loss = find_option(options, FAIL_ON_DATA_LOSS)
     if loss is None:
@@ -177,6 +180,22 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
     if find_option(options, MAX_OFFSETS) is None:
         completed[MAX_OFFSETS] = MAX_OFFSETS_DEFAULT
     return SourceOptions(completed, tuple(advice))
+
+
+def _check_assigned(text: str | None) -> None:
+    try:
+        topics = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        topics = None
+    if not isinstance(topics, dict) or not all(
+        isinstance(numbers, list) and all(isinstance(n, int) and 0 <= n < 2**31 for n in numbers)
+        for numbers in topics.values()
+    ):
+        raise OptionError(
+            f"source.options.{_ASSIGN} = {shortened(text or '')!r} is no JSON object of topics and their partitions, "
+            'as {"orders": [0, 1]}',
+            key=f"source.options.{_ASSIGN}",
+        )
 
 
 def _read_bool(key: str, text: str) -> bool:

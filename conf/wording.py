@@ -17,3 +17,8 @@ def age_text(seconds: int) -> str:
         if seconds >= 2 * length:
             return f"{seconds // length:,} {name}s"
     return "less than a second" if seconds < 1 else f"{seconds} second{'' if seconds == 1 else 's'}"
+
+
+def shortened(text: str, most: int = 100) -> str:
+    """The text, or its beginning where it is longer than a message needs."""
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, parse_enum, parse_names, parse_text
+from bucketline.conf.option import Option, parse_enum, parse_names, parse_text, whole_number
 from bucketline.conf.table.choices import ExternalPlace
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
@@ -24,9 +24,9 @@ def _paths(text: str) -> tuple[str, ...]:
 
 def _weights(text: str) -> tuple[int, ...]:
     names = parse_names(text)
-    if not all(name.isascii() and name.isdigit() and int(name) > 0 for name in names):
+    if not all(name.isascii() and name.isdigit() and whole_number(name) > 0 for name in names):
         raise OptionError("weights are whole numbers above 0, as '10,5'", value=text)
-    return tuple(int(name) for name in names)
+    return tuple(whole_number(name) for name in names)
 
 
 EXTERNAL_PATHS: Option[tuple[str, ...]] = Option(

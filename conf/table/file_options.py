@@ -19,6 +19,7 @@ from bucketline.conf.option import (
     parse_name_part,
     parse_size,
     parse_text,
+    whole_number,
 )
 from bucketline.conf.table.choices import CODECS, FileFormat
 from bucketline.conf.table.stats_mode import StatsKind, StatsMode, parse_stats_mode
@@ -39,7 +40,7 @@ def _by_level(parse: Callable[[str], T]) -> Callable[[str], Mapping[int, T]]:
             if _LEVEL.fullmatch(level) is None:
                 raise OptionError(f"{level!r} is no level", value=text)
             try:
-                by_level[int(level)] = parse(value)
+                by_level[whole_number(level)] = parse(value)
             except OptionError as e:
                 raise OptionError(f"{value!r} {e.message}", value=text) from e
         return by_level

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import whole_number
 
 _TRUNCATE = re.compile(r"truncate\(\s*(\d+)\s*\)", re.ASCII)
 
@@ -40,6 +41,6 @@ def parse_stats_mode(text: str) -> StatsMode:
     if name in (StatsKind.NONE.value, StatsKind.COUNTS.value, StatsKind.FULL.value):
         return StatsMode(StatsKind(name))
     match = _TRUNCATE.fullmatch(name)
-    if match is None or int(match[1]) == 0:
+    if match is None or whole_number(match[1]) == 0:
         raise OptionError("must be none, counts, truncate(n) with n > 0, or full", value=text)
-    return StatsMode(StatsKind.TRUNCATE, int(match[1]))
+    return StatsMode(StatsKind.TRUNCATE, whole_number(match[1]))

@@ -18,6 +18,7 @@ from bucketline.state.format.near_options import check_options
 from bucketline.state.types.logical import DataField, field_to_json, parse_field
 
 CURRENT_VERSION = 3
+_LONG = range(-(2**63), 2**63)
 _MEMBERS = frozenset(
     ["version", "id", "fields", "highestFieldId", "partitionKeys", "primaryKeys", "options", "comment", "timeMillis"]
 )
@@ -94,7 +95,7 @@ def decode_schema(data: bytes) -> TableSchema:
             time_ms=int(members.get("timeMillis", 0)),
             version=version,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
         raise CorruptFileError(f"not a schema file: {e!r}") from e
     _check(schema)
     return schema
@@ -103,6 +104,9 @@ def decode_schema(data: bytes) -> TableSchema:
 def _check(schema: TableSchema) -> None:
     """Returns if the parts of a schema fit each other, so that no file would be misread. Raises CorruptFileError."""
     names = [f.name for f in schema.fields]
+    for number in (schema.id, schema.highest_field_id, schema.time_ms):
+        if number not in _LONG:
+            raise CorruptFileError(f"not a schema file: {number} is no number of 64 bits")
     for key in (*schema.primary_keys, *schema.partition_keys):
         if key not in names:
             raise CorruptFileError(f"key column {key} is no column", column=key)

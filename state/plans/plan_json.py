@@ -131,7 +131,7 @@ class _naming:
         return
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ValueError | KeyError | TypeError | AttributeError):
+        if isinstance(error, ValueError | KeyError | TypeError | AttributeError | OverflowError | RecursionError):
             raise CorruptFileError(f"{self._path} cannot be read: {error!r}", path=self._path) from error
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from sqlglot import exp
 
+from bucketline.conf.option import whole_number
 from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS, SCAN_VERSION
 from bucketline.state.sql.dialect import Token, parse_one, refused, tokens_of
 from bucketline.state.sql.statement import Relation
@@ -154,7 +155,7 @@ def _interval(words: Words) -> timedelta:
     if unit is None or not text.strip().isdigit():
         raise words.wrong(f"expected a whole number of {', '.join(_UNITS)} after INTERVAL")
     try:
-        return sign * int(text) * _UNITS[unit]
+        return sign * whole_number(text) * _UNITS[unit]
     except OverflowError as e:
         raise refused(f"time travel: INTERVAL {text} {unit} is too long") from e
 

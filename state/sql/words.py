@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import whole_number
 from bucketline.state.sql.dialect import Token, TokenType, refused, tokens_of
 from bucketline.state.sql.statement import TableName
 from bucketline.state.types.columns_text import quoted_text
@@ -154,7 +155,7 @@ class Words:
         """A number without sign, point and exponent."""
         if self.is_done or not self.peek().isdigit():
             raise self.wrong(f"expected {expected}, a whole number")
-        return int(self.number(expected))
+        return whole_number(self.number(expected))
 
     def literal(self) -> str | None:
         """A text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""

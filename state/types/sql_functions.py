@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import whole_number
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.recast import recast
 from bucketline.state.types.sql_like import match_like
@@ -253,7 +254,7 @@ def _constant(node: Any, kind: type[Any]) -> Any:
     if not isinstance(node, exp.Literal) or node.is_string is not (kind is str):
         raise OptionError(f"{node.sql()!r} has to be a literal here", key="expression")
     try:
-        return sign * int(node.this) if kind is int else str(node.this)
+        return sign * whole_number(node.this) if kind is int else str(node.this)
     except ValueError as e:
         raise OptionError(f"{node.sql()!r} has to be a whole number here", key="expression") from e
 

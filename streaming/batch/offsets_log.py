@@ -95,5 +95,5 @@ def _offset(text: str) -> Any:
         return None
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text  # what a source calls an offset is its own business

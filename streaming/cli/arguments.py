@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from bucketline.conf.catalog_options import WAREHOUSE
+from bucketline.conf.durations import timedelta_of
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import parse_given_duration
+from bucketline.conf.option import parse_given_duration, whole_number
 from bucketline.conf.resolve import read_assignments, read_settings_file
 from bucketline.conf.secrets import mask
 from bucketline.state.store.catalog.versions import Version
@@ -125,14 +126,14 @@ def names(texts: Sequence[str]) -> tuple[str, ...]:
 def duration(text: str, name: str) -> timedelta:
     """A duration with its unit, as '12 h'. Raises a usage error for any other text."""
     try:
-        return timedelta(milliseconds=parse_given_duration(text))
-    except (OptionError, OverflowError) as e:
+        return timedelta_of(parse_given_duration(text))
+    except OptionError as e:
         raise click.BadParameter(str(e), param_hint=name) from e
 
 
 def version(text: str) -> Version:
     """A snapshot's id, or the name of a tag."""
-    return int(text) if text.isascii() and text.isdigit() else text
+    return whole_number(text) if text.isascii() and text.isdigit() else text
 
 
 def partition_option(command: Command) -> Command:

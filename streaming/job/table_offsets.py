@@ -85,7 +85,7 @@ def kafka_topics(snapshot: Snapshot) -> Topics:
     text = snapshot.properties.get(END_OFFSETS)
     try:
         sources = json.loads(text) if text is not None else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     topics: Topics = {}
     for source in sources if isinstance(sources, list) else []:

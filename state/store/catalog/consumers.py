@@ -11,6 +11,7 @@ from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown, storage_now_ms
 
 _PREFIX = "consumer-"
+_LONG = range(-(2**63), 2**63)
 
 
 def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
@@ -74,8 +75,8 @@ def _modified_ms(io: FileIO, file: str) -> int | None:
 def _next_snapshot(file: str, data: bytes) -> int:
     try:
         next_id = json.loads(data)["nextSnapshot"]
-    except (ValueError, KeyError, TypeError) as e:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
         raise CorruptFileError(f"{file}: not a consumer file: {e!r}", path=file) from e
-    if isinstance(next_id, bool) or not isinstance(next_id, int):
+    if isinstance(next_id, bool) or not isinstance(next_id, int) or next_id not in _LONG:
         raise CorruptFileError(f"{file}: nextSnapshot is {next_id!r}", path=file)
     return next_id

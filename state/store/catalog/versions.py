@@ -4,6 +4,7 @@ Source: Paimon 2.0 TimeTravelUtil, SnapshotManager.earlierOrEqualTimeMills, TagM
 """
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import whole_number
 from bucketline.conf.table.read_options import (
     SCAN_SNAPSHOT_ID,
     SCAN_TAG_NAME,
@@ -48,7 +49,7 @@ class Versions:
         if (time_ms := settings.time_ms) is not None:
             return self.by_time(time_ms)
         if (text := settings.version) is not None:
-            return self.named(text if self.is_tag(text) else int(text), SCAN_VERSION.key)
+            return self.named(text if self.is_tag(text) else whole_number(text), SCAN_VERSION.key)
         return self._snapshots.latest()
 
     def named(self, version: Version, key: str) -> Snapshot:

@@ -92,7 +92,7 @@ def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
     try:
         with urlopen(request, timeout=_TIMEOUT_S) as answer:
             said = json.loads(answer.read(_MOST_ANSWER_BYTES))
-    except (OSError, HTTPException, ValueError) as e:
+    except (OSError, HTTPException, ValueError, RecursionError) as e:
         raise StorageError(
             f"{where}: the report of partition {body['partition']} failed: {e}; it is sent again when partitions are "
             "marked next",

@@ -52,7 +52,7 @@ def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
     try:
         note = json.loads(data or b"null")
         return (int(note["marker"]), int(note["seenUpTo"])) if note["version"] == 1 else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -62,5 +62,5 @@ def _times(file: str, data: bytes) -> tuple[int, int]:
     try:
         times = json.loads(data)
         return int(times[_CREATED]), int(times[_MODIFIED])
-    except (ValueError, KeyError, TypeError) as e:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
         raise CorruptFileError(f"{file}: not a {_NAME} file: {e!r}; remove it", path=file) from e

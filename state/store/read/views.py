@@ -84,7 +84,7 @@ def snapshots_table(store: Snapshots) -> pa.Table:
                 "commit_user": s.commit_user,
                 "commit_identifier": s.commit_identifier,
                 "commit_kind": s.commit_kind.value,
-                "commit_time": local_time(s.time_ms),
+                "commit_time": local_time(s.time_ms, f"snapshot {s.id}"),
                 "base_manifest_list": s.base_manifest_list,
                 "delta_manifest_list": s.delta_manifest_list,
                 "changelog_manifest_list": s.changelog_manifest_list,
@@ -99,9 +99,13 @@ def snapshots_table(store: Snapshots) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SNAPSHOTS_SCHEMA)
 
 
-def local_time(time_ms: int) -> datetime:
-    """Epoch milliseconds in the local zone, as system tables show times."""
-    return datetime.fromtimestamp(time_ms / 1000)
+def local_time(time_ms: int, of: str) -> datetime:
+    """Epoch milliseconds in the local zone, as system tables show times. Raises CorruptFileError outside of the years 1
+    to 9999, naming what the time is `of`."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000)
+    except (ValueError, OverflowError, OSError) as e:
+        raise CorruptFileError(f"{of}: timeMillis {time_ms} is no time in the years 1 to 9999", time_ms=time_ms) from e
 
 
 def files_table(

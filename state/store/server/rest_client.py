@@ -123,7 +123,7 @@ def _decoded(where: str, data: bytes) -> dict[str, Any]:
         return {}
     try:
         answer = json.loads(data)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise _failure(f"{where}: the answer is no JSON", retryable=True, carried_out=None) from e
     return answer if isinstance(answer, dict) else {}
 
@@ -131,7 +131,7 @@ def _decoded(where: str, data: bytes) -> dict[str, Any]:
 def _raise_answer(where: str, status: int, data: bytes) -> NoReturn:
     try:
         body = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = {}
     body = body if isinstance(body, dict) else {}
     message = mask_text(f"{where}: {status} {body.get('message') or ''}".rstrip())

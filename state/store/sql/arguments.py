@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import parse_given_duration
+from bucketline.conf.option import parse_given_duration, whole_number
 from bucketline.state.sql.dialect import parse_one
 from bucketline.state.store.sql.partitions import partitions_of_text, partitions_where
 from bucketline.state.store.table.table import Table
@@ -37,7 +37,7 @@ def options_of(arguments: Arguments) -> dict[str, str]:
 def number_of(arguments: Arguments, name: str) -> int:
     """The value of an argument that is a number. Raises OptionError."""
     try:
-        return int(arguments[name])
+        return whole_number(arguments[name].strip())
     except ValueError as e:
         raise wrong_argument(f"{name} takes a number, not {arguments[name]!r}", name) from e
 
@@ -62,7 +62,7 @@ def instant_ms(text: str, name: str) -> int:
     """A local time as milliseconds since 1970. Raises OptionError."""
     try:
         return round(datetime.fromisoformat(text.strip()).timestamp() * 1000)
-    except ValueError as e:
+    except (ValueError, OverflowError) as e:
         raise wrong_argument(f"{name} takes a time, as '2026-01-31 12:00:00', not {text!r}", name) from e
 
 

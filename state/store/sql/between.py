@@ -6,6 +6,7 @@ Source: Paimon 2.0 AbstractDataTableScan.createIncrementalStartingScanner, Incre
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bucketline.conf.option import whole_number
 from bucketline.conf.table.read_options import TAG_TO_SNAPSHOT, tags_mean_snapshots
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.relations import local_ms
@@ -75,7 +76,7 @@ def _between(versions: Versions, first: str, second: str, *, as_snapshots: bool)
             "set two tags or two snapshot Ids.",
             option=BETWEEN,
         )
-    return _checked(versions, int(first), int(second))
+    return _checked(versions, whole_number(first), whole_number(second))
 
 
 def _checked(versions: Versions, since: int, until: int) -> Between:
@@ -99,4 +100,4 @@ def _between_times(table: TableHandle, versions: Versions, first_ms: int, second
 
 
 def _ms(text: str) -> int:
-    return int(text) if text.removeprefix("-").isdecimal() else local_ms(text)
+    return whole_number(text) if text.removeprefix("-").isdecimal() else local_ms(text)

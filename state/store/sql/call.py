@@ -10,6 +10,8 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from bucketline.conf.durations import timedelta_of
+from bucketline.conf.option import whole_number
 from bucketline.conf.table.table_options import listed
 from bucketline.conf.table.table_settings import BucketSettings
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
@@ -152,7 +154,7 @@ def _expire_snapshots(table: Table, arguments: Arguments, clock: Clock) -> pa.Ta
         raise wrong_argument(f"retainMax ({most}) must not be less than retainMin ({least}).", "retain_max")
     older_than = None
     if "older_than" in arguments:
-        older_than = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
+        older_than = timedelta_of(max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
     result = table.expire_snapshots(
         retain_min=least,
         retain_max=most,
@@ -185,7 +187,7 @@ def _remove_orphans(table: Table, arguments: Arguments, clock: Clock) -> pa.Tabl
         )
     age = timedelta(days=1)
     if "older_than" in arguments:
-        age = timedelta(milliseconds=max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
+        age = timedelta_of(max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
     result = table.remove_orphan_files(flag_of(arguments, "dry_run"), age)
     return _orphans(len(result.files), result.size_bytes)
 
@@ -198,7 +200,7 @@ def _create_tag(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     del clock
     retained = None
     if "time_retained" in arguments:
-        retained = timedelta(milliseconds=duration_ms_of(arguments, "time_retained"))
+        retained = timedelta_of(duration_ms_of(arguments, "time_retained"))
     table.create_tag(arguments["tag"], number_of(arguments, "snapshot") if "snapshot" in arguments else None, retained)
     return _result(True)
 
@@ -220,11 +222,11 @@ def _rollback(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     text = arguments.get("version")
     target: int | str
     if text is not None:
-        target = int(text) if text.isdigit() else text
+        target = whole_number(text) if text.isdigit() else text
     else:
         target = number_of(arguments, "snapshot") if "snapshot" in arguments else arguments["tag"]
         if isinstance(target, str) and target.isdigit() and target not in table.tags()["tag_name"].to_pylist():
-            target = int(target)
+            target = whole_number(target)
     current = table.rollback_to(target)
     return pa.table({"previous_snapshot_id": [newest], "current_snapshot_id": [current]})
 

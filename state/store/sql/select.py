@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import whole_number
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Query
@@ -40,6 +41,7 @@ _CLAUSES = frozenset(
 )
 _NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LATERAL VIEW", "sample": "TABLESAMPLE"}
 _OF_A_TABLE = ("this", "db", "catalog", "alias")
+_MOST_DIGITS = 20
 _MOST_ROWS = 1 << 61
 """The largest LIMIT and OFFSET: more rows than a table has, and their sum still fits into 64 bits."""
 
@@ -359,7 +361,7 @@ def _sorted(rows: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
 def _position(node: exp.Expression) -> int:
     """The column of the result that a whole number names, from 1; 0 for anything else."""
     is_whole = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
-    return int(node.this) if is_whole else 0
+    return whole_number(node.this) if is_whole else 0
 
 
 def _count(tree: exp.Expression, key: str) -> int | None:
@@ -370,7 +372,7 @@ def _count(tree: exp.Expression, key: str) -> int | None:
     value = node.expression
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
         raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")
-    return min(int(value.this), _MOST_ROWS)
+    return min(int(value.this[:_MOST_DIGITS]), _MOST_ROWS)  # of the first digits, a long number is large as well
 
 
 def _default_name(node: exp.Expression) -> str:

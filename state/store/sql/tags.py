@@ -1,9 +1,8 @@
 """Tags in ALTER TABLE."""
 
-from datetime import timedelta
-
 import pyarrow as pa
 
+from bucketline.conf.durations import timedelta_of
 from bucketline.conf.option import parse_given_duration
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag
@@ -19,7 +18,7 @@ def create_tag(session: SqlSession, statement: CreateTag) -> pa.Table:
     exists = (statement.exist_ok or statement.replaces) and statement.tag in _names(table)
     if exists and statement.exist_ok:
         return DONE
-    retained = None if statement.retained is None else timedelta(milliseconds=parse_given_duration(statement.retained))
+    retained = None if statement.retained is None else timedelta_of(parse_given_duration(statement.retained))
     if statement.replaces and (exists or not statement.created):
         move_tag(handle_of(table), statement.tag, statement.snapshot, retained)
         return DONE

@@ -88,7 +88,7 @@ def schemas(table: TableHandle) -> pa.Table:
             "primary_keys": _json(list(s.primary_keys)),
             "options": _json(dict(s.options)),
             "comment": s.comment,
-            "update_time": local_time(s.time_ms),
+            "update_time": local_time(s.time_ms, f"schema {s.id}"),
         }
         for s in sorted(readable_schemas(table.io, table.metadata_path), key=lambda s: s.id)
     ]
@@ -109,7 +109,7 @@ def tags(table: TableHandle) -> pa.Table:
             "tag_name": t.name,
             "snapshot_id": t.snapshot.id,
             "schema_id": t.snapshot.schema_id,
-            "commit_time": local_time(t.snapshot.time_ms),
+            "commit_time": local_time(t.snapshot.time_ms, f"the snapshot of tag {t.name}"),
             "record_count": t.snapshot.total_record_count,
             "create_time": t.created_local_ms,
             "time_retained": None if t.retained_ms is None else duration_text(t.retained_ms),
@@ -123,7 +123,7 @@ def branches(table: TableHandle) -> pa.Table:
     """One row a branch, by name; `create_time` is when its folder changed last, or its first file was written."""
     stored = Branches(table.io, table.path)
     rows = [
-        {"branch_name": name, "create_time": local_time(_changed_ms(table, stored.path(name)))}
+        {"branch_name": name, "create_time": local_time(_changed_ms(table, stored.path(name)), f"branch {name}")}
         for name in stored.known()
     ]
     return pa.Table.from_pylist(rows, schema=BRANCHES)
@@ -159,7 +159,7 @@ def statistics(table: TableHandle) -> pa.Table:
             "colstat": json.dumps(stored.get("colStats") or {}, indent=2, separators=(",", " : "), ensure_ascii=False),
         }
         return pa.Table.from_pylist([row], schema=STATISTICS)
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, pa.ArrowException) as e:
         raise CorruptFileError(f"{path} holds no statistics: {e}", path=path) from e
 
 

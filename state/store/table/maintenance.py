@@ -200,7 +200,7 @@ def tags_table(table: TableHandle) -> pa.Table:
             "tag_name": t.name,
             "snapshot_id": t.snapshot.id,
             "schema_id": t.snapshot.schema_id,
-            "commit_time": local_time(t.snapshot.time_ms),
+            "commit_time": local_time(t.snapshot.time_ms, f"the snapshot of tag {t.name}"),
             "record_count": t.snapshot.total_record_count,
             "create_time": t.created_local_ms,
             "time_retained": t.retained_ms,
