@@ -29,6 +29,7 @@ class RecordFormat(Enum):
 
     JSON = "json"
     DEBEZIUM_JSON = "debezium-json"
+    DEBEZIUM_FLAT_JSON = "debezium-flat-json"
     CANAL_JSON = "canal-json"
     MAXWELL_JSON = "maxwell-json"
     NONE = "none"
@@ -39,6 +40,11 @@ class RecordFormat(Enum):
         return self not in (RecordFormat.JSON, RecordFormat.NONE)
 
     @property
+    def is_debezium(self) -> bool:
+        """Whether Debezium writes the records."""
+        return self in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_FLAT_JSON)
+
+    @property
     def names_tables(self) -> bool:
         """Whether records name the source's table that they are of."""
         return self.has_row_kinds
@@ -46,7 +52,7 @@ class RecordFormat(Enum):
     @property
     def reads_keys(self) -> bool:
         """Whether a record's key says something that its value may not."""
-        return self is RecordFormat.DEBEZIUM_JSON
+        return self.is_debezium
 
 
 class ReaderChoice(Enum):

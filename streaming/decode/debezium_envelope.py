@@ -32,7 +32,7 @@ from bucketline.streaming.decode.json_shape import (
     envelope_shape,
     row_shape,
 )
-from bucketline.streaming.decode.other_messages import foreign, no_event, skipped_kind
+from bucketline.streaming.decode.other_messages import Skipped, foreign, no_event, no_row, skipped_kind
 from bucketline.streaming.decode.row_changes import table_names, true_of
 from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
 
@@ -57,15 +57,49 @@ class Unwrapped:
 @dataclass(frozen=True, slots=True)
 class Images:
     """The columns that are read: `fields` of the row after a change, and `before` of the row before it; None: the same
-    of both. `messages` is what the job says of them."""
+    of both. `messages` is what the job says of them.
+
+    With `key` records are no events but rows, as ExtractNewRecordState makes them: a record that has none of the
+    columns of the key is no row.
+    """
 
     fields: tuple[DataField, ...]
     before: tuple[DataField, ...] | None = None
     messages: MessageOptions = NO_MESSAGE_OPTIONS
+    key: tuple[str, ...] = ()
 
     def shape(self, source: SourceSchema) -> Shape:
         """The shape of an event whose images have that schema."""
         return _bare_shape(self) if not source else _shape_of_images(self, source)
+
+    def row_schema(self, schema: object) -> SourceSchema:
+        """The schema of a row in the schema of a record."""
+        if not self.key:
+            return _row_schema(schema)
+        return schema if isinstance(schema, Mapping) else _NO_SCHEMA
+
+    def are_others(self, structs: pa.Array) -> npt.NDArray[np.bool_]:
+        """True for records that are none of what is read."""
+        if not self.key:
+            return true_of(structs.field("op").is_null())
+        has_none = np.ones(len(structs), dtype=bool)
+        for name in self.key:
+            has_none &= true_of(structs.field(name).is_null())
+        return has_none
+
+    def is_other(self, payload: object) -> bool:
+        """Whether the payload of a record is none of what is read."""
+        if not isinstance(payload, dict):
+            return True
+        return all(payload.get(name) is None for name in self.key or ("op",))
+
+    def why_bad(self, payload: object) -> str:
+        """Why a record that is none of what is read is bad."""
+        return no_row(payload, self.key) if self.key else no_event(payload)
+
+    def need_of_rows(self, need: pa.DataType) -> pa.DataType:
+        """The schema needs of rows in the needs of records."""
+        return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
 
 def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) -> Objects:
@@ -75,12 +109,12 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
     Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad. Messages that are
     known to hold no row are `skipped`.
     """
-    unwrapped, rest = _unwrap(values)
+    unwrapped, rest = _unwrap(values, images)
     parts = [_read_unwrapped(part, images, watch) for part in unwrapped]
     bare = _moved(read_objects(values.take(pa.array(rest)), images.shape(_NO_SCHEMA), watch), rest)
-    no_op = bare.structs.field("op").is_null().to_numpy(zero_copy_only=False)
+    no_op = images.are_others(bare.structs)
     other = bare.positions[no_op]
-    need = as_declared(_need_of_rows(bare.need), images.messages.types)
+    need = as_declared(images.need_of_rows(bare.need), images.messages.types)
     parts.append(
         replace(bare, structs=bare.structs.filter(pa.array(~no_op)), positions=bare.positions[~no_op], need=need)
     )
@@ -105,14 +139,14 @@ def source_tables(events: pa.Array) -> frozenset[str]:
 def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
     """The events of one schema. It declares all their fields, so unknown fields are not looked for in the values."""
     events = part.payloads
-    objects = _without_others(read_objects(events, images.shape(part.source), _only_wider(watch)), events)
+    objects = _without_others(read_objects(events, images.shape(part.source), _only_wider(watch)), events, images)
     declared = declared_need(part.source, images.fields) if watch is Watch.ALL and len(objects.structs) else NO_NEED
-    return _moved(replace(objects, need=joined(_need_of_rows(objects.need), declared)), part.positions)
+    return _moved(replace(objects, need=joined(images.need_of_rows(objects.need), declared)), part.positions)
 
 
-def _without_others(objects: Objects, payloads: pa.Array) -> Objects:
+def _without_others(objects: Objects, payloads: pa.Array, images: Images) -> Objects:
     """The objects that are events; of the others each is skipped or bad."""
-    no_op = true_of(objects.structs.field("op").is_null())
+    no_op = images.are_others(objects.structs)
     if not no_op.any():
         return objects
     bad, skipped = list(objects.bad), []
@@ -120,7 +154,7 @@ def _without_others(objects: Objects, payloads: pa.Array) -> Objects:
         payload = parse_json(payloads[position].as_py())
         kind = skipped_kind(payload)
         if kind is None:
-            bad.append((position, no_event(payload)))
+            bad.append((position, images.why_bad(payload)))
         else:
             skipped.append((position, kind))
     structs = objects.structs.filter(pa.array(~no_op))
@@ -131,39 +165,46 @@ def _only_wider(watch: Watch) -> Watch:
     return watch if watch is Watch.NOTHING else Watch.WIDER
 
 
-def _need_of_rows(need: pa.DataType) -> pa.DataType:
-    """The schema needs of the row images in the needs of the events."""
-    return joined(part_of(need, "before"), part_of(need, "after"))
-
-
 def read_keys(keys: pa.Array, fields: tuple[DataField, ...], messages: MessageOptions = NO_MESSAGE_OPTIONS) -> pa.Array:
-    """The key columns in record keys, one by one; null if a key does not have them. Shapes: n binary in, n out."""
-    writing = _writing(messages)
-    shape = row_shape(fields, nodes_of(messages.types), writing)
-    rows = []
-    for data in keys.to_pylist():
-        failures = Failures()
-        payload, source = _payload_of(_parsed(data))
-        known = row_shape(fields, source, writing) if source else shape
-        array = build_array([payload if isinstance(payload, dict) else None], known, failures)
-        rows.append(pa.nulls(1, shape.arrow) if failures.reasons else array)
-    return pa.concat_arrays([pa.nulls(0, shape.arrow), *rows])
+    """The key columns in record keys; null if a key does not have all of them. Shapes: n binary in, n out."""
+    present = np.flatnonzero(true_of(keys.is_valid()))
+    images = Images(fields, messages=messages, key=tuple(f.name for f in fields))
+    found = read_events(keys.take(pa.array(present)), images)
+    complete = np.ones(len(found.structs), dtype=bool)
+    for column in found.structs.flatten():
+        complete &= true_of(column.is_valid())
+    at = np.full(len(keys), -1)
+    at[present[found.positions[complete]]] = np.flatnonzero(complete)
+    return found.structs.take(pa.array(at, mask=at < 0))
 
 
-def _parsed(data: bytes | None) -> object:
+def says_what_became(record: bytes) -> bool:
+    """Whether a record is a row with one of the fields by which ExtractNewRecordState says what became of it."""
     try:
-        return None if data is None else parse_json(data)
+        row = _payload_of(parse_json(record))[0]
+    except ValueError:
+        return False
+    if not isinstance(row, dict):
+        return False
+    deleted = row.get("__deleted")
+    return isinstance(deleted, bool) or deleted in ("true", "false") or row.get("__op") in ("c", "r", "u", "d")
+
+
+def kind_of_text(record: bytes) -> Skipped | None:
+    """What a record without a row is; None for all others."""
+    try:
+        return skipped_kind(_payload_of(parse_json(record))[0])
     except ValueError:
         return None
 
 
-def _unwrap(values: pa.Array) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
+def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
     """Enveloped records by schema, and the positions of all others."""
     pending = np.flatnonzero(true_of(pc.match_substring_regex(values, _ENVELOPED)))
     is_unwrapped = np.zeros(len(values), dtype=bool)
     unwrapped: list[Unwrapped] = []
     while len(pending) and len(unwrapped) < _MOST_SCHEMAS:
-        head = _envelope_head(values[int(pending[0])].as_py())
+        head = _envelope_head(values[int(pending[0])].as_py(), images)
         if head is None:
             pending = pending[1:]
             continue
@@ -184,7 +225,7 @@ def _unwrap(values: pa.Array) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
     return unwrapped, np.flatnonzero(~is_unwrapped)
 
 
-def _envelope_head(value: bytes) -> tuple[bytes, SourceSchema] | None:
+def _envelope_head(value: bytes, images: Images) -> tuple[bytes, SourceSchema] | None:
     """The bytes before the payload, and the schema of the row images; None for a record of another layout."""
     try:
         text = value.decode()
@@ -195,7 +236,9 @@ def _envelope_head(value: bytes) -> tuple[bytes, SourceSchema] | None:
     except (ValueError, RecursionError):
         return None
     middle = _MIDDLE.match(text, end)
-    return None if middle is None else (text[: middle.end()].encode(), _row_schema(schema))
+    if middle is None or not (schema is None or isinstance(schema, dict)):
+        return None
+    return text[: middle.end()].encode(), images.row_schema(schema)
 
 
 def _row_schema(schema: object) -> SourceSchema:
@@ -222,33 +265,29 @@ def _read_unusual(
         if kind is not None:
             yield replace(_nothing(images), skipped=((int(position), kind),))
             continue
-        if not isinstance(payload, dict) or payload.get("op") is None:
-            yield _bad(int(position), no_event(payload), images)
+        if images.is_other(payload):
+            yield _bad(int(position), images.why_bad(payload), images)
             continue
         failures = Failures()
-        source = _row_schema(schema)
+        source = images.row_schema(schema)
         shape = images.shape(source)
         structs = build_array([payload], shape, failures)
-        need = _need_of_event(payload, shape, source, images.fields, watch)
+        need = _need_of_event(payload, shape, source, images, watch)
         if failures.reasons:
-            is_mendable = not pa.types.is_null(
-                _need_of_event(payload, shape, source, images.fields, _only_wider(watch))
-            )
+            is_mendable = not pa.types.is_null(_need_of_event(payload, shape, source, images, _only_wider(watch)))
             yield replace(_bad(int(position), failures.reasons[0], images), need=need if is_mendable else NO_NEED)
         else:
             yield Objects(structs, at, (), need)
 
 
-def _need_of_event(
-    payload: object, shape: Shape, source: SourceSchema, fields: tuple[DataField, ...], watch: Watch
-) -> pa.DataType:
+def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: Images, watch: Watch) -> pa.DataType:
     """The schema needs of one event; with a schema, its declared fields count."""
     if watch is Watch.NOTHING:
         return NO_NEED
     if not source:
-        return _need_of_rows(need_of(payload, shape, watch))
-    wider = _need_of_rows(need_of(payload, shape, Watch.WIDER))
-    return joined(wider, declared_need(source, fields)) if watch is Watch.ALL else wider
+        return as_declared(images.need_of_rows(need_of(payload, shape, watch)), images.messages.types)
+    wider = images.need_of_rows(need_of(payload, shape, Watch.WIDER))
+    return joined(wider, declared_need(source, images.fields)) if watch is Watch.ALL else wider
 
 
 def _payload_of(record: object) -> tuple[object, SourceSchema]:
@@ -274,6 +313,8 @@ def _bare_shape(images: Images) -> Shape:
 
 def _shape_of_images(images: Images, source: SourceSchema) -> Shape:
     writing = _writing(images.messages)
+    if images.key:
+        return row_shape(images.fields, source, writing)
     before = None if images.before is None else row_shape(images.before, source, writing)
     return envelope_shape(row_shape(images.fields, source, writing), before)
 

@@ -23,6 +23,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
+from bucketline.streaming.decode.flat_records import decode_flat
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
 from bucketline.streaming.decode.records import decode_debezium, decode_json
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows, pack_rejects
@@ -81,7 +82,7 @@ class DecodeStep:
     def input_columns(self) -> tuple[str, ...]:
         """The columns of Spark's Kafka source that this step reads."""
         needed = {"value", *_PLACE, *(METADATA[f.name] for f in self.fields if f.name in METADATA)}
-        if self.decode.reads_keys:
+        if self.decode.reads_keys or (self.decode is RecordFormat.JSON and self.primary_key):
             needed.add("key")
         return tuple(name for name in _SPARK_TYPES if name in needed)
 
@@ -105,10 +106,15 @@ class DecodeStep:
                 f"{', '.join(records.column_names)}; use decode: none",
                 column="value",
             )
-        values, others = records["value"], 0
+        values = records["value"]
+        keys = records["key"] if "key" in records.column_names else None
+        others = 0
         if self.messages.source_table is not None:
-            values, others = without_other_tables(records["value"], self.decode, self.messages)
-        decoded = self._decode(records, values)
+            values, are_others = without_other_tables(values, self.decode, self.messages)
+            others = int(are_others.sum())
+            # Without a value a key would delete a row.
+            keys = keys if keys is None or not others else pc.if_else(pa.array(are_others), None, one_array(keys))
+        decoded = self._decode(values, keys)
         origin = decoded.origin
         bad = dict(zip(decoded.bad.to_pylist(), decoded.reasons.to_pylist(), strict=True))
         columns = []
@@ -133,7 +139,7 @@ class DecodeStep:
             rows, self._rejects(records, bad), self._need(decoded.need), decoded.seen.with_others(others)
         )
 
-    def _decode(self, records: pa.Table, values: pa.Array | pa.ChunkedArray) -> Decoded:
+    def _decode(self, values: pa.Array | pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray | None) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
         if self.decode is RecordFormat.DEBEZIUM_JSON:
             return decode_debezium(
@@ -141,7 +147,18 @@ class DecodeStep:
                 fields,
                 primary_key=self.primary_key,
                 loose=self.loose,
-                keys=records["key"] if "key" in records.column_names else None,
+                keys=keys,
+                update_before=self.update_before,
+                watch=self.watch,
+                messages=self.messages,
+            )
+        if self.decode is RecordFormat.DEBEZIUM_FLAT_JSON:
+            return decode_flat(
+                values,
+                fields,
+                primary_key=self.primary_key,
+                loose=self.loose,
+                keys=keys,
                 update_before=self.update_before,
                 watch=self.watch,
                 messages=self.messages,
@@ -157,7 +174,7 @@ class DecodeStep:
                 update_before=self.update_before,
                 watch=self.watch,
             )
-        return decode_json(values, fields, self.watch, self.messages)
+        return decode_json(values, fields, self.watch, self.messages, keys if self.primary_key else None)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
         """The schema needs that the table can satisfy; reserved column names are left out."""

@@ -8,7 +8,7 @@ Source: Debezium 3.5 documentation (heartbeat.interval.ms, provide.transaction.m
 notifications); CloudEvents 1.0; Oracle GoldenGate for Big Data's JSON formatter; AWS DMS's Kafka target.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 
@@ -34,17 +34,17 @@ _FOREIGN = (
     (frozenset({"op_type", "op_ts", "pos"}), "a message of Oracle GoldenGate"),
     (frozenset({"data", "metadata"}), "a message of AWS DMS"),
 )
-_FLATTENED = (
-    "for rows without an envelope, as Debezium's ExtractNewRecordState makes them, take that transform out of the "
-    "connector"
-)
+_FLATTENED = "for rows without an envelope, as Debezium's ExtractNewRecordState makes them, use debezium-flat-json"
+_ENVELOPE = frozenset({"before", "after", "op"})
 
 
 def skipped_kind(payload: object) -> Skipped | None:
     """What a message without a row is; None for a change of a row, and for what is not known."""
-    if not isinstance(payload, Mapping) or payload.get("op") is not None:
+    if not isinstance(payload, Mapping):
         return None
-    names = payload.keys()
+    names, op = payload.keys(), payload.get("op")
+    if op is not None:
+        return Skipped.MESSAGE if op == "m" and "message" in names else None
     if "ts_ms" in names and names <= _TIMES:
         return Skipped.HEARTBEAT
     if names >= _TRANSACTION and payload["status"] in ("BEGIN", "END"):
@@ -57,6 +57,13 @@ def skipped_kind(payload: object) -> Skipped | None:
 def no_event(payload: object) -> str:
     """Why a message without `op` gives no row, and what to do."""
     return foreign(payload) or f"{_NO_EVENT}; {_FLATTENED}"
+
+
+def no_row(payload: object, key: Sequence[str]) -> str:
+    """Why a message without the columns of the key gives no row, and what to do."""
+    if isinstance(payload, Mapping) and payload.keys() >= _ENVELOPE:
+        return "an event of Debezium with its envelope, and not a row; use decode: debezium-json"
+    return foreign(payload) or f"not a row: it has none of the columns of the key ({', '.join(key)})"
 
 
 def foreign(payload: object) -> str | None:

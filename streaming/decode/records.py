@@ -31,7 +31,13 @@ import pyarrow.compute as pc
 from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
-from bucketline.streaming.decode.debezium_envelope import Images, read_events, read_keys, source_tables
+from bucketline.streaming.decode.debezium_envelope import (
+    Images,
+    read_events,
+    read_keys,
+    says_what_became,
+    source_tables,
+)
 from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_rows
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
 from bucketline.streaming.decode.json_declared import nodes_of
@@ -44,6 +50,7 @@ from bucketline.streaming.decode.row_changes import (
     chosen,
     has_text,
     in_order,
+    lacks_key,
     true_of,
     with_left_out,
 )
@@ -51,6 +58,21 @@ from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Seen
 from bucketline.streaming.decode.unavailable import Placeholder
 
+_FULL_IDENTITY = "set REPLICA IDENTITY FULL on the source table"
+_WIDER_KEY = (
+    "columns of the table's primary key: had they changed, the old row would stay; set REPLICA IDENTITY FULL on the "
+    "source table, or make a table whose primary key is the source's (without its partition columns, if need be)"
+)
+_ADDED = ("__deleted", "__op")
+_MAYBE_FLATTENED = r'"(?:__deleted|__op)"\s*:'
+_FLATTENED = (
+    "a row of Debezium without an envelope (it has a field __deleted or __op), whose deletes would be taken for "
+    "inserts; use decode: debezium-flat-json"
+)
+_TOMBSTONE = (
+    "a record with a key and without a value, which deletes the row of its key; decode: json cannot do that, use "
+    "decode: debezium-flat-json, which reads plain rows, too"
+)
 _NO_KEY = "a delete (op d) without before, and the record key does not hold the primary key"
 
 
@@ -90,9 +112,13 @@ def decode_json(
     fields: Sequence[DataField],
     watch: Watch = Watch.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
+    keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
     """The rows in JSON objects, all of them inserts. Shapes: n binary or string values in; a null value has no row.
-    Raises UnsupportedTableError for column types that JSON cannot hold.
+
+    Rows of Debezium are bad, whose deletes would be taken for inserts. With `keys`, those of the records, so are
+    tombstones: with a key, a record without a value deletes a row, and an insert cannot. Raises UnsupportedTableError
+    for column types that JSON cannot hold.
     """
     data = as_binary(values)
     live = true_of(data.is_valid())
@@ -106,7 +132,27 @@ def decode_json(
         objects.need,
         Seen(_skipped(data, objects)),
     )
+    unjudged.bad.update(_flattened(data, fields))
+    refuse_unavailable(unjudged, fields, (), Placeholder(messages.unavailable_value))
+    if keys is not None:
+        lost = np.flatnonzero(~has_text(data) & has_text(as_binary(keys)))
+        unjudged.bad.update((record, _TOMBSTONE) for record in lost.tolist())
+        skipped = {k: n - len(lost) if k is Skipped.TOMBSTONE else n for k, n in unjudged.seen.skipped.items()}
+        unjudged = replace(unjudged, seen=Seen({kind: count for kind, count in skipped.items() if count}))
     return judge_rows(unjudged, tuple(fields))
+
+
+def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]:
+    """The records that are rows of Debezium without an envelope, with the reason; a table that has the columns by which
+    they are known takes them as they are."""
+    if any(f.name in _ADDED for f in fields):
+        return {}
+    doubtful = pc.match_substring_regex(records, _MAYBE_FLATTENED)
+    reasons = {}
+    for at in np.flatnonzero(true_of(pc.fill_null(doubtful, False))).tolist():
+        if says_what_became(records[at].as_py()):
+            reasons[at] = _FLATTENED
+    return reasons
 
 
 def _skipped(records: pa.Array, objects: Objects, messages: int = 0) -> dict[Skipped, int]:
@@ -142,7 +188,8 @@ def decode_debezium(
     images = Images(columns, of_key, messages)
     objects = read_events(alive, images, watch)
     events = _Events(objects.structs, positions[objects.positions])
-    bad = {int(positions[at]): _explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(events)
+    bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(events)
+    bad |= _without_old_key(events, keys, primary_key)
     moved = _moved(events, primary_key)
     gone = moved | (events.is_one_of("d") & events.has_before)
     if needs_all:
@@ -151,18 +198,18 @@ def decode_debezium(
         whole = read_events(alive.take(pa.array(objects.positions[gone])), replace(images, before=None))
         records = events.records[gone]
         deletes = Change(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
-        bad |= {int(records[at]): _explained(reason, placeholder) for at, reason in whole.bad}
+        bad |= {int(records[at]): explained(reason, placeholder) for at, reason in whole.bad}
     changes = [deletes, *_changes(events, moved, update_before)]
     nameless = events.is_one_of("d") & ~events.has_before
     if np.any(nameless):
         records = events.records[nameless]
-        rows = _rows_of_keys(keys, records, columns, primary_key, events.after.type, messages)
+        rows = rows_of_keys(keys, records, columns, primary_key, events.after.type, messages)
         known = true_of(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
     seen = Seen(_skipped(data, objects, int(events.is_one_of("m").sum())), source_tables(objects.structs))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
-    _refuse_unavailable(unjudged, columns, primary_key, placeholder)
+    refuse_unavailable(unjudged, columns, primary_key, placeholder)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
 
@@ -175,6 +222,34 @@ def _unfollowed(events: _Events) -> dict[int, str]:
     for i in np.flatnonzero(events.is_one_of("c", "r", "u") & ~events.has_after):
         reasons[int(events.records[i])] = f"an event with op {events.op[int(i)].as_py()} and without after"
     return reasons
+
+
+def _without_old_key(
+    events: _Events, keys: pa.Array | pa.ChunkedArray | None, primary_key: Sequence[str]
+) -> dict[int, str]:
+    """The records that do not say which row they replace or delete, with the reason.
+
+    An update without the row before it leaves the key as it is, but only the source's: columns of the table's key that
+    are not in it may have changed, and the old row would stay.
+    """
+    has_key = events.has_before
+    reasons: dict[int, str] = {}
+    for name in primary_key:
+        column = events.before.field(name)
+        for i in np.flatnonzero(events.is_one_of("d") & events.has_before & true_of(column.is_null())):
+            reasons.setdefault(int(events.records[i]), f"a delete without {_lacking(name)}")
+        has_key &= true_of(column.is_valid())
+    blind = np.flatnonzero(events.is_one_of("u") & events.has_after & ~has_key)
+    if keys is None or not len(blind):
+        return reasons
+    records = events.records[blind]
+    for at in np.flatnonzero(lacks_key(as_binary(keys).take(pa.array(records)), primary_key)):
+        reasons[int(records[at])] = f"an update without the row before it, whose key lacks {_WIDER_KEY}"
+    return reasons
+
+
+def _lacking(name: str) -> str:
+    return f"the column {name} of the table's primary key; {_FULL_IDENTITY}"
 
 
 def _unknown_op(op: str) -> str:
@@ -217,7 +292,7 @@ def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.
     return is_changed
 
 
-def _rows_of_keys(
+def rows_of_keys(
     keys: pa.Array | None,
     records: npt.NDArray[np.int64],
     fields: tuple[DataField, ...],
@@ -231,8 +306,6 @@ def _rows_of_keys(
         return pa.nulls(len(records), row_type)
     key_rows = read_keys(as_binary(keys).take(pa.array(records)), key_fields, messages)
     complete = true_of(key_rows.is_valid())
-    for f in key_fields:
-        complete &= true_of(key_rows.field(f.name).is_valid())
     children = [
         key_rows.field(f.name) if f in key_fields else pa.nulls(len(key_rows), child.type)
         for f, child in zip(fields, row_type, strict=True)
@@ -240,7 +313,7 @@ def _rows_of_keys(
     return pa.StructArray.from_arrays(children, fields=list(row_type), mask=pa.array(~complete))
 
 
-def _refuse_unavailable(
+def refuse_unavailable(
     unjudged: Unjudged, fields: Sequence[DataField], primary_key: Sequence[str], placeholder: Placeholder
 ) -> None:
     """Notes the records with Debezium's placeholder; of a delete only the key counts."""
@@ -253,6 +326,6 @@ def _refuse_unavailable(
             unjudged.bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {placeholder.reason}")
 
 
-def _explained(reason: str, placeholder: Placeholder) -> str:
+def explained(reason: str, placeholder: Placeholder) -> str:
     """The reason, with an explanation if the value is Debezium's placeholder in a column that is not text."""
     return f"{reason}; {placeholder.reason}" if placeholder.text in reason else reason

@@ -1,5 +1,7 @@
 """Rows of one kind from messages that say what became of them, put together in the order of their messages."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -82,6 +84,21 @@ def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
         return frozenset([".".join(f.as_py() for f in firsts if f.is_valid)])
     rows = pa.table(columns, names=list(parts)).group_by(list(parts)).aggregate([]).to_pylist()
     return frozenset(".".join(t for t in (row[p] for p in parts) if t) for row in rows if row[parts[-1]] is not None)
+
+
+def lacks_key(keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """True for keys of records that are JSON objects without one of the columns: the source's key is another one.
+
+    It is found by the names in the text, behind the schema that a key may begin with: each record has a key.
+    """
+    given = pc.fill_null(keys, b"")
+    is_object = true_of(pc.match_substring_regex(given, r"^\s*\{"))
+    own = pc.replace_substring_regex(given, r'(?s)^\s*\{\s*"schema"\s*:.*"payload"\s*:', "")
+    lacks = np.zeros(len(keys), dtype=bool)
+    for name in primary_key:
+        spellings = "|".join(re.escape(json.dumps(name, ensure_ascii=ascii)) for ascii in (True, False))
+        lacks |= ~true_of(pc.match_substring_regex(own, rf"(?:{spellings})\s*:"))
+    return is_object & lacks
 
 
 def as_binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:

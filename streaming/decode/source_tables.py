@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import MessageOptions
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.streaming.decode.flat_records import FLAT_PARTS
 from bucketline.streaming.decode.json_blocks import read_objects
-from bucketline.streaming.decode.json_shape import SOURCE_PARTS, row_shape
+from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, row_shape
 from bucketline.streaming.decode.row_changes import as_binary, has_text, true_of
 
 BINLOG_PARTS = ("database", "table")
@@ -22,23 +23,21 @@ _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 
 def without_other_tables(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, messages: MessageOptions
-) -> tuple[pa.Array, int]:
-    """The values, those of other tables than `source-table` as null; and how many these are. What names no table, or
+) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """The values, those of other tables than `source-table` as null; and which these are. What names no table, or
     cannot be read, is left as it is."""
     data = as_binary(values)
     positions = np.flatnonzero(has_text(data))
-    is_debezium = decode is RecordFormat.DEBEZIUM_JSON
-    found = read_objects(data.take(pa.array(positions)), _DEBEZIUM if is_debezium else _BINLOG)
+    shape, parts = _READ[decode]
+    found = read_objects(data.take(pa.array(positions)), shape)
     others = np.zeros(len(data), dtype=bool)
     at = positions[found.positions]
-    if is_debezium:
-        for events in (found.structs, found.structs.field("payload")):
-            others[at] |= _is_other(events.field("source"), SOURCE_PARTS, messages)
-    else:
-        others[at] = _is_other(found.structs, BINLOG_PARTS, messages)
+    for events in (found.structs, found.structs.field("payload")) if decode.is_debezium else (found.structs,):
+        named = pc.struct_field(events, "source") if decode is RecordFormat.DEBEZIUM_JSON else events
+        others[at] |= _is_other(named, parts, messages)
     if not others.any():
-        return data, 0
-    return pc.if_else(pa.array(others), pa.scalar(None, data.type), data), int(others.sum())
+        return data, others
+    return pc.if_else(pa.array(others), pa.scalar(None, data.type), data), others
 
 
 def _is_other(messages: pa.Array, parts: Sequence[str], wanted: MessageOptions) -> npt.NDArray[np.bool_]:
@@ -58,6 +57,15 @@ def _texts(names: Sequence[str]) -> tuple[DataField, ...]:
     return tuple(DataField(0, name, _TEXT) for name in names)
 
 
+def _with_payload(*fields: DataField) -> Shape:
+    return row_shape((*fields, DataField(0, "payload", DataType(TypeRoot.ROW, fields=fields))))
+
+
 _EVENT = (DataField(0, "source", DataType(TypeRoot.ROW, fields=_texts(SOURCE_PARTS))),)
-_DEBEZIUM = row_shape((*_EVENT, DataField(0, "payload", DataType(TypeRoot.ROW, fields=_EVENT))))
-_BINLOG = row_shape(_texts(BINLOG_PARTS))
+_BINLOG = (row_shape(_texts(BINLOG_PARTS)), BINLOG_PARTS)
+_READ = {
+    RecordFormat.DEBEZIUM_JSON: (_with_payload(*_EVENT), SOURCE_PARTS),
+    RecordFormat.DEBEZIUM_FLAT_JSON: (_with_payload(*_texts(FLAT_PARTS)), FLAT_PARTS),
+    RecordFormat.CANAL_JSON: _BINLOG,
+    RecordFormat.MAXWELL_JSON: _BINLOG,
+}

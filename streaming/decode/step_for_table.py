@@ -60,7 +60,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         fields=tuple(schema.fields),
         primary_key=tuple(schema.primary_keys),
         loose=tuple(f.name for f in schema.fields if not f.type.nullable and f.name not in needed),
-        update_before=_update_before(schema),
+        update_before=_update_before(schema, step.decode),
         watch=watch,
         fixed=(*schema.primary_keys, *schema.partition_keys, *(schema.settings.bucket.key or ())),
     )
@@ -81,7 +81,7 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
                     "does not read; take it out, or use another decode",
                     key=option.key,
                 )
-    if decode not in (RecordFormat.JSON, RecordFormat.DEBEZIUM_JSON):
+    if decode is not RecordFormat.JSON and not decode.is_debezium:
         for key, is_set in ((SOURCE_BYTES.key, messages.bytes_form is not None), ("types", bool(messages.types))):
             if is_set:
                 raise OptionError(
@@ -89,7 +89,11 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
                     "read JSON; take it out",
                     key=key,
                 )
-    if messages.unavailable_value != UNAVAILABLE_VALUE.default and decode is not RecordFormat.DEBEZIUM_JSON:
+    if messages.unavailable_value != UNAVAILABLE_VALUE.default and decode in (
+        RecordFormat.CANAL_JSON,
+        RecordFormat.MAXWELL_JSON,
+        RecordFormat.NONE,
+    ):
         raise OptionError(
             f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "
             "it out",
@@ -119,11 +123,17 @@ def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
         )
 
 
-def _update_before(schema: TableSchema) -> UpdateBefore:
-    """-U rows cost as much as others: they are produced only if the table uses them."""
-    if (
-        schema.settings.changelog.producer is ChangelogProducer.INPUT
-        or schema.settings.merge.engine in _RETRACTING_ENGINES
+def _update_before(schema: TableSchema, decode: RecordFormat) -> UpdateBefore:
+    """-U rows cost as much as others: they are produced only if the table uses them. Where records do not have them,
+    `partial-update` goes without unless columns are aggregated."""
+    engine = schema.settings.merge.engine
+    is_plain = (
+        decode is RecordFormat.DEBEZIUM_FLAT_JSON
+        and engine is MergeEngine.PARTIAL_UPDATE
+        and not any(schema.settings.columns.function_of(f.name) for f in schema.fields)
+    )
+    if schema.settings.changelog.producer is ChangelogProducer.INPUT or (
+        engine in _RETRACTING_ENGINES and not is_plain
     ):
         return UpdateBefore.EMIT
     return UpdateBefore.DROP

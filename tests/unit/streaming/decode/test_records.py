@@ -191,7 +191,8 @@ def test_a_delete_needs_nothing_but_its_key() -> None:
 
     assert told(found) == [("-D", 1, None, 0), ("-D", 2, None, 1)]
     assert found.rows["code"].to_pylist() == ["", ""]
-    assert reasons(debezium(event("d", {"customer": "x"}, None)))[0] == "field id: null, but the column is NOT NULL"
+    told_of_key = "a delete without the column id of the table's primary key; set REPLICA IDENTITY FULL"
+    assert reasons(debezium(event("d", {"customer": "x"}, None)))[0].startswith(told_of_key)
 
 
 def test_a_delete_that_may_not_miss_a_column_is_bad_without_it() -> None:
@@ -207,6 +208,35 @@ def test_a_delete_without_a_row_takes_the_records_key() -> None:
     assert sorted(reasons(found)) == [2, 3, 4, 5]
     assert reasons(found)[2].startswith("a delete (op d) without before")
     assert sorted(reasons(debezium(event("d", None, None)))) == [0]
+
+
+WIDE = columns(id="BIGINT NOT NULL", dt="STRING NOT NULL", v="INT")
+
+
+def wide(records: Sequence[Any], keys: Sequence[Any]) -> Decoded:
+    return decode_debezium(values(*records), WIDE, primary_key=("id", "dt"), keys=values(*keys))
+
+
+def test_an_update_that_may_leave_an_old_row_behind_is_bad() -> None:
+    old, new = {"id": 1, "dt": "d1", "v": 1}, {"id": 1, "dt": "d2", "v": 1}
+    narrow, whole = {"id": 1}, {"id": 1, "dt": "d2"}
+    in_schema = {"schema": {"fields": [{"field": "id"}, {"field": "dt"}]}, "payload": narrow}
+    found = wide(
+        [event("u", before, new) for before in (None, old, None, {**old, "dt": None}, None, None)],
+        [narrow, narrow, whole, narrow, in_schema, {**in_schema, "payload": whole}],
+    )
+    assert found.origin.to_pylist() == [1, 1, 2, 5]
+    assert [NAMES[kind] for kind in found.kinds.to_pylist()] == ["-D", "+U", "+U", "+U"]
+    assert list(reasons(found)) == [0, 3, 4]
+    for reason in reasons(found).values():
+        assert "an update without the row before it" in reason and "set REPLICA IDENTITY FULL" in reason
+
+
+def test_a_delete_that_lacks_a_part_of_the_tables_key_says_what_to_set() -> None:
+    found = wide([event("d", {"id": 1, "dt": None, "v": None}, None)], [{"id": 1}])
+    assert reasons(found)[0].startswith(
+        "a delete without the column dt of the table's primary key; set REPLICA IDENTITY"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""Rows of Debezium without an envelope, as ExtractNewRecordState makes them → rows with their row kinds.
+
+`__deleted` ("true") and `__op` ("d") say of a row that it was deleted; it gives -D, of which only the key counts. Other
+rows give +U where `__op` is "u", else +I. A tombstone, a record without a value, deletes the row with its key: the
+transform sends nothing else of a delete unless `delete.tombstone.handling.mode` is `rewrite`.
+
+The row before an update is not there. *Where it is needed*, because the table retracts old rows, or because its key has
+columns that the source's has not, records have to say more: each row has to have `__deleted` and `__op`, and an update
+is bad. Deletes are rows then, and a tombstone comes behind its own: it is skipped, so that each counts once. So it is
+with `source-table`, as a tombstone does not say which table it is of.
+
+Source: Debezium 3.5 ExtractNewRecordState (add.fields, delete.tombstone.handling.mode).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.debezium_envelope import Images, kind_of_text, read_events
+from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
+from bucketline.streaming.decode.other_messages import Skipped
+from bucketline.streaming.decode.records import explained, refuse_unavailable, rows_of_keys
+from bucketline.streaming.decode.row_changes import (
+    Change,
+    UpdateBefore,
+    as_binary,
+    chosen,
+    has_text,
+    in_order,
+    lacks_key,
+    table_names,
+    true_of,
+    with_left_out,
+)
+from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.seen import Seen
+from bucketline.streaming.decode.unavailable import Placeholder
+
+DELETED, OP = "__deleted", "__op"
+FLAT_PARTS = ("__db", "__schema", "__table")
+"""The added fields that say which table of the source a row is of."""
+
+_TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
+_MAYBE_OTHER = r'"(?:data_collections|additional_data)"\s*:'
+_KNOWN_OPS = pa.array(["c", "r", "u", "d"])
+_NEEDED = (
+    "the table needs the row before an update, has a key that is wider than the source's, or is one of several of its "
+    "topic, so that rows have to say what they are"
+)
+_NOT_SAID = (
+    f"no field {DELETED} or {OP}: {_NEEDED}; set add.fields=op and delete.tombstone.handling.mode=rewrite in the "
+    "transform of the connector, or read events with their envelope (debezium-json)"
+)
+_UPDATE = f"an update without the row before it: {_NEEDED}; read events with their envelope (debezium-json)"
+_NO_TABLE = (
+    "source-table is set, and the row does not name its table; set add.fields=db,table (schema,table for Postgres) in "
+    "the transform of the connector"
+)
+_NO_KEY = "a record without a value, and its key does not hold the primary key"
+
+_Mask = npt.NDArray[np.bool_]
+
+
+def decode_flat(
+    values: pa.Array,
+    fields: Sequence[DataField],
+    *,
+    primary_key: Sequence[str],
+    loose: Sequence[str] | None = None,
+    keys: pa.Array | None = None,
+    update_before: UpdateBefore = UpdateBefore.DROP,
+    watch: Watch = Watch.NOTHING,
+    messages: MessageOptions = NO_MESSAGE_OPTIONS,
+) -> Decoded:
+    """The row changes in rows without an envelope; parameters as in `decode_debezium`."""
+    columns, placeholder = tuple(fields), Placeholder(messages.unavailable_value)
+    data = as_binary(values)
+    live = has_text(data)
+    others = _others(data)
+    live[list(others)] = False
+    positions = np.flatnonzero(live)
+    known = {f.name for f in columns}
+    added = tuple(DataField(0, name, _TEXT) for name in (DELETED, OP, *FLAT_PARTS) if name not in known)
+    images = Images((*columns, *added), messages=messages, key=tuple(primary_key))
+    objects = read_events(chosen(data, live), images, watch)
+    records, structs = positions[objects.positions], objects.structs
+    own_keys = None if keys is None else as_binary(keys)
+    needs_before = np.full(len(records), update_before is UpdateBefore.EMIT)
+    if own_keys is not None:
+        needs_before |= lacks_key(own_keys.take(pa.array(records)), primary_key)
+    bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad}
+    one_of_many = messages.source_table is not None
+    has_to_say = needs_before | one_of_many
+    bad |= {int(records[at]): reason for at, reason in _unclear(structs, needs_before, has_to_say).items()}
+    if one_of_many:
+        unnamed = true_of(structs.field(FLAT_PARTS[-1]).is_null())
+        bad |= dict.fromkeys((int(record) for record in records[unnamed]), _NO_TABLE)
+    rows = pa.StructArray.from_arrays([structs.field(f.name) for f in columns], [f.name for f in columns])
+    is_delete = _is_delete(structs)
+    is_update = true_of(pc.fill_null(pc.equal(structs.field(OP), "u"), False)) & ~is_delete
+    changes = [
+        Change(rows.filter(pa.array(mask)), records[mask], kind)
+        for mask, kind in (
+            (is_delete, RowKind.DELETE),
+            (is_update, RowKind.UPDATE_AFTER),
+            (~is_delete & ~is_update, RowKind.INSERT),
+        )
+    ]
+    empty = _empty(len(data), records, [*bad, *others, *(int(positions[at]) for at, _ in objects.skipped)])
+    skipped = Counter([*others.values(), *(kind for _, kind in objects.skipped)])
+    if own_keys is not None and update_before is UpdateBefore.DROP and not one_of_many:
+        gone = empty[_deletes(own_keys.take(pa.array(empty)), primary_key)]
+        of_keys = rows_of_keys(own_keys, gone, columns, primary_key, rows.type, messages)
+        has_key = true_of(of_keys.is_valid())
+        bad |= {int(record): _NO_KEY for record in gone[~has_key]}
+        changes.append(Change(of_keys.filter(pa.array(has_key)), gone[has_key], RowKind.DELETE))
+        empty = np.setdiff1d(empty, gone)
+    seen = Seen(dict(skipped + Counter({Skipped.TOMBSTONE: len(empty)})), table_names(structs, FLAT_PARTS))
+    unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
+    refuse_unavailable(unjudged, columns, primary_key, placeholder)
+    may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
+    return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
+
+
+def _others(records: pa.Array) -> dict[int, Skipped]:
+    """Messages without a row that have a field `id`, which may be a column of the key: what each is, by record."""
+    doubtful = pc.match_substring_regex(records, _MAYBE_OTHER)
+    found = {}
+    for at in np.flatnonzero(true_of(pc.fill_null(doubtful, False))).tolist():
+        kind = kind_of_text(records[at].as_py())
+        if kind is not None:
+            found[at] = kind
+    return found
+
+
+def _is_delete(structs: pa.Array) -> _Mask:
+    said = pc.equal(pc.utf8_lower(structs.field(DELETED).cast(pa.string())), "true")
+    return true_of(pc.or_(pc.fill_null(said, False), pc.fill_null(pc.equal(structs.field(OP), "d"), False)))
+
+
+def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[int, str]:
+    """The rows of which is not known what became of them, with the reason. `needs_before` are those whose row before an
+    update is needed, `has_to_say` those that have to say what they are."""
+    op, deleted = structs.field(OP), structs.field(DELETED)
+    reasons: dict[int, str] = {}
+    for i in np.flatnonzero(true_of(pc.and_(op.is_valid(), pc.invert(pc.is_in(op, value_set=_KNOWN_OPS))))):
+        reasons[int(i)] = f"a row with {OP} {op[int(i)].as_py()!r}; known are c, r, u and d"
+    if has_to_say.any():
+        for i in np.flatnonzero(has_to_say & true_of(pc.or_(op.is_null(), deleted.is_null()))):
+            reasons.setdefault(int(i), _NOT_SAID)
+        for i in np.flatnonzero(needs_before & true_of(pc.fill_null(pc.equal(op, "u"), False))):
+            reasons.setdefault(int(i), _UPDATE)
+    return reasons
+
+
+def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The records without a value."""
+    is_empty = np.ones(count, dtype=bool)
+    is_empty[records] = False
+    is_empty[list(others)] = False
+    return np.flatnonzero(is_empty)
+
+
+def _deletes(keys: pa.Array, primary_key: Sequence[str]) -> _Mask:
+    """True for the keys of tombstones that delete a row: a key that is narrower than the table's comes behind a row."""
+    return has_text(keys) & ~lacks_key(keys, primary_key)
