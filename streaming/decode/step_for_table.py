@@ -81,7 +81,8 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
                     "does not read; take it out, or use another decode",
                     key=option.key,
                 )
-    if decode is not RecordFormat.JSON and not decode.is_debezium:
+    may_be_debezium = decode is RecordFormat.JSON or decode.is_debezium
+    if not may_be_debezium:
         for key, is_set in ((SOURCE_BYTES.key, messages.bytes_form is not None), ("types", bool(messages.types))):
             if is_set:
                 raise OptionError(
@@ -89,11 +90,7 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
                     "read JSON; take it out",
                     key=key,
                 )
-    if messages.unavailable_value != UNAVAILABLE_VALUE.default and decode in (
-        RecordFormat.CANAL_JSON,
-        RecordFormat.MAXWELL_JSON,
-        RecordFormat.NONE,
-    ):
+    if messages.unavailable_value != UNAVAILABLE_VALUE.default and not may_be_debezium:
         raise OptionError(
             f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "
             "it out",
