@@ -7,13 +7,12 @@ because snapshot expiration reads a delta in order, and a later ADD cancels a fi
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry, ManifestEntry
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.index.hash_index import HASH
-
-BucketId = tuple[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 Source: Paimon 2.0 FileStoreCommitImpl, which raises exceptions in the same cases.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.errors import CommitOutcomeUnknownError
 from bucketline.state.format.entries import Snapshot
 
@@ -37,12 +38,14 @@ class Committed:
     """The new snapshots, oldest first; none when there was nothing to do. `dropped` says why the COMPACT snapshot is
     missing although the APPEND one was published; the compaction is picked again later. `replayed`: another run with
     the same commit user had committed this identifier already. Its snapshot is given, and the files of these messages
-    are not part of it.
+    are not part of it. `live` are the table's live files as the commit has left them; None where they were not known
+    before.
     """
 
     snapshots: tuple[Snapshot, ...] = ()
     dropped: Conflict | Unknown | BucketlineError | None = None
     replayed: bool = False
+    live: LiveFiles | None = field(default=None, compare=False, repr=False)
 
     @property
     def snapshot_ids(self) -> tuple[int, ...]:

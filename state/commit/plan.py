@@ -4,9 +4,10 @@
 Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from bucketline.state.commit.author import Author
 from bucketline.state.commit.changes import combine_index
 from bucketline.state.format.entries import (
     CommitKind,
@@ -15,17 +16,6 @@ from bucketline.state.format.entries import (
     ManifestEntry,
     Snapshot,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CommitIdentity:
-    """The commit user and identifier, and the properties and watermark of a commit."""
-
-    user: str
-    identifier: int
-    properties: Mapping[str, str] = field(default_factory=dict)
-    watermark: int | None = None
-    operation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,7 @@ class SnapshotPlan:
 
     latest: Snapshot | None
     kind: CommitKind
-    identity: CommitIdentity
+    author: Author
     schema_id: int
     uuid: str
     time_ms: int
@@ -81,17 +71,17 @@ class SnapshotPlan:
             changelog_manifest_list_size=None if changelog is None else changelog.size_bytes,
             changelog_record_count=None if changelog is None else sum(e.file.row_count for e in self.changelog_entries),
             index_manifest=kept_index if self.index_entries is None else index_manifest,
-            commit_user=self.identity.user,
-            commit_identifier=self.identity.identifier,
+            commit_user=self.author.user,
+            commit_identifier=self.author.identifier,
             commit_kind=self.kind,
             time_ms=self.time_ms,
             total_record_count=previous_rows + self.delta_record_count,
             delta_record_count=self.delta_record_count,
-            watermark=later_watermark(None if latest is None else latest.watermark, self.identity.watermark),
+            watermark=later_watermark(None if latest is None else latest.watermark, self.author.watermark),
             statistics=latest.statistics if latest is not None and same_schema else None,
-            properties=dict(self.identity.properties),
+            properties=dict(self.author.properties),
             next_row_id=0 if latest is None or latest.next_row_id is None else latest.next_row_id,
-            operation=self.identity.operation,
+            operation=None if self.author.operation is None else self.author.operation.value,
             uuid=self.uuid,
         )
 
@@ -105,7 +95,7 @@ def plan_snapshot(
     base_index: Sequence[IndexManifestEntry] = (),
     delta_index: Sequence[IndexManifestEntry] = (),
     vectors_by_file: bool = False,
-    identity: CommitIdentity,
+    author: Author,
     schema_id: int,
     uuid: str,
     now_ms: int,
@@ -120,7 +110,7 @@ def plan_snapshot(
     return SnapshotPlan(
         latest=latest,
         kind=kind,
-        identity=identity,
+        author=author,
         schema_id=schema_id,
         uuid=uuid,
         time_ms=now_ms,

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from bucketline.conf.async_options import BACK_PRESSURE, BackPressure
 from bucketline.conf.table.compaction_options import STOP_TRIGGER
 from bucketline.conf.wording import counted
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.replay import compactor_user
-from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.catalog.crowding import Crowding, crowding
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
@@ -72,7 +73,7 @@ def _compact(target: Target, engine: Engine, now: Crowding) -> Crowding:
     due = [b for b in session.due(trigger, among=now.crowded) if b in states]
     messages = compact_buckets(engine, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
     if any(not m.is_empty for m in messages):
-        committed = session.commit(messages, user=compactor_user(target.user), kind=CommitKind.COMPACT)
+        committed = session.publish(Compact(messages), Author(compactor_user(target.user)))
         if committed.dropped is not None:
             _LOG.info("the compaction was lost: %s", committed.dropped.message)
     session.refresh()

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import SinkOptions
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
-from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.maintenance.upkeep import Upkept, logged
 from bucketline.state.store.write.visibility import Rounds, is_lasting
@@ -91,15 +93,14 @@ def commit_batch(
         _LOG.warning("batch %d: %s", identity.batch_id, rejected.line())
     count = 0 if rejected is None else rejected.count
     counts = BatchCounts(outcome.accepted_rows, count, target.state.rejected_in_all or 0, identity.behind)
-    committed = session.commit(
-        outcome.messages,
-        user=target.user,
-        identifier=identity.batch_id,
-        properties=batch_properties(identity, outcome.notes, key_shares, target.state.shares_buckets)
+    properties = (
+        batch_properties(identity, outcome.notes, key_shares, target.state.shares_buckets)
         | counts.properties()
-        | ({} if target.state.source_table is None else {SOURCE_TABLE: target.state.source_table}),
-        ignore_empty=False,  # the next batch looks for this one's snapshot, whatever the table says of empty ones
+        | ({} if target.state.source_table is None else {SOURCE_TABLE: target.state.source_table})
     )
+    # The next batch looks for this one's snapshot, whatever the table says of empty ones.
+    change = session.appended(outcome.messages, ignore_empty=False)
+    committed = session.publish(change, Author(target.user, identity.batch_id, properties))
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])
     if isinstance(committed.dropped, BucketlineError) and is_lasting(committed.dropped):
@@ -116,8 +117,7 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
     The batch may have a successor by then, so the snapshot says nothing of the batch, and the writer's marker stays.
     That it was lost is in the report, and owed.
     """
-    user = compactor_user(target.user)
-    committed = target.session.commit(messages, user=user, identifier=batch_id, kind=CommitKind.COMPACT)
+    committed = target.session.publish(Compact(messages), Author(compactor_user(target.user), batch_id))
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
     return CommitReport(committed, 0, target.upkeep.after_commit(target.session, messages, committed.snapshots))

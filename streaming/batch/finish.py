@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.replay import compactor_user
-from bucketline.state.format.entries import CommitKind
 from bucketline.streaming.batch.make_visible import finish_visibility
 from bucketline.streaming.batch.target import Target, taken_over
 from bucketline.streaming.batch.write_batch import postponed_moved
@@ -18,7 +19,7 @@ def finish_stream(target: Target, engine: SparkEngine) -> Target:
     budget = target.budget()
     while target.state.owes_postponed and budget.left_ms > 0:
         messages = postponed_moved(target, engine)
-        committed = session.commit(messages, user=compactor_user(target.user), kind=CommitKind.COMPACT)
+        committed = session.publish(Compact(messages), Author(compactor_user(target.user)))
         target = target.at(replace(target.state, owes_postponed=committed.dropped is not None))
         if target.state.owes_postponed:
             budget.wait()

@@ -18,7 +18,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.state.store.catalog.live_files import LiveFiles
+from bucketline.state.commit.live_files import LiveFiles
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError

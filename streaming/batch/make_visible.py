@@ -12,10 +12,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
-from bucketline.state.format.entries import CommitKind, FileKind
+from bucketline.state.format.entries import FileKind
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
@@ -36,7 +38,7 @@ from bucketline.streaming.batch.target import Target
 _LOG = logging.getLogger(__name__)
 
 Commit = Callable[[Sequence[CommitMessage]], Committed]
-Compact = Callable[[CompactTrigger, Work], Sequence[CommitMessage]]
+CompactBuckets = Callable[[CompactTrigger, Work], Sequence[CommitMessage]]
 
 
 def settle_visibility(
@@ -71,7 +73,7 @@ def finish_visibility(target: Target, engine: Engine) -> Target:
     session, user = target.session, compactor_user(target.user)
 
     def commit(messages: Sequence[CommitMessage]) -> Committed:
-        return session.commit(messages, user=user, kind=CommitKind.COMPACT)
+        return session.publish(Compact(tuple(messages)), Author(user))
 
     target, _ = settle_visibility(target, engine, commit, trigger=CompactTrigger.MINOR)
     if not (target.state.owes_full and session.plan.compacts):
@@ -93,7 +95,7 @@ def _owing(target: Target, hidden: FileNames) -> Target:
     return target.at(replace(target.state, hidden=hidden))
 
 
-def _compact_with(session: WriteSession, engine: Engine) -> Compact:
+def _compact_with(session: WriteSession, engine: Engine) -> CompactBuckets:
     """Compacts buckets by an engine, on the plan of the session as it is then."""
 
     def compact(trigger: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
@@ -116,7 +118,7 @@ def _own_files(session: WriteSession, messages: Sequence[CommitMessage], committ
 
 
 def _rounds(
-    target: Target, files: FileNames | None, compact: Compact, commit: Commit, trigger: CompactTrigger
+    target: Target, files: FileNames | None, compact: CompactBuckets, commit: Commit, trigger: CompactTrigger
 ) -> Rounds:
     """The rounds; an error ends them, and is a reason like any other: the rows are in the table."""
     try:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import repeat
 
-from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.store.read.bucket_deletions import masked_files
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger, pick_unit
 from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta, FileSource, SimpleStats
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.write.bucket_writer import BucketState
 from bucketline.state.store.write.stages import WriteStage
 from bucketline.streaming.tasks.placement import Destination

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage, encode_messages
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.engine.engine import GivenBack, TaskStats

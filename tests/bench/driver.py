@@ -23,6 +23,7 @@ import numpy as np
 from pyspark import cloudpickle
 
 from bucketline.conf.job import BadRecords, RecordFormat
+from bucketline.state.commit.author import Author
 from bucketline.state.commit.message import CommitMessage, encode_messages
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta, FileSource
@@ -205,7 +206,9 @@ def _fill(empty: EmptyFiles, buckets: int, files: int) -> None:
     session = WriteSession(empty.root, {})
     session.refresh()
     made = [tuple(empty.made(b, n * FILE_ROWS, level=5, part=n) for n in range(files)) for b in range(buckets)]
-    session.commit((CommitMessage(EMPTY_ROW, b, buckets, new) for b, new in enumerate(made)), user="fill")
+    session.publish(
+        session.appended((CommitMessage(EMPTY_ROW, b, buckets, new) for b, new in enumerate(made))), Author("fill")
+    )
 
 
 if __name__ == "__main__":

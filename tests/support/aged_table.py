@@ -4,13 +4,13 @@ import random
 from dataclasses import replace
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry, Snapshot
 from bucketline.state.format.paths import INDEX_DIR, MANIFEST_DIR
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.kept_files import data_paths
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.commit.committer import Committed
 from bucketline.state.store.storage.file_io import FileIO
 from tests.support.commit_table import CommitTable
 from tests.support.commits import data_file

@@ -3,17 +3,25 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Append, AppendCheck, Change, Compact, PartitionTest, Replace
+from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import CommitResult, Committed
 from bucketline.state.determinism import World
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
-from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.commit.committer import Committer
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.commit.commit_check import PlannedOn
+from bucketline.state.store.commit.publish import Base, publish
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from tests.support.memory_io import MemoryIO
@@ -45,6 +53,55 @@ class CountedPause:
 
 
 @dataclass
+class Follower:
+    """The live files of a table that a writer knows between its commits."""
+
+    snapshots: Snapshots
+    manifests: Manifests
+    live: LiveFiles = field(default_factory=LiveFiles)
+
+    def refresh(self) -> LiveFiles:
+        self.live = newest_live(self.live, self.snapshots, self.manifests)
+        return self.live
+
+
+@dataclass(frozen=True)
+class Commits:
+    """Commits to one table, through its FileIO: a test names only what it is about."""
+
+    table: TableHandle
+
+    def commit(
+        self,
+        messages: Iterable[CommitMessage],
+        *,
+        kind: CommitKind = CommitKind.APPEND,
+        overwrite: PartitionTest | None = None,
+        append_check: AppendCheck = AppendCheck.BUCKET_COUNT,
+        ignore_empty: bool | None = None,
+        based_on: int | None = None,
+        view: Follower | None = None,
+        planned: PlannedOn | None = None,
+        planned_ms: int | None = None,
+        **author: Any,
+    ) -> CommitResult:
+        """Publishes the messages by the author; the view follows."""
+        listed = tuple(messages)
+        change: Change = Append(listed, append_check, ignore_empty=ignore_empty)
+        if overwrite is not None:
+            change = Replace(listed, overwrite, moves_rows=based_on is not None)
+        elif kind is CommitKind.COMPACT:
+            change = Compact(listed)
+        live = None if planned is None else planned.live
+        vectors = None if planned is None else planned.vectors
+        base = Base(self.table, live if view is None else view.live, based_on, vectors, planned_ms)
+        outcome = publish(base, change, Author(**author))
+        if view is not None and isinstance(outcome, Committed):
+            view.live = outcome.live or view.live
+        return outcome
+
+
+@dataclass
 class CommitTable:
     """A primary-key table (k INT) with two fixed buckets at `path`.
 
@@ -66,10 +123,9 @@ class CommitTable:
         Schemas(self.storage, self.path).create(self.schema)
         return self
 
-    def committer(self, io: FileIO | None = None) -> Committer:
-        return Committer(
-            io or self.io or self.storage, self.path, self.schema, World(clock=self.pause.clock, pause=self.pause)
-        )
+    def committer(self, io: FileIO | None = None) -> "Commits":
+        world = World(clock=self.pause.clock, pause=self.pause)
+        return Commits(TableHandle(io or self.io or self.storage, self.path, self.schema, world=world))
 
     @property
     def snapshots(self) -> Snapshots:

@@ -1,10 +1,9 @@
 """A writer in a process of its own, for tests in which writers race; importable, so that `forking` can start it."""
 
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.store.catalog.live_files import TableView
-from bucketline.state.store.commit.committer import Committer
+from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.storage.local_io import LocalIO
-from tests.support.commit_table import CommitTable, message
+from tests.support.commit_table import Commits, CommitTable, Follower, message
 from tests.support.commits import data_file
 
 
@@ -13,8 +12,8 @@ def write_batches(path: str, user: str, count: int, start: object) -> None:
     io = LocalIO()
     table = CommitTable(path, storage=io, options={"commit.max-retries": "200", "manifest.merge-min-count": "5"})
     start.wait()  # type: ignore[attr-defined]  # multiprocessing's barriers have no public type
-    view = TableView(table.snapshots, table.manifests) if user.endswith("-view") else None
-    committer = Committer(io, path, table.schema)
+    view = Follower(table.snapshots, table.manifests) if user.endswith("-view") else None
+    committer = Commits(TableHandle(io, path, table.schema))
     for batch in range(count):
         messages = table.put_files([message(data_file(f"{user}-{batch}"))])
         based_on = table.snapshots.latest_id() or 0

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.store.commit.committer import Committed
+from bucketline.state.commit.outcome import Committed
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
 from tests.support.faulty_io import FaultyIO

@@ -10,12 +10,12 @@ import pyarrow as pa
 from bucketline.state.bucket.allocation import AllocationRule, Ownership
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import CommitKind, ManifestEntry, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.schemas import Schemas
-from bucketline.state.store.commit.committer import Committed, Committer
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.key_index.catch_up import IndexSource
 from bucketline.state.store.key_index.key_index import KeyIndex
@@ -28,6 +28,7 @@ from bucketline.state.store.write.cross.key_assign import PlacedBatch, place_bat
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.logical import DataField, parse_type_text
 from bucketline.state.types.order import key_changes, sort_indices
+from tests.support.commit_table import Commits
 
 Row = tuple[int, str, int, int]
 """(id, partition, value, row kind)."""
@@ -119,7 +120,7 @@ class MovingKeys:
         kind: CommitKind = CommitKind.APPEND,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        committer = Committer(handle_of(self.table).io, self.table.path, handle_of(self.table).table_schema)
+        committer = Commits(handle_of(self.table))
         self._identifier += kind is CommitKind.APPEND
         done = committer.commit(messages, user="test", identifier=self._identifier, kind=kind, properties=properties)
         assert isinstance(done, Committed), done

@@ -126,7 +126,7 @@ class Shop:
     def __init__(self, path: Path, kind: Kind, recorder: Recorder) -> None:
         self.kind, self.recorder, self.sink = kind, recorder, {"local-directory": str(path / "local")}
         self.path = create_table(str(path / "s.db" / "t"), COLUMNS, kind.key, ("p",), {**PLAIN, **kind.options}).path
-        self.number, self.has_w = 0, False
+        self.number, self.has_w, self.is_refused = 0, False, False
 
     @property
     def table(self) -> Table:
@@ -134,11 +134,13 @@ class Shop:
 
     def step(self, name: str, act: Callable[[Table], object]) -> None:
         self.recorder.step(name)
+        self.is_refused = False
         try:
             said = act(self.table)
             self.recorder.log.append(f"= {said!r}")
         except BucketlineError as e:
             self.recorder.log.append(f"refused: {type(e).__name__} {e.code}")
+            self.is_refused = True
         self.recorder.before_publish.clear()
 
     def write(self, kinds: bool = False) -> Callable[[Table], object]:
@@ -171,9 +173,15 @@ class Shop:
         return planned.number, done
 
     def stream(self, options: Mapping[str, str], batches: int, *, first: int = 0, raced: bool = False) -> None:
-        run = StreamRun(self.path, {**self.sink, **options}, "query")
+        run = self._started(options)
         for batch_id in range(first, first + batches):
-            self.step(f"batch {batch_id}", lambda t, b=batch_id: self._batch(run, b, raced))  # type: ignore[misc]
+            if self.is_refused:
+                # After an error nothing that is known of the table is trusted.
+                run = self._started(options)
+            self.step(f"batch {batch_id}", lambda t, r=run, b=batch_id: self._batch(r, b, raced))  # type: ignore[misc]
+
+    def _started(self, options: Mapping[str, str]) -> StreamRun:
+        return StreamRun(self.path, {**self.sink, **options}, "query")
 
     def _batch(self, run: StreamRun, batch_id: int, raced: bool) -> object:
         run.session.refresh()

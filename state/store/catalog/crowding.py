@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.run import run_count
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 
 
 @dataclass(frozen=True, slots=True)

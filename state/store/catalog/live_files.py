@@ -1,167 +1,57 @@
-"""The live files of each bucket of a table: a value at one snapshot, and what brings it to the newest one.
+"""Brings the live files of a table to its newest snapshot.
 
-So a batch costs what changed since the last one, not the size of the table. A view follows all writers: it applies
-the deltas of all snapshots in between, and reads the table again when one of them has expired.
+So a batch costs what changed since the last one, not the size of the table: the deltas of all snapshots in between are
+applied, whoever made them. The table is read again where one of them has expired.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from operator import attrgetter
-
-from bucketline.state.errors import CorruptFileError, StorageError
-from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry, Snapshot
+from bucketline.state.commit.live_files import LiveFiles
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.rollback import newest_to_write
 from bucketline.state.store.catalog.snapshots import Snapshots
 
-BucketId = tuple[bytes, int]
 
-_name = attrgetter("file_name")
+def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests) -> LiveFiles:
+    """The live files at the newest snapshot, from those that are known.
 
-
-@dataclass(frozen=True, eq=False)
-class _Bucket:
-    """The live entries of one bucket. A batch asks for its files several times: they are put in order once."""
-
-    entries: Mapping[EntryIdentity, ManifestEntry]
-
-    @cached_property
-    def files(self) -> tuple[DataFileMeta, ...]:
-        return tuple(sorted([e.file for e in self.entries.values()], key=_name))
-
-    @cached_property
-    def next_sequence_number(self) -> int:
-        return 1 + max([e.file.max_sequence_number for e in self.entries.values()])
-
-    @property
-    def total_buckets(self) -> int:
-        return next(iter(self.entries.values())).total_buckets
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LiveFiles:
-    """Live entries by (partition, bucket) at `snapshot`, None for a table without one. Nothing changes it."""
-
-    snapshot: Snapshot | None = None
-    _buckets: Mapping[BucketId, _Bucket] = field(default_factory=dict, repr=False)
-    _totals: Mapping[bytes, int] = field(default_factory=dict, repr=False)
-
-    def files(self, bucket_id: BucketId) -> tuple[DataFileMeta, ...]:
-        """The live files of a bucket, by name; empty when it has none."""
-        bucket = self._buckets.get(bucket_id)
-        return () if bucket is None else bucket.files
-
-    def buckets(self) -> Iterator[BucketId]:
-        """Every bucket with live files, partitions in byte order."""
-        yield from sorted(self._buckets)
-
-    def total_buckets(self, partition: bytes) -> int | None:
-        """The bucket count recorded for a partition; None when it has no live files."""
-        return self._totals.get(partition)
-
-    def total_of_bucket(self, bucket_id: BucketId) -> int:
-        """The bucket count that a bucket's files record: -1 dynamic, -2 postponed; 0 when it has no live files."""
-        bucket = self._buckets.get(bucket_id)
-        return 0 if bucket is None else bucket.total_buckets
-
-    def totals(self) -> dict[bytes, int]:
-        """The bucket count of each partition that has live files."""
-        return dict(self._totals)
-
-    def other_totals(self, bucket_count: int) -> dict[bytes, int]:
-        """The partitions with a fixed bucket count that is not `bucket_count`, and theirs."""
-        return {p: total for p, total in self._totals.items() if total > 0 and total != bucket_count}
-
-    def next_sequence_number(self, bucket_id: BucketId) -> int:
-        """One more than any live file of the bucket holds. Source: Paimon 2.0 AbstractFileStoreWrite."""
-        bucket = self._buckets.get(bucket_id)
-        return 0 if bucket is None else bucket.next_sequence_number
-
-    def live_entries(self) -> list[ManifestEntry]:
-        return [e for bucket in self._buckets.values() for e in bucket.entries.values()]
-
-    def after(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> "LiveFiles":
-        """The live files of a snapshot that follows this one by a delta."""
-        buckets, totals = dict(self._buckets), dict(self._totals)
-        own: dict[BucketId, dict[EntryIdentity, ManifestEntry]] = {}
-        touched: set[bytes] = set()
-        for entry in delta:
-            bucket_id = (entry.partition, entry.bucket)
-            touched.add(entry.partition)
-            entries = own.get(bucket_id)
-            if entries is None:
-                known = buckets.get(bucket_id)
-                entries = own[bucket_id] = {} if known is None else dict(known.entries)
-            if entry.kind is FileKind.ADD:
-                entries[entry.identity] = entry
-                if entry.total_buckets > 0 or entry.partition not in totals:
-                    totals[entry.partition] = entry.total_buckets
-            elif entries.pop(entry.identity, None) is None:
-                raise CorruptFileError(
-                    f"a delta deletes {entry.file.file_name}, which is not live; run `bucketline doctor`",
-                    file=entry.file.file_name,
-                )
-        for bucket_id, entries in own.items():
-            if entries:
-                buckets[bucket_id] = _Bucket(entries)
-            else:
-                buckets.pop(bucket_id, None)
-        live = {partition for partition, _ in buckets} if touched else set()
-        for partition in touched - live:
-            totals.pop(partition, None)
-        return LiveFiles(snapshot, buckets, totals)
+    A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
+    """
+    while True:
+        latest, seen = newest_to_write(snapshots), live.snapshot
+        if seen is not None and (latest is None or latest.id < seen.id):
+            snapshots.check_rolled_back(seen.id, "this writer", latest)
+        if latest is None:
+            return LiveFiles()
+        try:
+            advanced = (
+                None if seen is None or latest.id < seen.id else _advanced(live, seen, latest, snapshots, manifests)
+            )
+            return LiveFiles().after(latest, manifests.live_entries(latest)) if advanced is None else advanced
+        except StorageError as e:
+            # A process that is stopped while it reads finds that the snapshot has expired meanwhile.
+            if not snapshots.is_gone(latest, e):
+                raise
 
 
-class TableView:
-    """Follows a table: `live` are its live files at the newest snapshot that was seen. Not shared between threads."""
-
-    def __init__(self, snapshots: Snapshots, manifests: Manifests) -> None:
-        self._snapshots = snapshots
-        self._manifests = manifests
-        self.live = LiveFiles()
-
-    def refresh(self) -> LiveFiles:
-        """The live files at the newest snapshot.
-
-        A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
-        """
-        while True:
-            latest, seen = newest_to_write(self._snapshots), self.live.snapshot
-            if seen is not None and (latest is None or latest.id < seen.id):
-                self._snapshots.check_rolled_back(seen.id, "this writer", latest)
-            if latest is None:
-                self.live = LiveFiles()
-                return self.live
-            try:
-                if seen is None or latest.id < seen.id or not self._advance(seen, latest):
-                    self.live = LiveFiles().after(latest, self._manifests.live_entries(latest))
-                return self.live
-            except StorageError as e:
-                # A process that is stopped while it reads finds that the snapshot has expired meanwhile.
-                if not self._snapshots.is_gone(latest, e):
-                    raise
-
-    def follow(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> None:
-        """Goes on to a snapshot that was just published as the successor of `live`, and brought this delta."""
-        self.live = self.live.after(snapshot, delta)
-
-    def _advance(self, seen: Snapshot, latest: Snapshot) -> bool:
-        """Applies the deltas up to `latest`; False when one is gone or was replaced, which asks for a new start."""
-        # A rollback may have put other snapshots under the ids that were seen.
-        current = latest if latest.id == seen.id else self._snapshots.get(seen.id)
-        if not seen.is_same_as(current):
-            return False
-        for snapshot_id in range(seen.id + 1, latest.id + 1):
-            snapshot = latest if snapshot_id == latest.id else self._snapshots.get(snapshot_id)
-            if snapshot is None:
-                return False
-            try:
-                delta = self._manifests.delta_entries(snapshot)
-            except StorageError as e:
-                if not self._snapshots.is_gone(snapshot, e):
-                    raise
-                return False
-            self.live = self.live.after(snapshot, delta)
-        return True
+def _advanced(
+    live: LiveFiles, seen: Snapshot, latest: Snapshot, snapshots: Snapshots, manifests: Manifests
+) -> LiveFiles | None:
+    """The live files after the deltas up to `latest`; None when one is gone or was replaced, which asks for a new
+    start."""
+    # A rollback may have put other snapshots under the ids that were seen.
+    current = latest if latest.id == seen.id else snapshots.get(seen.id)
+    if not seen.is_same_as(current):
+        return None
+    for snapshot_id in range(seen.id + 1, latest.id + 1):
+        snapshot = latest if snapshot_id == latest.id else snapshots.get(snapshot_id)
+        if snapshot is None:
+            return None
+        try:
+            delta = manifests.delta_entries(snapshot)
+        except StorageError as e:
+            if not snapshots.is_gone(snapshot, e):
+                raise
+            return None
+        live = live.after(snapshot, delta)
+    return live

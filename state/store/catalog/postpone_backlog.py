@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.store.catalog.live_files import BucketId
 
 
 @dataclass(frozen=True, slots=True)

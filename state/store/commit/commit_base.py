@@ -3,15 +3,15 @@
 Source: Paimon 2.0 CommitScanner; bases are restricted to changed buckets, as all rules but the bucket count allow.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from bucketline.state.commit.change import PartitionTest
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
+from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
 from bucketline.state.store.catalog.rollback import newest_to_write
 from bucketline.state.store.catalog.snapshots import Snapshots
-
-PartitionTest = Callable[[bytes], bool]
 
 
 class CommitBase:
@@ -56,24 +56,25 @@ class CommitBase:
 
 
 class Bases:
-    """The newest snapshot at each try of a commit, from `view` where there is one. While the view is fresh it is not
-    refreshed: it was a moment ago, and is again only if a try has lost."""
+    """The newest snapshot at each try of a commit, from `live` files where they are known. While these are fresh they
+    are not brought further: they were a moment ago, and are again only if a try has lost."""
 
-    def __init__(self, snapshots: Snapshots, manifests: Manifests, view: TableView | None, *, is_fresh: bool) -> None:
-        self._snapshots, self._manifests, self._view = snapshots, manifests, view
-        self.is_fresh = is_fresh
+    def __init__(self, snapshots: Snapshots, manifests: Manifests, live: LiveFiles | None, *, is_fresh: bool) -> None:
+        self._snapshots, self._manifests = snapshots, manifests
+        self.live, self.is_fresh = live, is_fresh
 
     def newest(self, *, is_retry: bool) -> CommitBase:
-        if self._view is None:
+        if self.live is None:
             return CommitBase(newest_to_write(self._snapshots), self._manifests, None)
         self.is_fresh = self.is_fresh and not is_retry
-        live = self._view.live if self.is_fresh else self._view.refresh()
-        return CommitBase(live.snapshot, self._manifests, live)
+        if not self.is_fresh:
+            self.live = newest_live(self.live, self._snapshots, self._manifests)
+        return CommitBase(self.live.snapshot, self._manifests, self.live)
 
     def follow(self, snapshot: Snapshot, delta_entries: Sequence[ManifestEntry]) -> None:
         """The commit has published this snapshot."""
-        if self._view is not None:
-            self._view.follow(snapshot, delta_entries)
+        if self.live is not None:
+            self.live = self.live.after(snapshot, delta_entries)
 
 
 def changes_since(

@@ -5,9 +5,10 @@ Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvide
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Append, AppendCheck, PartitionTest, Replace
 from bucketline.state.commit.changes import Changes, changed_buckets
 from bucketline.state.commit.conflict import (
     HISTORY_GONE,
@@ -21,7 +22,8 @@ from bucketline.state.commit.conflict import (
     check_rows_unchanged,
     check_unmarked,
 )
-from bucketline.state.commit.plan import CommitIdentity, overwrite_entries
+from bucketline.state.commit.live_files import BucketId, LiveFiles
+from bucketline.state.commit.plan import overwrite_entries
 from bucketline.state.commit.replay import find_twin, writer_of
 from bucketline.state.format.entries import (
     BATCH_COMMIT_IDENTIFIER,
@@ -32,21 +34,11 @@ from bucketline.state.format.entries import (
     Snapshot,
 )
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.commit.commit_base import CommitBase, PartitionTest, changes_since
+from bucketline.state.store.commit.commit_base import CommitBase, changes_since
 from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
 from bucketline.state.types.order import key_order
-
-
-class AppendCheck(Enum):
-    """Which rules are checked before new files are appended."""
-
-    BUCKET_COUNT = "the bucket count of their partitions: enough for files that were just written"
-    ONE_WRITER = "the same, and that nobody else has written rows since the work was planned"
-    ALL_RULES = "every rule: for files that an earlier run may have committed already"
-    ROWS_READ = "every rule, and that nobody has written the same keys since the rows were read that they replace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +54,8 @@ class PlannedOn:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """The changes of one snapshot. `overwrite` selects the partitions whose live files they replace; `planned` is for
-    compactions that are committed alone."""
+    """The changes of one snapshot. `overwrite` selects the partitions whose live files they replace, `moves_rows` says
+    that by files with the same rows; `planned` is for compactions that are committed alone."""
 
     kind: CommitKind
     entries: tuple[ManifestEntry, ...]
@@ -71,6 +63,7 @@ class Half:
     index: tuple[IndexManifestEntry, ...]
     check: AppendCheck
     overwrite: PartitionTest | None = None
+    moves_rows: bool = False
     common_keys: CommonKeyTest | None = None
     planned: PlannedOn | None = None
 
@@ -86,23 +79,28 @@ class Fit:
     base_index: tuple[IndexManifestEntry, ...]
 
 
-def append_half(
-    changes: Changes, overwrite: PartitionTest | None, check: AppendCheck, common_keys: CommonKeyTest | None = None
-) -> Half:
+def append_half(change: Append | Replace, changes: Changes) -> Half:
     """The first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
-    if overwrite is not None:
+    if isinstance(change, Replace):
         # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
         return Half(
-            CommitKind.OVERWRITE, changes.append_entries, (), changes.append_index, AppendCheck.ALL_RULES, overwrite
+            CommitKind.OVERWRITE,
+            changes.append_entries,
+            (),
+            changes.append_index,
+            AppendCheck.ALL_RULES,
+            change.target,
+            moves_rows=change.moves_rows,
         )
     kind = changes.append_kind
+    as_asked = kind is CommitKind.APPEND or change.check is AppendCheck.ONE_WRITER
     return Half(
         kind,
         changes.append_entries,
         changes.append_changelog,
         changes.append_index,
-        check if kind is CommitKind.APPEND or check is AppendCheck.ONE_WRITER else AppendCheck.ALL_RULES,
-        common_keys=common_keys,
+        change.check if as_asked else AppendCheck.ALL_RULES,
+        common_keys=change.common_keys,
     )
 
 
@@ -144,21 +142,21 @@ class CommitChecks:
         return before.id if current is None or current.is_same_as(before) else based_on
 
     def find_twin(
-        self, half: Half, identity: CommitIdentity, latest: Snapshot | None, seen: int | None
+        self, half: Half, author: Author, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
         """The snapshot in which another run with the same commit user did the same since `seen`, the newest one checked
         before. None: there is none, or nothing to compare with. A Conflict when it is not known any more.
         """
-        if half.kind is CommitKind.COMPACT or identity.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
+        if half.kind is CommitKind.COMPACT or author.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
         latest_id = 0 if latest is None else latest.id
         newer = list(self._snapshots.newest_first(latest or 0, seen))
-        twin = find_twin(newer, identity.user, identity.identifier)
+        twin = find_twin(newer, author.user, author.identifier)
         if twin is None and len(newer) != latest_id - seen:
             return _history_gone(seen, latest_id)
         return twin
 
-    def find_stranger(self, identity: CommitIdentity, latest: Snapshot | None, seen: int) -> Conflict | None:
+    def find_stranger(self, author: Author, latest: Snapshot | None, seen: int) -> Conflict | None:
         """Rule `second-writer`: since `seen` no other writer has written rows; compactions and statistics do not
         matter. For tables whose buckets depend on their rows: two writers would put one key into two buckets.
         """
@@ -166,7 +164,7 @@ class CommitChecks:
         newer = list(self._snapshots.newest_first(latest or 0, seen))
         if len(newer) != latest_id - seen:
             return _history_gone(seen, latest_id)
-        own = writer_of(identity.user)
+        own = writer_of(author.user)
         for snapshot in newer:
             if snapshot.commit_kind.moves_rows and writer_of(snapshot.commit_user) != own:
                 return Conflict(
@@ -223,10 +221,11 @@ class CommitChecks:
     def _fit_overwrite(
         self, half: Half, target: PartitionTest, base: CommitBase, based_on: int | None
     ) -> Fit | Conflict:
-        conflict = None if based_on is None else self._check_target(target, base.latest, based_on)
+        takes_postponed = self._has_postponed_rows and not half.moves_rows
+        conflict = None if based_on is None else self._check_target(target, base.latest, based_on, takes_postponed)
         if conflict is not None:
             return conflict
-        live = [e for e in base.entries_in(target) if e.bucket >= 0 or self._has_postponed_rows]
+        live = [e for e in base.entries_in(target) if e.bucket >= 0 or takes_postponed]
         entries = overwrite_entries(live, half.entries)
         if based_on is not None:
             # A rescale writes the rows of these files again.
@@ -322,7 +321,9 @@ class CommitChecks:
                     return conflict
         return None
 
-    def _check_target(self, target: PartitionTest, latest: Snapshot | None, based_on: int) -> Conflict | None:
+    def _check_target(
+        self, target: PartitionTest, latest: Snapshot | None, based_on: int, takes_postponed: bool
+    ) -> Conflict | None:
         """Rule `target-changed`: since the overwrite was planned, nobody changed what it replaces."""
         latest_id = 0 if latest is None else latest.id
         changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)
@@ -330,7 +331,7 @@ class CommitChecks:
             return _history_gone(based_on, latest_id)
         for snapshot, delta in changes:
             for entry in delta:
-                if target(entry.partition) and (entry.bucket >= 0 or self._has_postponed_rows):
+                if target(entry.partition) and (entry.bucket >= 0 or takes_postponed):
                     return Conflict(
                         "target-changed",
                         f"snapshot {snapshot.id} ({snapshot.commit_kind.value} by {snapshot.commit_user}) changed a "

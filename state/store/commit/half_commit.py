@@ -6,13 +6,16 @@ Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that lost for certai
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import AppendCheck
 from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.outcome import Committed, Unknown, outcome_unknown
-from bucketline.state.commit.plan import CommitIdentity, SnapshotPlan, WrittenList, plan_snapshot
+from bucketline.state.commit.plan import SnapshotPlan, WrittenList, plan_snapshot
 from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
@@ -20,8 +23,9 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
+from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_base import Bases, CommitBase
-from bucketline.state.store.commit.commit_check import AppendCheck, CommitChecks, Half
+from bucketline.state.store.commit.commit_check import CommitChecks, Half
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests
@@ -51,16 +55,43 @@ class TableStores:
     retries: RetrySettings
     world: World
 
+    @classmethod
+    def of(cls, table: TableHandle) -> "TableStores":
+        """Those of a table, whose schema has the options in force."""
+        schema, root = table.table_schema, table.metadata_path
+        settings = schema.settings.commit
+        return cls(
+            io=table.io,
+            path=table.path,
+            schema=schema,
+            snapshots=Snapshots(table.io, root),
+            schemas=Schemas(table.io, root),
+            manifests=Manifests(
+                table.io,
+                table.path,
+                [f.type for f in schema.select(schema.partition_keys)],
+                ids=table.world.ids,
+                merging=ManifestMergeOptions.of(settings),
+                codec=settings.manifest_codec,
+            ),
+            retries=RetrySettings.of(settings),
+            world=table.world,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What both halves of a commit have in common: who commits, on which bases, and when and on which snapshot the work
-    was planned (`Committer.commit`)."""
+    was planned (`publish`)."""
 
-    identity: CommitIdentity
+    author: Author
     bases: Bases
     based_on: int | None
     planned_ms: int
+
+    def of_compaction(self) -> "Work":
+        """The work of the second half, whose snapshot does not name the operation."""
+        return replace(self, author=replace(self.author, operation=None))
 
 
 class HalfCommit:
@@ -69,7 +100,7 @@ class HalfCommit:
     def __init__(
         self, table: TableStores, checks: CommitChecks, half: Half, work: Work, own: int | None = None
     ) -> None:
-        self._table, self._checks, self._half, self._work, self._own = table, checks, half, work, own
+        self.table, self._checks, self._half, self.work, self._own = table, checks, half, work, own
         self._retries = Retries(table.retries, table.world)
         brought = brought_files(table.path, table.schema, half)
         self._proof = FilesProof(table.io, table.schema, brought, table.world.clock, planned_ms=work.planned_ms)
@@ -83,7 +114,7 @@ class HalfCommit:
         self._of_try: list[str] = []
 
     def publish(self) -> Ended:
-        """Tries until the half has ended. Raises what `Committer.commit` does."""
+        """Tries until the half has ended. Raises what `publish` does."""
         while True:
             ended = self._try_once()
             if ended is not None:
@@ -94,7 +125,7 @@ class HalfCommit:
         self._of_try = []
         base: CommitBase | None = None
         try:
-            base = self._work.bases.newest(is_retry=self._retries.done > 0)
+            base = self.work.bases.newest(is_retry=self._retries.done > 0)
             plan = self._plan(base)
             if not isinstance(plan, SnapshotPlan):
                 self._discard_half()
@@ -115,12 +146,12 @@ class HalfCommit:
             self._discard_half()
             return files_gone(gone)
         publication = publish_snapshot(
-            self._table.snapshots, self._table.manifests, snapshot, self._retries, self._proof, base.latest
+            self.table.snapshots, self.table.manifests, snapshot, self._retries, self._proof, base.latest
         )
         if publication.fate is Fate.UNKNOWN:
             return outcome_unknown(snapshot, str(publication.error))
         if publication.fate is Fate.WON:
-            self._work.bases.follow(snapshot, plan.delta_entries)
+            self.work.bases.follow(snapshot, plan.delta_entries)
             self._write_hints(snapshot)
             return snapshot
         self._last_base = base
@@ -128,15 +159,15 @@ class HalfCommit:
 
     def _plan(self, base: CommitBase) -> SnapshotPlan | Committed | Conflict:
         """The next snapshot, checked by the rules."""
-        half, table, based_on, identity = self._half, self._table, self._work.based_on, self._work.identity
+        half, table, based_on, author = self._half, self.table, self.work.based_on, self.work.author
         if self._last_base is not None:
             self._seen = self._checks.looked_at(self._last_base.latest, base.latest, based_on)
-        twin = self._checks.find_twin(half, identity, base.latest, self._seen)
+        twin = self._checks.find_twin(half, author, base.latest, self._seen)
         if isinstance(twin, Snapshot):
             return Committed((twin,), replayed=True)
         stranger = None
         if half.check is AppendCheck.ONE_WRITER and based_on is not None and self._own is None:
-            stranger = self._checks.find_stranger(identity, base.latest, based_on)
+            stranger = self._checks.find_stranger(author, base.latest, based_on)
         fit = twin or stranger or self._checks.fit(half, base, based_on, self._own)
         if isinstance(fit, Conflict):
             return fit
@@ -148,15 +179,15 @@ class HalfCommit:
             base_index=fit.base_index,
             delta_index=fit.index,
             vectors_by_file=not bucket_mode(table.schema).has_buckets,
-            identity=identity,
+            author=author,
             schema_id=self._newest_schema_id(base.latest),
             uuid=table.world.ids.new_uuid(),
             now_ms=table.world.clock.now_ms(),
         )
 
     def _newest_schema_id(self, latest: Snapshot | None) -> int:
-        table = self._table
-        if self._work.bases.is_fresh:
+        table = self.table
+        if self.work.bases.is_fresh:
             return max(table.schema.id, 0 if latest is None else latest.schema_id)
         newest_id = table.schemas.latest_id()
         if newest_id is None:
@@ -165,8 +196,8 @@ class HalfCommit:
 
     def _write(self, plan: SnapshotPlan, base: CommitBase) -> Snapshot:
         """The snapshot; the files that it names are written."""
-        queue = QueuedWrites(self._table.io)
-        store = self._table.manifests.recording(self._of_try, queue)
+        queue = QueuedWrites(self.table.io)
+        store = self.table.manifests.recording(self._of_try, queue)
         delta, is_overwrite = self._delta, self._half.overwrite is not None
         if delta is None or is_overwrite:
             delta = store.write(plan.delta_entries, plan.schema_id)
@@ -216,18 +247,18 @@ class HalfCommit:
         if not isinstance(error, StorageError) or not error.missing:
             return False
         latest = None if base is None else base.latest
-        return self._missed <= _LOOKS or (latest is not None and self._table.snapshots.is_gone(latest, error))
+        return self._missed <= _LOOKS or (latest is not None and self.table.snapshots.is_gone(latest, error))
 
     def _discard_try(self) -> None:
-        discard_manifests(self._table.manifests, self._of_try)
+        discard_manifests(self.table.manifests, self._of_try)
 
     def _discard_half(self) -> None:
-        discard_manifests(self._table.manifests, self._of_half)
+        discard_manifests(self.table.manifests, self._of_half)
 
     def _write_hints(self, snapshot: Snapshot) -> None:
         """Hints are optional: readers find the snapshot without them. Paimon believes one that names a snapshot without
         a follower, so a writer that was stopped until both had expired corrects what it wrote."""
-        snapshots = self._table.snapshots
+        snapshots = self.table.snapshots
         with suppress(StorageError):
             snapshots.write_latest_hint(snapshot.id)
             if not self._proof.is_certain and not snapshots.exists(snapshot.id):

@@ -8,11 +8,11 @@ ones, to see.
 
 from collections.abc import Sequence
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.fold_choice import reading_fold, strict_fold
 from bucketline.state.lsm.merge.overflow_risk import columns_at_risk
 from bucketline.state.lsm.tree.interval import sections
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.read.merge_read import merge_columns, merge_section
 from bucketline.state.store.read.prune import BucketFiles

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult
 from bucketline.state.store.compact.watch import Watch, unwatched, watched

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.row_age import RowAge, row_age
@@ -15,7 +16,6 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.run import KeyOrder
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.datafile.file_settings import Postponed, file_settings

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import IndexManifestEntry
@@ -26,7 +27,6 @@ from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.lsm.tree.upgrade import Rewrite, Upgrade, plan_rewrite
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.older_values import Above, OlderValues
 from bucketline.state.store.compact.watch import Watch, unwatched

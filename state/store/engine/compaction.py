@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import Engine, Jobs
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, Work, write_bucket

@@ -7,11 +7,11 @@ partitions to restrict itself to. Source: Paimon 2.0 SparkPostponeCompactProcedu
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from bucketline.state.commit.change import PartitionTest
+from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.store.catalog.live_files import LiveFiles
-from bucketline.state.store.commit.commit_base import PartitionTest
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.table_rows import PostponedFile
 from bucketline.state.store.read.bucket_deletions import masked_files

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from bucketline.state.bucket.accept_rows import AcceptedRows
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.fold import drop_deletes
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.tree.interval import sections
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.watch import Watch, unwatched, watched
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions

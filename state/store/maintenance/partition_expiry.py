@@ -7,9 +7,11 @@ import logging
 from collections.abc import Sequence
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Replace
+from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.commit.partition_age import expired_partitions
 from bucketline.state.format.paths import partition_path
-from bucketline.state.store.catalog.live_files import LiveFiles
 from bucketline.state.store.maintenance.done_actions import forget_done
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -20,7 +22,7 @@ def expire_partitions(session: WriteSession, *, user: str, after_ms: int | None 
     """Drops the partitions that have expired, and names them as their folders are called.
 
     `after_ms` replaces the table's `partition.expiration-time`; without both nothing expires. Partitions whose values
-    hold no time are logged, and stay. Raises as `WriteSession.replace_partitions`; what was dropped before stays so.
+    hold no time are logged, and stay. Raises as `WriteSession.publish`; what was dropped before stays so.
     """
     schema = session.plan.schema
     view = session.follow()
@@ -60,4 +62,4 @@ def _forget(session: WriteSession, dropped: Sequence[bytes]) -> None:
 
 def _drop(session: WriteSession, partitions: Sequence[bytes], user: str) -> None:
     chosen = frozenset(partitions)
-    session.replace_partitions([], user=user, target=chosen.__contains__)
+    session.publish(Replace((), chosen.__contains__), Author(user))

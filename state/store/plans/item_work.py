@@ -10,18 +10,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.commit.outcome import Unknown
+from bucketline.state.commit.outcome import Committed, Unknown
 from bucketline.state.commit.replay import commit_user
 from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import CommitKind
 from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
-from bucketline.state.store.catalog.live_files import BucketId
-from bucketline.state.store.commit.committer import Committed, Committer, PlannedOn
+from bucketline.state.store.commit.commit_check import PlannedOn
+from bucketline.state.store.commit.publish import Base, publish
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import compact_unit
@@ -191,20 +193,20 @@ class TableWork:
         numbers = [j.item.number for j, is_empty in zip(jobs, empty, strict=True) if not is_empty]
         if not numbers:
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
-        table = self._session.table
-        committer = Committer(table.io, table.path, self._session.plan.schema, table.world)
-        outcome = committer.commit(
-            [m for messages in made for m in messages],
-            user=plan.user,
-            identifier=numbers[0],
-            properties={ITEMS: ",".join(map(str, numbers))},
-            kind=CommitKind.COMPACT,
-            based_on=jobs[0].based_on,
-            view=self._session.follower,
-            planned_ms=jobs[0].planned_ms,
-            planned=self._planned_on(jobs[0].based_on),
+        based_on = jobs[0].based_on
+        looked_at = self._planned_on(based_on)
+        session = self._session
+        base = Base(
+            replace(session.table, table_schema=session.plan.schema),
+            session.view,
+            based_on,
+            None if looked_at is None else looked_at.vectors,
+            jobs[0].planned_ms,
         )
+        author = Author(plan.user, numbers[0], {ITEMS: ",".join(map(str, numbers))})
+        outcome = publish(base, Compact(tuple(m for messages in made for m in messages)), author)
         if isinstance(outcome, Committed):
+            session.keep(outcome)
             result = Result(ItemState.DONE, outcome.snapshots[-1].id)
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty]
         if isinstance(outcome, Conflict):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection
 from itertools import islice
 
 from bucketline.conf.plan_options import PlanTrigger
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.determinism import SYSTEM_WORLD, Clock, World
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.plans.choose import is_due
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.write.write_session import WriteSession
 
 _MOST_SNAPSHOTS = 100

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from pyroaring import BitMap
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.determinism import IdSource
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.index.deletion_vector import (
@@ -21,7 +22,6 @@ from bucketline.state.format.index.deletion_vector import (
 )
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.lsm.aggregate.events import Indices
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO, file_io_for

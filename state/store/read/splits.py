@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from bucketline.conf.table.choices import FileFormat
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
@@ -19,7 +20,6 @@ from bucketline.state.format.paths import extension_of
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.interval import sections
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
 from bucketline.state.store.read.fallback import Sight
 from bucketline.state.store.read.merge_read import read_buckets

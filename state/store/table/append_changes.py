@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import Operation
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
@@ -295,6 +296,6 @@ def write_append_changes(
             messages += engine.run(stored.copies()).messages
     if all(m.is_empty for m in messages):
         return WriteResult(0 if newest is None else newest.id)
-    committed = session.commit(messages, user=scope.user, operation=operation)
+    committed = session.publish(session.appended(messages), Author(scope.user, operation=operation))
     Upkeep().after_batch(session, messages, committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import AppendCheck
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.table.settled_write import settle_write
@@ -55,10 +56,11 @@ def write_changes(session: WriteSession, source: Any, operation: Operation, *, e
     if not any(m.new_files for m in outcome.messages):
         session.discard(outcome.messages)
         return unchanged
-    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
+    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
     one_writer = plan.mode.append_check is AppendCheck.ONE_WRITER
     check = AppendCheck.ONE_WRITER if one_writer else AppendCheck.ROWS_READ
-    committed = session.commit(outcome.messages, user=user, properties=notes, check=check, operation=operation)
+    author = Author(user, properties=notes, operation=operation)
+    committed = session.publish(session.appended(outcome.messages, check=check), author)
     return settle_write(
         session,
         outcome.messages,

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Unknown
-from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
@@ -92,7 +94,7 @@ def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], 
     """
     if all(m.is_empty for m in messages):
         return ()
-    committed = session.commit(messages, user=user, identifier=BATCH_COMMIT_IDENTIFIER, kind=CommitKind.COMPACT)
+    committed = session.publish(Compact(tuple(messages)), Author(user))
     lost = committed.dropped
     if isinstance(lost, Conflict):
         raise lost.error(f"the compaction was lost: {lost.message}; no row is lost, run it again")

@@ -15,10 +15,12 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
 from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Replace
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngine
@@ -155,9 +157,8 @@ def _overwrite_once(
         if not got_rows:
             return _unchanged(session)
         target = got_rows.__contains__
-    committed = session.replace_partitions(
-        messages, user=table.world.ids.new_uuid(), target=target, operation=Operation.OVERWRITE
-    )
+    author = Author(table.world.ids.new_uuid(), operation=Operation.OVERWRITE)
+    committed = session.publish(Replace(tuple(messages), target), author)
     Upkeep().after_batch(session, messages, committed.snapshots)
     hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, committed))
     return WriteResult(committed.snapshots[-1].id, visible=not hidden)
@@ -191,9 +192,7 @@ def _empty(
     target = choose_partitions(session.plan.schema, partitions)
     if not any(target(partition) for partition, _ in session.view.buckets()):
         return _unchanged(session)
-    committed = session.replace_partitions(
-        [], user=session.table.world.ids.new_uuid(), target=target, operation=operation
-    )
+    committed = session.publish(Replace((), target), Author(table.world.ids.new_uuid(), operation=operation))
     Upkeep().after_batch(session, (), committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)
 

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.maintenance.upkeep import Upkeep
@@ -149,7 +150,7 @@ def overwrite_moving(
             )
     if all(m.is_empty for m in messages):
         return WriteResult(0 if view.snapshot is None else view.snapshot.id)
-    committed = session.commit(messages, user=user, operation=Operation.OVERWRITE)
+    committed = session.publish(session.appended(messages), Author(user, operation=Operation.OVERWRITE))
     upkeep.after_batch(session, written, committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)
 

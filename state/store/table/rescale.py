@@ -12,11 +12,13 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
 from bucketline.conf.table.table_options import BUCKET, MAX_BUCKET_COUNT
 from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Replace
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.schema_change import SetOption
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.catalog.alter import alter_table
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts
@@ -124,7 +126,8 @@ def commit_rescale(
     """Replaces the partitions; a fixed table that was rescaled as a whole writes with that many buckets from now on."""
     snapshot_id = None
     if replaced:
-        committed = session.overwrite(messages, user=user, partitions=replaced, bucket_num=bucket_num)
+        change = Replace(tuple(messages), replaced.__contains__, moves_rows=True)
+        committed = session.publish(change, Author(user))
         snapshot_id = committed.snapshots[-1].id
         Upkeep().after_batch(session, (), committed.snapshots)
     if is_whole and session.plan.total_buckets > 0 and session.plan.total_buckets != bucket_num:

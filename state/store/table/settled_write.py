@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
 from bucketline.conf.wording import counted
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.errors import CommittedNotVisibleError
-from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.maintenance.upkeep import Upkeep
@@ -53,7 +54,7 @@ def settle_write(
         return compact_buckets(engine, session.plan.bucket_write(used), work)
 
     def commit(made: Sequence[CommitMessage]) -> Committed:
-        return session.commit(made, user=user, kind=CommitKind.COMPACT)
+        return session.publish(Compact(tuple(made)), Author(user))
 
     def compact_again(left: FileNames) -> Rounds:
         budget = Budget(session.plan.sink.visibility_timeout_ms, session.table.world)

@@ -10,11 +10,11 @@ from itertools import accumulate
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import bucket_mode
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.append_compact import index_change
 from bucketline.state.store.compact.bucket_access import BucketAccess

@@ -12,6 +12,7 @@ import pyarrow as pa
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
+from bucketline.state.commit.author import Author
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -79,8 +80,9 @@ def write_source(
     if trigger is CompactTrigger.FULL:
         stages = replace(stages, idle=tuple(session.due(trigger)))
     outcome = engine.run(stages)
-    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else None
-    committed = session.commit(outcome.messages, user=user, properties=notes, operation=Operation.WRITE)
+    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
+    author = Author(user, properties=notes, operation=Operation.WRITE)
+    committed = session.publish(session.appended(outcome.messages), author)
     return settle_write(
         session,
         outcome.messages,

@@ -13,9 +13,9 @@ from threading import Event, Lock
 
 import pyarrow as pa
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import NumberedIds
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.watch import Watch
 from bucketline.state.store.storage.parallel import AT_ONCE, all_items, answers_late

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.table.choices import ChangelogProducer
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.schema_json import TableSchema
@@ -22,7 +23,6 @@ from bucketline.state.lsm.merge.fold import Fold, fold_for
 from bucketline.state.lsm.merge.fold_choice import early_fold, strict_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.pick import CompactUnit, pick_compaction, pick_full
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult, compact_unit

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.run import run_count
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.read.bucket_deletions import NO_VECTORS, VectorFiles, masked_files
 from bucketline.state.store.write.bucket_writer import CompactTrigger, pick_unit

@@ -1,7 +1,7 @@
 """Dynamic buckets: a key stays where the HASH index of its partition has it, new keys fill buckets up."""
 
 from bucketline.state.bucket.allocation import Assigners, assigner_count
-from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.commit.change import AppendCheck
 from bucketline.state.store.index.hash_index_store import rows_by_bucket
 from bucketline.state.store.write.grouping import HashEntries, HashShares, KnownBuckets
 from bucketline.state.store.write.indexed_keys import BYTES_PER_KEY, IndexedKeys

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.change import AppendCheck
+from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.store.catalog.live_files import LiveFiles
-from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.write.counted_buckets import CountedBuckets
 from bucketline.state.store.write.grouping import KeyShares
 from bucketline.state.store.write.postponed_rows import PostponedRows

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from bucketline.state.store.catalog.live_files import BucketId
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.store.storage.errors import local_disk
 from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
 

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from bucketline.state.bucket.allocation import Assigners
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite
 from bucketline.state.store.write.placing import Placing
 from bucketline.state.store.write.sealed_runs import SealPlan

@@ -13,6 +13,7 @@ from enum import Enum
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.table.choices import ChangelogProducer, LookupCompact
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import World
@@ -20,7 +21,6 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
 from bucketline.state.store.read.prune import hides_level0
 from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
 from bucketline.state.store.write.write_session import WriteSession

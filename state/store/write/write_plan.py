@@ -14,12 +14,12 @@ from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.compaction_options import FORCE_COMPACT, WRITE_ONLY
 from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.state.bucket.allocation import AllocationRule
+from bucketline.state.commit.change import AppendCheck
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold_choice import sealing_fold, strict_fold
 from bucketline.state.lsm.tree.compact_options import CompactOptions
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles
-from bucketline.state.store.commit.commit_check import AppendCheck
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.write.bucket_writer import BucketCounts, BucketState, BucketWrite, CompactTrigger
 from bucketline.state.store.write.grouping import FixedBuckets, Grouping, HashEntries

@@ -1,4 +1,4 @@
-"""One writer's hold on a table between its commits: newest schema, write plan, view of the live files, committer.
+"""One writer's hold on a table between its commits: newest schema, write plan, view of the live files.
 
 A stream keeps one open for as long as it runs, so that a batch reads what has changed and nothing else; a single write
 opens one and drops it. Not shared between threads.
@@ -11,23 +11,25 @@ from functools import cache, partial
 
 from bucketline.conf.advice import advise_write
 from bucketline.conf.table.read_options import named_branch
-from bucketline.conf.table.table_options import BUCKET
-from bucketline.state.commit.conflict import ALREADY_ADDED
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Append, AppendCheck, Change, Compact, Replace
+from bucketline.state.commit.conflict import ALREADY_ADDED, Conflict
+from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.partition_age import partition_time
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Operation, Snapshot
+from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import partition_path
 from bucketline.state.lsm.merge.overflow_risk import may_overflow
 from bucketline.state.store.catalog.external_folders import claim_folders
-from bucketline.state.store.catalog.live_files import BucketId, LiveFiles, TableView
+from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
-from bucketline.state.store.commit.commit_check import AppendCheck
-from bucketline.state.store.commit.committer import CommitResult, Committed, Committer, Conflict, PlannedOn
 from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.commit.overflow_check import refuse_overflow
+from bucketline.state.store.commit.publish import Base, publish
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.compact.common_keys import hold_common_keys
 from bucketline.state.store.index.hash_index_store import hash_entries
@@ -63,8 +65,7 @@ class WriteSession:
         self._job_options = {**self.table.write_options, **job_options}
         self.plan: WritePlan = self._plan(self.table)
         self._claimed: tuple[str, ...] = ()
-        self._view = TableView(self.table.snapshot_store, self.table.manifests)
-        self._committer = self._new_committer()
+        self._live = LiveFiles()
         self._hashes: tuple[str | None, HashEntries] = (None, {})
         self._vectors: tuple[str | None, Mapping[BucketId, VectorFiles]] = (None, {})
 
@@ -78,7 +79,7 @@ class WriteSession:
         What is committed next counts as begun now: its files are younger.
         """
         self._planned_ms = self.table.world.clock.now_ms()
-        asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._view.refresh]
+        asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self.follow]
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
         if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
@@ -89,7 +90,6 @@ class WriteSession:
         if newest.table_schema != self.table.table_schema:
             self.table = newest
             self.plan = self._plan(newest)
-            self._committer = self._new_committer()
         return live.snapshot
 
     def _claim_folders(self, table: TableHandle) -> None:
@@ -102,16 +102,12 @@ class WriteSession:
     @property
     def view(self) -> LiveFiles:
         """The live files at the newest snapshot that the session has seen."""
-        return self._view.live
-
-    @property
-    def follower(self) -> TableView:
-        """What brings the view to the newest snapshot: for a committer that is not this session's."""
-        return self._view
+        return self._live
 
     def follow(self) -> LiveFiles:
         """The live files at the newest snapshot; the schema stays as it is."""
-        return self._view.refresh()
+        self._live = newest_live(self._live, self.table.snapshot_store, self.table.manifests)
+        return self._live
 
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
         """What write tasks must know of each bucket; live files only where a compaction may happen."""
@@ -157,106 +153,58 @@ class WriteSession:
         """The buckets in which the trigger would compact something now; of these, if some are named."""
         return due_buckets(self.view, self.plan, trigger, self.deletion_entries(), among=among)
 
-    def commit(
-        self,
-        messages: Iterable[CommitMessage],
-        *,
-        user: str,
-        identifier: int = BATCH_COMMIT_IDENTIFIER,
-        properties: Mapping[str, str] | None = None,
-        kind: CommitKind = CommitKind.APPEND,
-        ignore_empty: bool | None = None,
-        check: AppendCheck | None = None,
-        operation: Operation | None = None,
-    ) -> Committed:
-        """Commits what was planned on the view as it is now, and says what came of it.
+    def publish(self, change: Change, author: Author) -> Committed:
+        """Publishes a change that was planned on the view as it is now, and says what came of it.
 
-        `ignore_empty` and `operation` as for `Committer.commit`; `check` says what must not have happened meanwhile,
-        where it is more than the bucket mode asks. A compaction that lost is in `Committed.dropped`, also when `kind`
-        says that there is nothing else to commit. Raises CommitConflictError when the messages' rows are not in the
-        table and will not be (FilesGoneError where somebody else removed some of their files, and the work has to be
-        done again), SchemaMismatchError when they could never be merged with it (their files are removed);
-        CommitOutcomeUnknownError when nobody knows.
+        A compaction that lost is in `Committed.dropped`, also where there is nothing else to commit. Raises
+        CommitConflictError when the messages' rows are not in the table and will not be (FilesGoneError where somebody
+        else removed some of their files, and the work has to be done again), SchemaMismatchError when they could never
+        be merged with it; CommitOutcomeUnknownError when nobody knows. What is certainly not in the table is removed.
         """
-        to_commit = list(messages)
-        self._refuse_timeless(to_commit)
-        if kind is CommitKind.APPEND:
-            self._refuse_overflow(to_commit)
+        if isinstance(change, Append) or (isinstance(change, Replace) and not change.moves_rows):
+            self._refuse_timeless(change.messages)
+        if isinstance(change, Append):
+            self._refuse_overflow(change.messages)
         try:
-            outcome = self._committer.commit(
-                to_commit,
-                user=user,
-                identifier=identifier,
-                properties=properties,
-                kind=kind,
-                ignore_empty=ignore_empty,
-                operation=operation,
-                based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
-                view=self._view,
-                append_check=check or self.plan.mode.append_check,
-                common_keys=partial(hold_common_keys, self.plan.access),
-                planned_ms=self._planned_ms,
-                planned=PlannedOn(self.view, self.deletion_entries()) if kind is CommitKind.COMPACT else None,
-            )
+            outcome = publish(self._base(change), change, author)
         except StorageError as e:
-            if kind is not CommitKind.COMPACT:
+            if not isinstance(change, Compact):
                 raise
             return Committed(dropped=e)
-        if kind is CommitKind.COMPACT and not isinstance(outcome, Committed):
+        if isinstance(outcome, Committed):
+            self.keep(outcome)
+            return outcome
+        if isinstance(change, Compact):
             return Committed(dropped=outcome)
-        if isinstance(outcome, Conflict) and kind is CommitKind.APPEND and outcome.rule != ALREADY_ADDED:
-            self.discard(to_commit)
-        return _checked(outcome)
-
-    def overwrite(
-        self, messages: Iterable[CommitMessage], *, user: str, partitions: Collection[bytes], bucket_num: int
-    ) -> Committed:
-        """Replaces all rows of partitions, planned on the view as it is now, by buckets that number `bucket_num`.
-
-        Postponed files stay. Raises as `commit`, also when somebody has changed one of the partitions since.
-        """
-        to_commit = list(messages)
-        schema = replace(self.plan.schema, options={**self.plan.schema.options, BUCKET.key: str(bucket_num)})
-        committer = Committer(self.table.io, self.table.path, schema, self.table.world)
-        outcome = committer.commit(
-            to_commit,
-            user=user,
-            kind=CommitKind.OVERWRITE,
-            overwrite=frozenset(partitions).__contains__,
-            based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
-            view=self._view,
-            planned_ms=self._planned_ms,
-        )
         if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
-            self.discard(to_commit)
-        return _checked(outcome)
+            self.discard(change.messages)
+        raise outcome.error()
 
-    def replace_partitions(
-        self,
-        messages: Iterable[CommitMessage],
-        *,
-        user: str,
-        target: Callable[[bytes], bool],
-        operation: Operation | None = None,
-    ) -> Committed:
-        """Replaces whatever the partitions that pass `target` hold when the commit comes through, postponed rows too.
+    def keep(self, committed: Committed) -> None:
+        """Goes on from the live files that a commit has left."""
+        self._live = committed.live or self._live
 
-        Raises as `commit`.
-        """
-        to_commit = list(messages)
-        self._refuse_timeless(to_commit)
-        outcome = self._committer.commit(
-            to_commit,
-            user=user,
-            kind=CommitKind.OVERWRITE,
-            overwrite=target,
-            operation=operation,
-            view=self._view,
+    def _base(self, change: Change) -> Base:
+        table = replace(self.table, table_schema=self.plan.schema)
+        return Base(
+            table,
+            self._live,
+            based_on=0 if self.view.snapshot is None else self.view.snapshot.id,
+            vectors=self.deletion_entries() if isinstance(change, Compact) else None,
             planned_ms=self._planned_ms,
         )
-        if isinstance(outcome, Conflict):
-            self.discard(to_commit)
-        return _checked(outcome)
+
+    def appended(
+        self, messages: Iterable[CommitMessage], *, check: AppendCheck | None = None, ignore_empty: bool | None = None
+    ) -> Append:
+        """The change of messages of this table; `check` says what must not have happened meanwhile, where it is more
+        than the bucket mode asks."""
+        return Append(
+            tuple(messages),
+            check or self.plan.mode.append_check,
+            partial(hold_common_keys, self.plan.access),
+            ignore_empty,
+        )
 
     def _refuse_timeless(self, messages: Sequence[CommitMessage]) -> None:
         schema = self.plan.schema
@@ -298,16 +246,7 @@ class WriteSession:
             _tell_once(table.path, sentence)
         return plan
 
-    def _new_committer(self) -> Committer:
-        return Committer(self.table.io, self.table.path, self.plan.schema, self.table.world)
-
 
 @cache
 def _tell_once(path: str, sentence: str) -> None:
     _LOG.warning("%s: %s", path, sentence)
-
-
-def _checked(outcome: CommitResult) -> Committed:
-    if isinstance(outcome, Committed):
-        return outcome
-    raise outcome.error()

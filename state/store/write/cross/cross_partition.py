@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import Assigners
-from bucketline.state.store.commit.commit_check import AppendCheck
+from bucketline.state.commit.change import AppendCheck
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.cross.cross_overwrite import CrossOverwriteKeys
 from bucketline.state.store.write.cross.cross_write import CrossWrite

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from bucketline.state.commit.author import Author
 from bucketline.state.commit.changes import changed_buckets, collect_changes, combine_index
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.plan import (
-    CommitIdentity,
     WrittenList,
     overwrite_entries,
     plan_snapshot,
@@ -19,12 +19,13 @@ from bucketline.state.format.entries import (
     CommitKind,
     FileKind,
     IndexManifestEntry,
+    Operation,
     Snapshot,
 )
 from tests.support.commits import data_file, entry, snapshot
 
 ADD, DELETE = FileKind.ADD, FileKind.DELETE
-ME = CommitIdentity("user", 7, {"offsets": "12"}, watermark=50, operation="WRITE")
+ME = Author("user", 7, {"offsets": "12"}, watermark=50, operation=Operation.WRITE)
 
 
 def hash_index(name: str, *, bucket: int = 0, kind: FileKind = ADD) -> IndexManifestEntry:
@@ -95,7 +96,7 @@ def test_vectors_by_file_live_side_by_side() -> None:
 
 def test_the_first_snapshot_counts_from_one() -> None:
     plan = plan_snapshot(
-        None, kind=CommitKind.APPEND, entries=[entry(ADD, data_file("f"))], identity=ME, schema_id=3, uuid="u", now_ms=9
+        None, kind=CommitKind.APPEND, entries=[entry(ADD, data_file("f"))], author=ME, schema_id=3, uuid="u", now_ms=9
     )
     found = plan.snapshot(base=WrittenList("b", 1), delta=WrittenList("d", 2), changelog=None, index_manifest=None)
     assert found == Snapshot(
@@ -129,7 +130,7 @@ def test_a_snapshot_continues_its_predecessor() -> None:
         kind=CommitKind.COMPACT,
         entries=[entry(DELETE, old), entry(ADD, data_file("new", level=5, rows=20))],
         changelog=[entry(ADD, data_file("c", rows=4))],
-        identity=ME,
+        author=ME,
         schema_id=0,
         uuid="u",
         now_ms=9,
@@ -145,7 +146,7 @@ def test_a_snapshot_continues_its_predecessor() -> None:
 
 def test_statistics_end_with_their_schema() -> None:
     latest = replace(snapshot(4), statistics="stat-1")
-    plan = plan_snapshot(latest, kind=CommitKind.APPEND, entries=[], identity=ME, schema_id=1, uuid="u", now_ms=9)
+    plan = plan_snapshot(latest, kind=CommitKind.APPEND, entries=[], author=ME, schema_id=1, uuid="u", now_ms=9)
     found = plan.snapshot(base=WrittenList("b", 1), delta=WrittenList("d", 2), changelog=None, index_manifest=None)
     assert found.statistics is None
 
@@ -157,7 +158,7 @@ def test_index_changes_ask_for_a_complete_new_list() -> None:
         entries=[],
         base_index=[hash_index("h1", bucket=1)],
         delta_index=[hash_index("h0")],
-        identity=ME,
+        author=ME,
         schema_id=0,
         uuid="u",
         now_ms=9,
@@ -172,7 +173,7 @@ def test_a_delete_after_an_add_is_a_bug() -> None:
             None,
             kind=CommitKind.COMPACT,
             entries=[entry(ADD, file.upgraded(5)), entry(DELETE, file)],
-            identity=ME,
+            author=ME,
             schema_id=0,
             uuid="u",
             now_ms=9,

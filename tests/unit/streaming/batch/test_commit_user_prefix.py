@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.commit.author import Author
 from bucketline.state.commit.replay import MARKER_TAG, commit_user, find_twin, newest_of_user, writer_of
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import Table, create_table, open_table
@@ -119,7 +120,7 @@ def test_a_second_run_under_another_prefix_does_not_add_the_batch_again(tmp_path
     runs = [StreamRun(table.path, {"commit.user-prefix": prefix}, QUERY) for prefix in ("one", "two")]
     for run in runs:
         run.session.refresh()
-    done = [run.session.commit([], user=QUERY, identifier=1, ignore_empty=False) for run in runs]
+    done = [run.session.publish(run.session.appended([], ignore_empty=False), Author(QUERY, 1)) for run in runs]
     assert [d.replayed for d in done] == [False, True]
     assert _commits(table)[-1] == (f"one_{QUERY}", 1)
 

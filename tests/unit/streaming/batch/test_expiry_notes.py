@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.commit.author import Author
 from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.table.table import Table, create_table, open_table
@@ -59,7 +60,7 @@ def test_a_batch_of_the_stream_among_what_expired_is_not_overlooked(tmp_path: Pa
     stream_batches(made.path, 0, 1)
     died = StreamRun(made.path, {}, "q")
     died.session.refresh()
-    died.session.commit([], user="q", identifier=2, properties=batch_properties(batch(2)), ignore_empty=False)
+    died.session.publish(died.session.appended([], ignore_empty=False), Author("q", 2, batch_properties(batch(2))))
     for _ in range(3):
         made.write(ROWS)
     made.expire_snapshots(retain_min=1, retain_max=1)

@@ -11,6 +11,8 @@ import pytest
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.accept_rows import accept_rows
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.replay import MARKER_TAG, commit_user, compactor_user, writer_of
 from bucketline.state.errors import CommitConflictError, MissingSnapshotError, UnsupportedTableError
@@ -53,7 +55,7 @@ def up_to(offset: int, batch_id: int) -> BatchIdentity:
 
 
 def commit_empty(table: StreamRun, batch_id: int) -> None:
-    table.session.commit([], user=table.user, identifier=batch_id, properties=batch_properties(batch(batch_id)))
+    table.session.publish(table.session.appended([]), Author(table.user, batch_id, batch_properties(batch(batch_id))))
 
 
 @pytest.mark.parametrize("again", [{"compaction": "none"}, {}])
@@ -127,7 +129,7 @@ def owed(slow: StreamRun, message: CommitMessage) -> None:
 def as_the_writer(slow: StreamRun, message: CommitMessage) -> None:
     """As the compaction half of a batch's own commit is published, and as older releases published owed ones."""
     properties = batch_properties(batch(0))
-    slow.session.commit([message], user=QUERY, identifier=0, properties=properties, kind=CommitKind.COMPACT)
+    slow.session.publish(Compact((message,)), Author(QUERY, 0, properties))
 
 
 @pytest.mark.parametrize("publish", [owed, as_the_writer])
@@ -172,7 +174,7 @@ def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
 def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_path: Path) -> None:
     def publish(slow: StreamRun, message: CommitMessage) -> None:
         properties = batch_properties(up_to(5, 0))
-        slow.session.commit([message], user=QUERY, identifier=0, properties=properties, kind=CommitKind.COMPACT)
+        slow.session.publish(Compact((message,)), Author(QUERY, 0, properties))
         tag = slow.session.table.snapshot_store.latest()
         assert tag is not None and kafka_topics(tag)
 

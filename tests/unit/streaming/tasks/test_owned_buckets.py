@@ -10,9 +10,9 @@ import pytest
 from pyspark import cloudpickle
 
 from bucketline.state.bucket.allocation import Assigners
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
-from bucketline.state.store.catalog.live_files import BucketId
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.table.table import create_table
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.determinism import World
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
-from bucketline.state.store.commit.committer import Committed, Conflict
 from tests.support.commit_table import CommitTable, CountedPause, StillClock, message
 from tests.support.commits import data_file
 from tests.support.committing import ME, append, interrupted
@@ -30,14 +32,14 @@ class FixedChance:
 
 def test_waits_double_up_to_their_limit_and_stop_at_the_last_retry() -> None:
     pause = CountedPause()
-    retries = Retries(RetrySettings(4, 2**63 - 1, 10, 50), pause.clock, FixedChance(0.5), pause)
+    retries = Retries(RetrySettings(4, 2**63 - 1, 10, 50), World(pause.clock, random=FixedChance(0.5), pause=pause))
     assert [retries.wait() for _ in range(5)] == [True, True, True, True, False]
     assert pause.waits == [11, 22, 44, 55]
 
 
 def test_waits_stop_at_the_timeout() -> None:
     pause = CountedPause(StillClock())
-    retries = Retries(RetrySettings(100, 35, 10, 1000), pause.clock, FixedChance(0.0), pause)
+    retries = Retries(RetrySettings(100, 35, 10, 1000), World(pause.clock, random=FixedChance(0.0), pause=pause))
     assert [retries.wait() for _ in range(4)] == [True, True, True, False]
     assert pause.waits == [10, 20, 40]
 

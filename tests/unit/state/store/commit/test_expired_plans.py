@@ -7,16 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import CommitResult, Committed
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, DeletionVectorRange, FileKind, IndexManifestEntry
-from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.rollback import rollback_to
-from bucketline.state.store.commit.committer import CommitResult, Committed, Conflict, PlannedOn
+from bucketline.state.store.commit.commit_check import PlannedOn
 from bucketline.state.store.read.bucket_deletions import deletion_entries
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.commit_table import CommitTable, message
+from tests.support.commit_table import CommitTable, Follower, message
 from tests.support.commits import data_file
 from tests.support.committing import ME, Interference, append, compacted
 from tests.support.faulty_io import FaultyIO
@@ -40,7 +41,7 @@ def commit(table: CommitTable, made: CommitMessage) -> None:
 
 def late(table: CommitTable, ours: CommitMessage, act: Callable[[], object], *, remembers: bool = True) -> CommitResult:
     """The outcome of a compaction that is planned now. Then others act, and all snapshots but the newest expire."""
-    view = TableView(table.snapshots, table.manifests)
+    view = Follower(table.snapshots, table.manifests)
     based_on = view.refresh().snapshot
     assert based_on is not None
     planned = PlannedOn(view.live, deletion_entries(table.manifests.read_index(based_on.index_manifest)))
@@ -92,7 +93,7 @@ def test_a_rollback_to_before_the_plan_is_no_expiry() -> None:
     table = CommitTable(options=LOOKS_UP).create()
     append(table, "a")
     append(table, "b")
-    planned = PlannedOn(TableView(table.snapshots, table.manifests).refresh(), {})
+    planned = PlannedOn(Follower(table.snapshots, table.manifests).refresh(), {})
     rollback_to(table.storage, table.path, 1)
     ours = table.put_files([compacted("ours", "a")])
     outcome = table.committer().commit(ours, user=ME, kind=CommitKind.COMPACT, based_on=2, planned=planned)

@@ -7,10 +7,11 @@ from itertools import count
 
 import pytest
 
-from bucketline.state.commit.conflict import FILES_GONE
+from bucketline.state.commit.conflict import FILES_GONE, Conflict
 from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.file_age import CLOCK_SKEW_MS, REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
@@ -18,7 +19,6 @@ from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.commit.committer import Committed, Conflict
 from bucketline.state.store.maintenance.expiry import delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from tests.support.aged_table import assert_whole, stored_files

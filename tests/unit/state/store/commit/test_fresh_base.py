@@ -2,18 +2,17 @@
 
 from bucketline.state.commit.file_age import FRESH_MS
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.format.data_file import EMPTY_ROW
-from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.commit.committer import Committed
 from tests.support.aged_table import assert_whole
-from tests.support.commit_table import CommitTable
+from tests.support.commit_table import CommitTable, Follower
 from tests.support.commits import data_file
 from tests.support.faulty_io import FaultyIO
 
 
-def _commit(table: CommitTable, io: FaultyIO, view: TableView, name: str, age_ms: int) -> Committed:
+def _commit(table: CommitTable, io: FaultyIO, view: Follower, name: str, age_ms: int) -> Committed:
     planned_ms = table.pause.clock.now
     view.refresh()
     io.calls.clear()
@@ -27,7 +26,7 @@ def _commit(table: CommitTable, io: FaultyIO, view: TableView, name: str, age_ms
 def test_a_fresh_commit_reads_no_hint_and_lists_no_schemas_and_an_older_one_does() -> None:
     table = CommitTable().create()
     io = FaultyIO(table.storage)
-    view = TableView(Snapshots(io, table.path), Manifests(io, table.path))
+    view = Follower(Snapshots(io, table.path), Manifests(io, table.path))
     _commit(table, io, view, "a", 0)
     looks = {}
     for name, age_ms in (("b", FRESH_MS - 1), ("c", FRESH_MS)):
@@ -41,7 +40,7 @@ def test_a_fresh_commit_reads_no_hint_and_lists_no_schemas_and_an_older_one_does
 def test_a_fresh_commit_that_loses_is_planned_again_on_the_newest_snapshot() -> None:
     table = CommitTable().create()
     io = FaultyIO(table.storage)
-    view = TableView(Snapshots(io, table.path), Manifests(io, table.path))
+    view = Follower(Snapshots(io, table.path), Manifests(io, table.path))
     _commit(table, io, view, "a", 0)
 
     def rival(name: str, path: str) -> None:

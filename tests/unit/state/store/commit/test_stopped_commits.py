@@ -7,23 +7,23 @@ from itertools import count
 
 import pytest
 
-from bucketline.state.commit.conflict import FILES_GONE, HISTORY_GONE
+from bucketline.state.commit.change import AppendCheck
+from bucketline.state.commit.conflict import FILES_GONE, HISTORY_GONE, Conflict
 from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.file_age import CLOCK_SKEW_MS, PROOF_MS, QUICK_MS, REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import CommitResult, Committed, Unknown
 from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry
-from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.commit.committer import AppendCheck, CommitResult, Committed, Committer, Conflict, Unknown
 from bucketline.state.store.maintenance.expiry import expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from tests.support.aged_table import assert_whole
-from tests.support.commit_table import CommitTable, CountedPause, StillClock
+from tests.support.commit_table import Commits, CommitTable, CountedPause, Follower, StillClock
 from tests.support.commits import data_file
 from tests.support.faulty_io import Fault, FaultyIO
 from tests.support.memory_io import MemoryIO
@@ -128,7 +128,7 @@ def test_a_snapshot_is_taken_back_though_another_was_built_on_it_and_taken_back_
 
     pausing = _Pausing(table.pause)
     io = FaultyIO(storage, before_call=stop)
-    committer = Committer(io, table.path, table.schema, World(clock=table.pause.clock, pause=pausing))
+    committer = Commits(TableHandle(io, table.path, table.schema, world=World(clock=table.pause.clock, pause=pausing)))
     outcome = committer.commit([message], user="me", identifier=1)
     assert isinstance(outcome, Conflict) and outcome.rule == FILES_GONE
     assert table.snapshots.ids() == []
@@ -156,7 +156,7 @@ def test_other_writers_go_on_after_a_snapshot_that_they_have_seen_is_taken_back(
     message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-new.parquet"),))
     table.put_files([message])
     storage.delete(f"{table.path}/snapshot/LATEST")
-    view = TableView(table.snapshots, table.manifests)
+    view = Follower(table.snapshots, table.manifests)
 
     def stop(name: str, path: str) -> None:
         if name == "publish":
@@ -242,7 +242,7 @@ def test_a_writer_that_is_stopped_until_its_base_has_expired_plans_again(with_vi
                 expire_snapshots(table.storage, table.path, table.schema, table.pause.clock, retention=retention)
 
         io = FaultyIO(storage)
-        view = TableView(Snapshots(io, table.path), Manifests(io, table.path)) if with_view else None
+        view = Follower(Snapshots(io, table.path), Manifests(io, table.path)) if with_view else None
         if view is not None and known:
             view.refresh()
             append(3)

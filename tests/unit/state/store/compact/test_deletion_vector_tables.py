@@ -8,14 +8,15 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.commit.committer import Committed, Committer
 from bucketline.state.store.read.bucket_deletions import BucketDeletions
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from tests.support.commit_table import Commits
 
 SCHEMA = pa.schema({"pk": pa.int32(), "v": pa.int64()})
 
@@ -199,5 +200,5 @@ def _mark(table: Table, positions: dict[int, list[int]]) -> None:
         handle_of(table).io, table.path, (first.partition, first.bucket), ids=SYSTEM_IDS, bitmap64=False
     )
     message = CommitMessage(first.partition, first.bucket, first.total_buckets, new_index_files=(index,))
-    done = Committer(handle_of(table).io, table.path, handle_of(table).table_schema).commit([message], user="deleter")
+    done = Commits(handle_of(table)).commit([message], user="deleter")
     assert isinstance(done, Committed)

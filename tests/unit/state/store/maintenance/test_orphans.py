@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from bucketline.conf.errors import FilesTooYoungError, OptionError
-from bucketline.state.commit.conflict import FILES_GONE
+from bucketline.state.commit.conflict import FILES_GONE, Conflict
 from bucketline.state.commit.file_age import REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, ManifestEntry
@@ -21,7 +22,6 @@ from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.commit.committer import Committed, Conflict
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.local_io import LocalIO

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.commit.author import Author
 from bucketline.state.determinism import SYSTEM_IDS, World
 from bucketline.state.errors import CompactionFailedError, StorageError
 from bucketline.state.store.engine.engine import Engine, GivenBack, Jobs, Outcome, Parts
@@ -49,7 +50,7 @@ class Stream:
         scope = WriteScope(session.plan.trigger(number), self.user, batch_id=number)
         rows = pa.table({"id": range(keys), "v": [number] * keys}, schema=COLUMNS)
         stages = session.plan.mode.stages(session.plan, session, scope, Parts([GivenRows([rows])]))
-        session.commit(LOCAL_ENGINE.run(stages).messages, user=self.user, identifier=number)
+        session.publish(session.appended(LOCAL_ENGINE.run(stages).messages), Author(self.user, number))
         self.number += 1
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.author import Author
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import CommitKind
@@ -90,10 +91,10 @@ def test_a_second_writer_at_the_same_time_is_refused(tmp_path: Path) -> None:
     write_table(handle_of(open_table(table.path)), rows(np.arange(4, 8), "b"))
     partition, bucket = next(session.view.buckets())
     with pytest.raises(CommitConflictError, match="one writer at a time"):
-        session.commit([CommitMessage(partition, bucket, -1)], user="slow", identifier=1)
+        session.publish(session.appended([CommitMessage(partition, bucket, -1)]), Author("slow", 1))
     session.refresh()
     table.compact()
-    session.commit([], user="slow", identifier=1)
+    session.publish(session.appended([]), Author("slow", 1))
 
 
 def test_statistics_that_somebody_commits_are_no_second_writer(tmp_path: Path) -> None:
@@ -107,5 +108,5 @@ def test_statistics_that_somebody_commits_are_no_second_writer(tmp_path: Path) -
     assert newest is not None and newest.commit_kind is CommitKind.COMPACT
     analyzed = replace(newest, commit_kind=CommitKind.ANALYZE)
     handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(newest.id), encode_snapshot(analyzed))
-    done = session.commit([], user="job", identifier=1, ignore_empty=False)
+    done = session.publish(session.appended([], ignore_empty=False), Author("job", 1))
     assert done.snapshots[0].id == newest.id + 1

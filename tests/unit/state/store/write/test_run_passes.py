@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.bucket.accept_rows import accept_rows
+from bucketline.state.commit.author import Author
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import Table, create_table
@@ -63,7 +64,7 @@ def written(path: Path, options: dict[str, str]) -> tuple[object, list[object]]:
             for run in (*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()):
                 buffer.add(run)
         messages = [m for m in write_buckets(stages.write, buffer) if isinstance(m, CommitMessage)]
-    session.commit(messages, user="u")
+    session.publish(session.appended(messages), Author("u"))
     counts: list[object] = [
         (f.row_count, f.min_sequence_number, f.max_sequence_number)
         for m in messages

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from bucketline.state.commit.change import AppendCheck
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, DeletionVectorRange, FileKind, IndexManifestEntry
-from bucketline.state.store.catalog.live_files import TableView
-from bucketline.state.store.commit.committer import AppendCheck, Committed, Conflict
-from tests.support.commit_table import CommitTable, message
+from tests.support.commit_table import CommitTable, Follower, message
 from tests.support.commits import data_file
 from tests.support.committing import ME, append, compacted, interrupted
 
@@ -197,7 +198,7 @@ def test_files_that_may_be_in_the_table_already_are_found_by_the_full_check(tabl
 @pytest.mark.parametrize("with_view", [False, True])
 def test_another_bucket_count_is_refused(table: CommitTable, with_view: bool) -> None:
     append(table, "a")
-    view = TableView(table.snapshots, table.manifests) if with_view else None
+    view = Follower(table.snapshots, table.manifests) if with_view else None
     outcome = table.committer().commit([message(data_file("b"), bucket=2, total=3)], user=ME, identifier=2, view=view)
     assert isinstance(outcome, Conflict) and outcome.rule == "bucket-count"
     assert len(table.all_snapshots()) == 1
@@ -206,7 +207,7 @@ def test_another_bucket_count_is_refused(table: CommitTable, with_view: bool) ->
 @pytest.mark.parametrize("with_view", [False, True])
 def test_an_overwrite_replaces_what_is_live_when_it_is_published(table: CommitTable, with_view: bool) -> None:
     append(table, "a")
-    view = TableView(table.snapshots, table.manifests) if with_view else None
+    view = Follower(table.snapshots, table.manifests) if with_view else None
     racing = interrupted(table, lambda: append(table, "late", user="other"))
     messages = table.put_files([message(data_file("new"), bucket=2, total=3)])
     outcome = racing.committer().commit(

@@ -11,11 +11,10 @@ import pytest
 from bucketline.state.commit.outcome import CommitResult, Committed, Unknown
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.state.store.catalog.live_files import TableView
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.file_io import FileIO
-from tests.support.commit_table import CommitTable, message
+from tests.support.commit_table import CommitTable, Follower, message
 from tests.support.commits import data_file
 from tests.support.faulty_io import Fault, FaultyIO
 
@@ -61,7 +60,7 @@ def write_batch(table: CommitTable, new: str, io: FileIO, *, with_view: bool) ->
     b = data_file(new)
     messages = table.put_files([message(b, before=[A, b], after=[data_file(f"top-{new}", level=5, rows=20)])])
     based_on = table.latest().id
-    view = TableView(Snapshots(io, table.path), Manifests(io, table.path)) if with_view else None
+    view = Follower(Snapshots(io, table.path), Manifests(io, table.path)) if with_view else None
     return table.committer(io).commit(messages, user=ME, identifier=BATCH, based_on=based_on, view=view)
 
 

@@ -1,0 +1,158 @@
+"""A commit: what was written becomes a snapshot, then what was compacted.
+
+A commit is up to two snapshots: what was written (APPEND, or OVERWRITE), then what was compacted (COMPACT); each is one
+half of it (`half_commit`). A lost race is a Conflict. An unclear outcome is Unknown, and then no file is deleted.
+Source: Paimon 2.0 FileStoreCommitImpl.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.table.table_settings import CommitSettings
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Append, Change, Compact, PartitionTest, Replace
+from bucketline.state.commit.changes import Changes, collect_changes
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.file_age import is_fresh
+from bucketline.state.commit.live_files import BucketId, LiveFiles
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import CommitResult, Committed, Unknown
+from bucketline.state.commit.replay import commit_user
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, Snapshot
+from bucketline.state.store.catalog.owned import check_owned
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.commit.commit_base import Bases
+from bucketline.state.store.commit.commit_check import CommitChecks, PlannedOn, append_half, compact_half
+from bucketline.state.store.commit.discard import discard_outputs, names_since
+from bucketline.state.store.commit.half_commit import HalfCommit, TableStores, Work
+from bucketline.state.store.read.bucket_deletions import VectorFiles
+from bucketline.state.store.storage.local_io import LocalIO
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Base:
+    """What work was planned on: a table, whose schema has the options in force, at the snapshot `based_on`.
+
+    That is 0 for the empty table, and None where nothing matters that has happened since.
+
+    `live` are its live files, which saves reading its manifests; `vectors` its deletion-vector files by bucket, where
+    they are known: then a compaction comes through also when the snapshot has expired meanwhile. `planned_ms` is when
+    the work began, by the table's clock (None: now), and when `live` was the newest: files that may be old by then are
+    looked for before a snapshot is published.
+    """
+
+    table: TableHandle
+    live: LiveFiles | None = None
+    based_on: int | None = None
+    vectors: Mapping[BucketId, VectorFiles] | None = None
+    planned_ms: int | None = None
+
+
+def publish(base: Base, change: Change, author: Author) -> CommitResult:
+    """Publishes the files of a change; Conflict and Unknown are about its first snapshot, see Committed.dropped.
+
+    The commit user is the table's `commit.user-prefix` and the author's name. A commit of the same user and identifier
+    after the base is recognised as this one; index files, and with Replace all files, of what is changed must be as
+    they were then.
+    Raises SchemaMismatchError for new files outside the partitions to replace; StorageError when storage fails before
+    anything could be published (what was written for the snapshots is removed); UnsupportedTableError where no commit
+    is safe.
+    """
+    table, settings = base.table, base.table.table_schema.settings.commit
+    check_owned(table.table_schema, table.io, table.metadata_path)
+    table.io.require_publish()
+    author = replace(author, user=commit_user(settings.user_prefix, author.user))
+    stores, changes = TableStores.of(table), collect_changes(change.messages)
+    checks = CommitChecks(table.table_schema, stores.snapshots, stores.manifests)
+    work = _work(base, change, author, stores)
+    made: tuple[Snapshot, ...] = ()
+    if not isinstance(change, Compact) and _leaves_snapshot(change, changes, author, settings):
+        outcome = HalfCommit(stores, checks, append_half(change, changes), work).publish()
+        if isinstance(outcome, Committed):
+            return replace(outcome, live=work.bases.live)
+        if not isinstance(outcome, Snapshot):
+            return outcome
+        made = (outcome,)
+    if not changes.has_compact:
+        return Committed(made, live=work.bases.live)
+    half = compact_half(changes, _planned(base, change))
+    return _compacted(
+        HalfCommit(stores, checks, half, work.of_compaction(), made[0].id if made else None), change, made
+    )
+
+
+def _work(base: Base, change: Change, author: Author, stores: TableStores) -> Work:
+    now_ms, live = stores.world.clock.now_ms(), base.live
+    planned_ms = now_ms if base.planned_ms is None else base.planned_ms
+    is_seen = base.planned_ms is not None and live is not None and live.snapshot is not None
+    # On a local disk asking is quick.
+    quick = is_seen and is_fresh(now_ms - planned_ms) and not isinstance(stores.io, LocalIO)
+    bases = Bases(stores.snapshots, stores.manifests, live, is_fresh=quick)
+    ignores_others = isinstance(change, Replace) and not change.moves_rows
+    return Work(author, bases, None if ignores_others else base.based_on, planned_ms)
+
+
+def _planned(base: Base, change: Change) -> PlannedOn | None:
+    if not isinstance(change, Compact) or base.live is None or base.vectors is None:
+        return None
+    return PlannedOn(base.live, base.vectors)
+
+
+def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author, settings: CommitSettings) -> bool:
+    """Whether there is a snapshot of what was written. Raises SchemaMismatchError as `publish`."""
+    if isinstance(change, Replace):
+        _check_inside(change.target, changes)
+        return True
+    if changes.has_append or settings.force_snapshot:
+        return True
+    ignore_empty = settings.ignore_empty if change.ignore_empty is None else change.ignore_empty
+    if ignore_empty is None:
+        ignore_empty = author.identifier == BATCH_COMMIT_IDENTIFIER
+    # A commit that only compacts shows its identifier by the COMPACT snapshot, but that may be dropped.
+    return not ignore_empty
+
+
+def _compacted(half: HalfCommit, change: Change, made: tuple[Snapshot, ...]) -> CommitResult:
+    """The commit after its compaction; `made` is the snapshot of what was written, if there is one."""
+    work, outcome = half.work, _outcome_of(half)
+    if isinstance(outcome, Snapshot):
+        return Committed((*made, outcome), live=work.bases.live)
+    since = work.based_on if work.based_on is not None or not made else made[0].id - 1
+    if isinstance(outcome, Conflict) and since is not None:
+        with suppress(BucketlineError):
+            _discard_outputs(half.table, change.messages, since)
+    if made:
+        # What was written is in the table; only the compaction has to be done again.
+        return Committed(made, outcome, live=work.bases.live)
+    if isinstance(outcome, BucketlineError):
+        raise outcome
+    return outcome
+
+
+def _outcome_of(half: HalfCommit) -> Snapshot | Conflict | Unknown | BucketlineError:
+    try:
+        outcome = half.publish()
+    except BucketlineError as e:
+        return e
+    assert not isinstance(outcome, Committed), "compactions have no twins"
+    return outcome
+
+
+def _discard_outputs(table: TableStores, messages: Sequence[CommitMessage], since: int) -> None:
+    """Removes the files of lost compactions, after it is certain that no snapshot names them."""
+    taken_names = names_since(table.snapshots, table.manifests, since)
+    if taken_names is not None:
+        discard_outputs(table.io, table.path, table.schema, messages, taken_names)
+
+
+def _check_inside(target: PartitionTest, changes: Changes) -> None:
+    for entry in (*changes.append_entries, *changes.compact_entries):
+        if not target(entry.partition):
+            raise SchemaMismatchError(
+                f"{entry.file.file_name} lies in a partition that is not being overwritten",
+                file=entry.file.file_name,
+                partition=entry.partition.hex(),
+            )
