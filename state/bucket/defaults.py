@@ -11,6 +11,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField
+from bucketline.state.types.timestamp_text import cast_text
 
 
 def fill_defaults(rows: pa.Table, schema: TableSchema) -> pa.Table:
@@ -35,7 +36,7 @@ def default_scalar(field: DataField) -> pa.Scalar:
     try:
         if not field.type.is_atomic:
             raise pa.ArrowInvalid("the column is nested")
-        return pa.scalar(text).cast(arrow_type(field.type))
+        return cast_text(text, arrow_type(field.type))
     except pa.ArrowException as e:
         raise UnsupportedTableError(
             f"column {field.name!r} has the default value {field.default_value!r}, which cannot be filled in for "

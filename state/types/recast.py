@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import INTEGER_ROOTS, MAX_LENGTH, DataType, TypeRoot
 from bucketline.state.types.number_text import float_texts
+from bucketline.state.types.timestamp_text import timestamps_of
 
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
@@ -202,7 +203,7 @@ def _to_timestamp(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Ar
         return column.cast(pa.timestamp("s")).cast(target)
     if stored.root is TypeRoot.TIME:
         return column.cast(pa.int32()).cast(pa.int64()).cast(pa.timestamp("ms")).cast(target)
-    return column.cast(target) if stored.root in _TEXTS else None
+    return timestamps_of(column, target) if stored.root in _TEXTS else None
 
 
 def _cut_time(column: pa.Array, stored: int, wanted: int) -> pa.Array:
@@ -213,11 +214,11 @@ def _cut_time(column: pa.Array, stored: int, wanted: int) -> pa.Array:
     if wanted <= 3:
         step = 10 ** (3 - wanted)
         millis = _floor_divide(units, _UNITS_PER_MILLI[column.type.unit])
-        return pc.multiply(pc.divide(millis, step), step).cast(pa.timestamp("ms", column.type.tz))
+        return pc.multiply_checked(pc.divide(millis, step), step).cast(pa.timestamp("ms", column.type.tz))
     digits = {"us": 6, "ns": 9}[column.type.unit]
     unit = "us" if wanted <= 6 else "ns"
     kept = _floor_divide(units, 10 ** (digits - wanted))
-    return pc.multiply(kept, 10 ** ({"us": 6, "ns": 9}[unit] - wanted)).cast(pa.timestamp(unit, column.type.tz))
+    return pc.multiply_checked(kept, 10 ** ({"us": 6, "ns": 9}[unit] - wanted)).cast(pa.timestamp(unit, column.type.tz))
 
 
 def _millis(column: pa.Array) -> pa.Array:

@@ -29,6 +29,7 @@ from bucketline.conf.option import did_you_mean
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_like import match_like
+from bucketline.state.types.timestamp_text import cast_text
 
 # The dialect whose tokens are the standard's: '' inside text, no backslashes; names in double quotes or backticks.
 _DIALECT = "sqlite"
@@ -363,10 +364,16 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
         example = "a time in a zone, as '2024-12-31 12:30:00Z'" if zone else "a time, as '2024-12-31 12:30:00'"
         text = _plain_text(field, node, example)
         try:
-            return pa.scalar(text).cast(target)
+            return cast_text(text, target)
         except pa.ArrowInvalid as e:
-            raise _no_value(field, node, f"{example}, no finer than {target.unit}") from e
+            raise _no_value(field, node, f"{example}, {_reach(target)}") from e
     raise _refused(f"column '{field.name}' is {field.type}: only IS NULL and IS NOT NULL are supported on it")
+
+
+def _reach(target: pa.TimestampType) -> str:
+    """What a time has to keep to for a column of that unit."""
+    years = " and of 1677-09-21 to 2262-04-11" if target.unit == "ns" else ""
+    return f"no finer than {target.unit}{years}"
 
 
 def _float(field: DataField, node: exp.Expression) -> float:

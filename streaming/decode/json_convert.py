@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
+from bucketline.state.types.timestamp_text import timestamps_of
 from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64, decode_hex
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
 
@@ -247,16 +248,17 @@ def _timestamps(texts: pa.Array, unit: str) -> pa.Array:
 def _parse_timestamps(texts: pa.Array, unit: str) -> pa.Array:
     try:
         # Arrow refuses texts with a zone here.
-        return texts.cast(pa.timestamp(unit)).cast(pa.int64())
+        return timestamps_of(texts, pa.timestamp(unit)).cast(pa.int64())
     except pa.ArrowInvalid:
         zoned = pc.match_substring_regex(texts, _ZONED)
         if not pc.any(zoned).as_py():
             raise
     nothing = pa.scalar(None, pa.string())
-    instants = pc.if_else(zoned, texts, nothing).cast(pa.timestamp(unit, "UTC")).cast(pa.int64())
+    instants = timestamps_of(pc.if_else(zoned, texts, nothing), pa.timestamp(unit, "UTC")).cast(pa.int64())
     if pc.all(zoned).as_py():
         return instants
-    return pc.coalesce(instants, pc.if_else(zoned, nothing, texts).cast(pa.timestamp(unit)).cast(pa.int64()))
+    local = timestamps_of(pc.if_else(zoned, nothing, texts), pa.timestamp(unit)).cast(pa.int64())
+    return pc.coalesce(instants, local)
 
 
 def _time_of_text(texts: pa.Array, shape: Shape) -> pa.Array:

@@ -114,7 +114,7 @@ class Product:
             if bad.any():
                 yield bad, self._zero
 
-    def _integer_rules(self, limits: np.iinfo[Any]) -> tuple["_Rule", "_Rule"]:
+    def _integer_rules(self, limits: "np.iinfo[Any]") -> tuple["_Rule", "_Rule"]:
         def checked(results: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             fits = ((results >= limits.min) & (results <= limits.max)).astype(bool)
             if self.is_strict and not fits.all():

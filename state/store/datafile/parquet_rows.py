@@ -3,6 +3,7 @@
 Source: Paimon 2.0 ParquetReaderFactory (what readers accept); a page's CRC32 is checked if the writer stored one.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ _BUFFER_BYTES = 1 << 20
 _PROBE_ROWS = 256
 """Rows whose size decides how many rows make a batch."""
 
+_BY_ARROW = re.compile(r"parquet-cpp-arrow version ([0-9]{1,4})\.")
 _FIXED_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 """Bytes of a value in memory by its type in the file; decimals take 16."""
 
@@ -205,7 +207,7 @@ class ParquetRows:
             exact = iter(()) if in_nanoseconds is None else in_nanoseconds.iter_batches(**wanted)
             seen_rows = seen_bytes = 0
             for batch in self._file.iter_batches(**wanted):
-                rows = _in_nanoseconds(batch, next(exact), wide, by_java=self._is_by_java) if wide else batch
+                rows = _in_nanoseconds(batch, next(exact), wide, counts_back=self._counts_back) if wide else batch
                 self._row += rows.num_rows
                 seen_rows += rows.num_rows
                 seen_bytes += rows.nbytes
@@ -312,8 +314,11 @@ class ParquetRows:
         )
 
     @property
-    def _is_by_java(self) -> bool:
-        return str(self._file.metadata.created_by or "").startswith("parquet-mr")
+    def _counts_back(self) -> bool:
+        """Whether the writer gave INT96 times before 1970 a negative time of day: Java, and Arrow before release 23."""
+        writer = str(self._file.metadata.created_by or "")
+        arrow = _BY_ARROW.match(writer)
+        return writer.startswith("parquet-mr") or (arrow is not None and int(arrow[1]) < 23)
 
     def _int96_columns(self, columns: Sequence[str]) -> frozenset[str]:
         """The wanted top-level columns that hold INT96 values, at any depth."""
@@ -334,12 +339,13 @@ def _is_decimal(leaf: pq.ColumnSchema) -> bool:
 
 
 def _in_nanoseconds(
-    micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, by_java: bool
+    micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, counts_back: bool
 ) -> pa.RecordBatch:
     """The batch read in nanoseconds, but for columns of which the one in microseconds shows that they ran over.
 
-    Java gives times before 1970 a negative time of day, which Arrow reads without its sign: right in nanoseconds, where
-    64 bits wrap around, and 584 years late in microseconds. Years 2262 to 2554 look the same and are taken for those.
+    Some writers give times before 1970 a negative time of day (`counts_back`), which Arrow reads without its sign:
+    right in nanoseconds, where 64 bits wrap around, and 584 years late in microseconds. Years 2262 to 2554 look the
+    same and are taken for those.
     """
     for name in columns:
         position = nanos.schema.get_field_index(name)
@@ -349,7 +355,7 @@ def _in_nanoseconds(
             back = pc.divide(fine.cast(pa.int64()), 1000)
             # Division cuts towards zero, the reader floors; one microsecond is no overflow.
             gaps = pc.drop_null(pc.subtract(coarse.cast(pa.int64()), back)).to_numpy()
-            if by_java:
+            if counts_back:
                 gaps = np.where(gaps > _WRAPPED_MICROS // 2, gaps - _WRAPPED_MICROS, gaps)
             if len(gaps) and np.abs(gaps).max() > 1:
                 if pa.types.is_timestamp(micros[name].type):

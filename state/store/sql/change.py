@@ -31,6 +31,7 @@ from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import expr
 from bucketline.state.types.struct_fields import by_position, by_spelling
+from bucketline.state.types.timestamp_text import cast_text
 
 
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
@@ -151,7 +152,7 @@ def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
     if text is None:
         return pa.scalar(None, target)
     try:
-        return pa.scalar(text).cast(target)
+        return cast_text(text, target)
     except pa.ArrowInvalid as e:
         raise refused(f"INSERT: {text!r} is no value of partition column '{field.name}' {field.type}") from e
 

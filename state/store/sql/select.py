@@ -372,7 +372,8 @@ def _count(tree: exp.Expression, key: str) -> int | None:
     value = node.expression
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
         raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")
-    return min(int(value.this[:_MOST_DIGITS]), _MOST_ROWS)  # of the first digits, a long number is large as well
+    digits = value.this.lstrip("0")[:_MOST_DIGITS]  # of a number that is longer the first ones are more than enough
+    return min(int(digits or "0"), _MOST_ROWS)
 
 
 def _default_name(node: exp.Expression) -> str:
