@@ -20,7 +20,7 @@ from bucketline.conf.option import (
     parse_text,
 )
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER, KeyOrder
 from bucketline.conf.storage_options import check_storage_options
 
 
@@ -48,6 +48,13 @@ class RecordFormat(Enum):
     def names_tables(self) -> bool:
         """Whether records name the source's table that they are of."""
         return self.has_row_kinds
+
+    @property
+    def key_order(self) -> KeyOrder | None:
+        """What `key-order` is where nothing is said; None: keys are not looked at."""
+        if self is RecordFormat.NONE:
+            return None
+        return KeyOrder.FAIL if self.has_row_kinds else KeyOrder.WARN
 
     @property
     def reads_keys(self) -> bool:
@@ -113,7 +120,8 @@ class Setting:
 class JobConfig:
     """A streaming job. `options` are per-job options of sink and table; `settings` say where each text comes from.
 
-    `table` is a name where there is a `catalog`. `storage` are the storage options of table and bad records.
+    `table` is a name where there is a `catalog`. `storage` are the storage options of table and bad records. Without a
+    `key_order` the message format decides.
     """
 
     table: str
@@ -127,6 +135,7 @@ class JobConfig:
     storage: Mapping[str, str] = field(default_factory=dict)
     catalog: CatalogSettings | None = None
     messages: MessageOptions = NO_MESSAGE_OPTIONS
+    key_order: KeyOrder | None = None
 
 
 def parse_trigger(text: str) -> Trigger:
@@ -162,7 +171,7 @@ CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partitio
 CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
 
 JOB_KEYS = tuple(option.key for option in (*globals().values(), *MESSAGE_OPTIONS) if isinstance(option, Option))
-"""The keys of a job file that are no families. Those of bad records are the sink's as well."""
+"""The keys of a job file that are no families. Those of bad records, and `key-order`, are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
 CATALOG = "catalog."
@@ -194,6 +203,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         storage=storage,
         catalog=catalog_settings(catalog, storage) if catalog else None,
         messages=message_options(texts),
+        key_order=KEY_ORDER.find(texts),
     )
 
 

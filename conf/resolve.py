@@ -26,7 +26,14 @@ from bucketline.conf.job import (
 from bucketline.conf.option import did_you_mean, nearest
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.secrets import mask
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, OUR_OPTIONS, ROUTE_MEMORY, route_memory
+from bucketline.conf.sink_options import (
+    BAD_RECORDS_MAX,
+    BAD_RECORDS_PATH,
+    KEY_ORDER,
+    OUR_OPTIONS,
+    ROUTE_MEMORY,
+    route_memory,
+)
 from bucketline.conf.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table.fixed_options import FIXED_BY_TABLE, check_job_options
@@ -34,8 +41,8 @@ from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_
 from bucketline.conf.table.other_options import HARMLESS_PREFIXES
 from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
-_OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
-"""Options of the sink that a job file sets in a section of its own."""
+_OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
+"""Options of the sink that a job file sets outside of `options`."""
 _MOST_BYTES = 1 << 20
 """The size of a job file, and of its settings without aliases."""
 _MOST_DEPTH = 20

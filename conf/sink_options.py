@@ -6,6 +6,7 @@ table, but for `compaction`, which a table may hold as well.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from bucketline.conf.async_options import ASYNC_OPTIONS, AsyncOptions, async_options
@@ -27,6 +28,14 @@ from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.table.other_options import HARMLESS_PREFIXES
 from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.conf.table.table_options import KNOWN_KEYS
+
+
+class KeyOrder(Enum):
+    """What happens where rows of a key came from two partitions of a topic, and nothing says which is newer."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
 
 MB = 1 << 20
 LEAST_MEMORY_BYTES = MB
@@ -77,6 +86,13 @@ POSTPONE_COMPACT_BATCHES = Option(
     None,
     "number of batches after which the job moves postponed rows to their buckets; default: never",
 )
+KEY_ORDER: Option[KeyOrder | None] = Option(
+    "key-order",
+    parse_enum(KeyOrder),
+    None,
+    "one key out of two partitions of a Kafka topic, or out of two topics, and nothing that orders them: fail stops "
+    "the job before the batch is committed, warn logs it; default: fail for change events, warn for json",
+)
 BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "folder for records that cannot be written")
 BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerated in one batch")
 
@@ -110,6 +126,7 @@ class SinkOptions:
     postpone_compact_batches: int | None
     bad_records_path: str | None
     bad_records_max: int
+    key_order: KeyOrder | None
     plans: PlanOptions
     beside: AsyncOptions
     metrics: MetricsOptions
@@ -146,6 +163,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         postpone_compact_batches=POSTPONE_COMPACT_BATCHES.find(options),
         bad_records_path=BAD_RECORDS_PATH.find(options),
         bad_records_max=BAD_RECORDS_MAX.get(options),
+        key_order=KEY_ORDER.find(options),
         plans=plan_options(options, each_commit=compaction is Compaction.ASYNC),
         beside=async_options(options, compaction),
         metrics=metrics_options(options),

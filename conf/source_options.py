@@ -82,6 +82,12 @@ def find_option(options: Mapping[str, str], name: str) -> str | None:
     return next((text for key, text in options.items() if key.lower() == name.lower()), None)
 
 
+def most_records(options: Mapping[str, str]) -> int | None:
+    """How many records a batch of a Kafka source takes at most; None for any number, and for what Spark will refuse."""
+    text = (find_option(options, MAX_OFFSETS) or "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
 def source_identity(source: SourceConfig) -> str | None:
     """The name of the cluster in the job's snapshots; None for sources without one. It contains no secrets."""
     servers = find_option(source.options, SERVERS) if source.format == KAFKA else None

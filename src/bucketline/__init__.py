@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bucketline.state.store.table.write_result import WriteResult
     from bucketline.state.store.warehouse.catalog import Catalog, catalog
     from bucketline.state.types.sql_expression import SqlExpression, expr
+    from bucketline.streaming.batch.key_order import KeyOrderError
     from bucketline.streaming.batch.procedures import compact, rescale, spark_engine
     from bucketline.streaming.batch.recover import CheckpointMismatchError
     from bucketline.streaming.batch.sink import TableSink
@@ -92,6 +93,7 @@ _MODULES = {
     "bucketline.state.store.table.write_result": ("WriteResult",),
     "bucketline.state.store.warehouse.catalog": ("Catalog", "catalog"),
     "bucketline.state.types.sql_expression": ("SqlExpression", "expr"),
+    "bucketline.streaming.batch.key_order": ("KeyOrderError",),
     "bucketline.streaming.batch.procedures": ("compact", "rescale", "spark_engine"),
     "bucketline.streaming.batch.recover": ("CheckpointMismatchError",),
     "bucketline.streaming.reader.source": ("register",),
@@ -123,6 +125,7 @@ __all__ = [
     "FilesGoneError",
     "FilesTooYoungError",
     "IndexStateError",
+    "KeyOrderError",
     "LocalEngine",
     "MissingSnapshotError",
     "MoveColumn",

@@ -4,10 +4,13 @@ Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter: kinds are re
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
@@ -23,16 +26,25 @@ ROW_KIND_COLUMN = "_row_kind"
 class AcceptedRows:
     """Accepted rows: the table's columns in order, and an int8 row kind per row.
 
-    `positions` are their row numbers in the input, ascending; None means all rows.
+    `positions` are their row numbers in the input, ascending; None means all rows. `feeds` says which feed each row
+    came from, as a number; None where that does not matter.
     """
 
     rows: pa.Table
     kinds: pa.Array
     positions: pa.Array | None = None
+    feeds: NDArray[Any] | None = None
 
     def filter(self, keep: pa.Array) -> "AcceptedRows":
         """The rows where `keep` is true."""
-        return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep))
+        feeds = None if self.feeds is None else self.feeds[np.asarray(pc.indices_nonzero(keep))]
+        return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep), feeds)
+
+    def of_feeds(self, feeds: NDArray[Any] | None) -> "AcceptedRows":
+        """The same rows, of an input whose rows came from these feeds."""
+        if feeds is not None and self.positions is not None:
+            feeds = feeds[np.asarray(self.positions)]
+        return replace(self, feeds=feeds)
 
     def input_rows(self, chosen: pa.Array) -> pa.Array:
         """The positions in the input of the rows where `chosen` is true."""

@@ -37,26 +37,27 @@ _LOG = logging.getLogger(__name__)
 _SHOWN_TABLES = 3
 
 
-def fit_frame(frame: Any, session: WriteSession) -> Any:
+def fit_frame(frame: Any, session: WriteSession, beside: tuple[str, ...] = ()) -> Any:
     """The batch with exactly the table's columns (and `_row_kind`), after the table was changed if the policy says so.
+    Columns in `beside` are no columns of the table, and stay as they are.
 
     Raises SchemaMismatchError for columns that fit neither now nor after a change, and for names that occur twice.
     """
     policy = session.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:
-        check_columns(frame.columns, session.plan.schema)
+        check_columns([c for c in frame.columns if c not in beside], session.plan.schema)
         return frame
     known = {f.name for f in session.plan.schema.fields}
-    data_columns = [c for c in frame.columns if c != ROW_KIND_COLUMN or c in known]
+    data_columns = [c for c in frame.columns if (c != ROW_KIND_COLUMN or c in known) and c not in beside]
     if policy is EvolutionPolicy.EVOLVE:
         evolve_table(session.table, frame_schema(frame.select(*data_columns)), policy)
         session.refresh()
         known = {f.name for f in session.plan.schema.fields}
-    fitting = frame.select(*[c for c in frame.columns if c in known or c == ROW_KIND_COLUMN])
+    fitting = frame.select(*[c for c in frame.columns if c in known or c == ROW_KIND_COLUMN or c in beside])
     for f in session.plan.schema.fields:
         if f.name not in fitting.columns and f.type.nullable:
             fitting = fitting.withColumn(f.name, F.lit(None))
-    check_columns(fitting.columns, session.plan.schema)
+    check_columns([c for c in fitting.columns if c not in beside], session.plan.schema)
     return fitting
 
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.offsets_log import Offsets, aligned, is_kafka, not_whole, parse_offsets, records_behind
+from bucketline.streaming.batch.preflight import require_classic
 
 QUERY_ID = "sql.streaming.queryId"
 JOB_GROUP = "spark.jobGroup.id"
@@ -194,6 +194,15 @@ def _initial_offsets(spark: Any, root: str, sources: list[str]) -> Offsets | Non
     """Where Kafka sources began: `sources/<id>/0`, a zero byte, a version line and JSON; None for other sources."""
     starts = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
     return starts if any(f is not None for f in starts.values()) else None
+
+
+def first_offsets(spark: Any, batch: BatchIdentity) -> str | None:
+    """Where the query of a batch began to read Kafka, in the form of its offsets; None where that is not known."""
+    of_batch = None if batch.checkpoint is None else _offsets(spark, batch.checkpoint, batch.batch_id)
+    if batch.checkpoint is None or of_batch is None:
+        return None
+    began = _initial_offsets(spark, batch.checkpoint, list(of_batch))
+    return None if began is None else json.dumps(list(began.values()), sort_keys=True)
 
 
 def query_of(spark: Any, root: str) -> str | None:

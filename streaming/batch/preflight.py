@@ -7,12 +7,33 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from bucketline.conf.errors import OptionError
 from bucketline.conf.spark_options import check_spark_settings
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 
 _LOG = logging.getLogger(__name__)
+_CONNECT = "pyspark.sql.connect"
+
+
+def require_classic(spark: Any) -> None:
+    """Returns if a session is a classic one. Raises OptionError for Spark Connect, with the remedy.
+
+    Under Connect the driver is another process: neither a query's id nor its checkpoint can be asked for, and a
+    function of foreachBatch is called by a worker of the server.
+    """
+    if type(spark).__module__.startswith(_CONNECT):
+        raise connect_refused()
+
+
+def connect_refused() -> OptionError:
+    """What is said where Spark Connect is asked for."""
+    return OptionError(
+        "this is Spark Connect, and bucketline needs a classic session, whose driver runs here: unset SPARK_REMOTE, "
+        "leave out .remote(...), or run the job with spark-submit",
+        key="spark",
+    )
 
 
 def check_columns(names: Sequence[str], schema: TableSchema) -> None:

@@ -14,9 +14,8 @@ from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.failure import explained_in_one_line
-from bucketline.streaming.batch.preflight import check_session
+from bucketline.streaming.batch.preflight import check_session, require_classic
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 

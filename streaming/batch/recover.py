@@ -155,7 +155,7 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))
     for other in sorted(others, key=lambda s: s.id, reverse=True):
-        if _other_cluster(batch, other) or _is_of_query(batch.query_id, other):
+        if of_other_cluster(batch, other) or _is_of_query(batch.query_id, other):
             continue
         reached, ids = kafka_offsets(other.properties.get(END_OFFSETS)), ids_in(other, batch.cluster)
         anew = created_again(ids, batch.topic_ids)
@@ -237,7 +237,7 @@ def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) ->
     return ""
 
 
-def _other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
+def of_other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
     """True only when both are known: a topic's name says nothing across clusters. What a cluster calls itself counts
     before the servers that jobs name."""
     itself = other.properties.get(CLUSTER)

@@ -19,7 +19,8 @@ class StreamState:
     `hidden` are files on level 0 that readers skip and that this stream is to compact; None until it has looked. A lost
     compaction of all buckets, and lost postponed rows, are owed as well. `source_table` is the source's table whose
     records it has written, where it is one. `is_advised` once advice has been logged,
-    `shares_buckets` once keys of several shares were found in one bucket.
+    `shares_buckets` once keys of several shares were found in one bucket. `mixed_topics` are those
+    about whose keys a warning has been logged.
     """
 
     commits: tuple[Snapshot, ...] = ()
@@ -35,6 +36,7 @@ class StreamState:
     is_advised: bool = False
     source_table: str | None = None
     shares_buckets: bool = False
+    mixed_topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

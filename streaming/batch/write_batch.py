@@ -29,6 +29,13 @@ from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_tabl
 from bucketline.streaming.batch.history import check_rolled_back, other_queries, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, new_partitions, read_identity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
+from bucketline.streaming.batch.key_order import (
+    beside_table,
+    check_begun_partitions,
+    policy_of,
+    settle_mixed_keys,
+    with_feeds,
+)
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
 from bucketline.streaming.batch.plan import plan_batch, shares_are_new
@@ -51,7 +58,8 @@ class Job:
     """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves,
     with `parquet` Parquet files; with `joins_partitions` one task reads a batch of few records, however Spark splits
     it: only a job that has made the frame knows that it holds Kafka's records and nothing else. `topics` asks whether
-    Kafka's topics are still the same ones.
+    Kafka's topics are still the same ones. `most_records` is how many records of Kafka Spark takes for a batch;
+    None where that is not known.
     """
 
     decoder: Decoder | None = None
@@ -63,6 +71,7 @@ class Job:
     joins_partitions: bool = False
     parquet: ParquetReader | None = None
     topics: TopicWatch | None = None
+    most_records: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,7 @@ def write_once(
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
         return target, compact_what_was_due(target, identity, engine)
+    target = check_begun_partitions(target, identity, engine.spark, rows.decode, job.most_records)
     target, relief = relieve(target, engine)
     of_kafka = job.joins_partitions or job.kafka is not None
     row_bytes = stored_row_bytes(target.session.view) if of_kafka else 0
@@ -152,7 +162,10 @@ def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, r
 
 def conform(target: Target, rows: Frame) -> Frame:
     """Rows with the table's columns; what records hold is known only when tasks have decoded them."""
-    return rows if rows.decode is not None else replace(rows, frame=fit_frame(rows.frame, target.session))
+    if rows.decode is not None:
+        return rows
+    beside = beside_table(rows.frame.columns, target.session.plan)
+    return replace(rows, frame=fit_frame(rows.frame, target.session, beside))
 
 
 def plan_run_commit(
@@ -163,6 +176,7 @@ def plan_run_commit(
     planned = time.monotonic()
     target, stages, outcome = run(target, identity, engine, stages, rows)
     ran = time.monotonic()
+    target = settle_mixed_keys(target, identity, outcome, policy_of(target.session.plan, rows.decode))
     if topics is not None:
         identity = confirm_topics(target, identity, outcome, topics)
     target, report = commit_batch(target, identity, outcome, stages.key_shares)
@@ -173,7 +187,7 @@ def plan_run_commit(
 def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records) -> Stages[Records]:
     """The stages of the batch on the table as it is now, whoever has changed it since the job started."""
     fitting = replace(rows, decode=fit_decoder(rows.decode, target.session))
-    return plan_batch(target, identity, fitting, engine.workers)
+    return plan_batch(target, identity, with_feeds(fitting, target.session.plan, identity), engine.workers)
 
 
 def run(

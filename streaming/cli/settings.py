@@ -17,13 +17,13 @@ from bucketline.conf.job import (
 )
 from bucketline.conf.reader_choice import who_reads
 from bucketline.conf.resolve import DEFAULT, TABLE, effective_options, show_settings
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
-from bucketline.conf.source_options import find_option, source_options
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
+from bucketline.conf.source_options import KAFKA, find_option, source_options
 from bucketline.streaming.job.check import check_settings
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
-_IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key)
-"""Options of the sink that a job file sets in a section of its own."""
+_IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
+"""Options of the sink that a job file sets outside of `options`."""
 
 
 def settings_table(config: JobConfig) -> pa.Table:
@@ -46,6 +46,8 @@ def settings_table(config: JobConfig) -> pa.Table:
 def _defaults(config: JobConfig) -> Mapping[str, Setting]:
     """The defaults that the job fills in."""
     defaults = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, SOURCE_READER, BAD_RECORDS_MAX)}
+    if config.source.format == KAFKA and config.source.decode.key_order is not None:
+        defaults[KEY_ORDER.key] = Setting(config.source.decode.key_order.value, DEFAULT)
     for key, text in source_options(config.source).options.items():
         if find_option(config.source.options, key) is None:
             defaults[SOURCE_OPTIONS + key] = Setting(text, DEFAULT)

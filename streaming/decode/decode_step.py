@@ -128,7 +128,11 @@ class DecodeStep:
         kinds = decoded.kinds
         if len(bad) > len(decoded.bad):
             keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64())))
-            columns, kinds = [column.filter(keep) for column in columns], kinds.filter(keep)
+            columns, kinds, origin = (
+                [column.filter(keep) for column in columns],
+                kinds.filter(keep),
+                origin.filter(keep),
+            )
         fields = list(self.fields)
         fitted = [fit_array(c, f.type, arrow_field(f).type, f.name) for c, f in zip(columns, fields, strict=True)]
         schema = arrow_schema(fields)
@@ -136,7 +140,7 @@ class DecodeStep:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
         rows = pa.Table.from_arrays(fitted, schema=schema)
         return DecodedRows(
-            rows, self._rejects(records, bad), self._need(decoded.need), decoded.seen.with_others(others)
+            rows, self._rejects(records, bad), self._need(decoded.need), decoded.seen.with_others(others), origin
         )
 
     def _decode(self, values: pa.Array | pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray | None) -> Decoded:

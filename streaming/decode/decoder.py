@@ -13,13 +13,15 @@ class DecodedRows(NamedTuple):
     """The rows in records, the records that became no rows, what the records need and the table does not have, and what
     else was seen in them.
 
-    Rows are the table's columns, with `_row_kind` where the records have kinds.
+    Rows are the table's columns, with `_row_kind` where the records have kinds. `records` (int64, ascending) says of
+    each row which record it is of; None where it is not known.
     """
 
     rows: pa.Table
     rejects: RejectedRows | None = None
     need: SchemaNeed = NOTHING_NEEDED
     seen: Seen = NOTHING_SEEN
+    records: pa.Array | None = None
 
 
 class Decoder(Protocol):

@@ -15,11 +15,12 @@ from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import (
     BAD_RECORDS_MAX,
     BAD_RECORDS_PATH,
+    KEY_ORDER,
     refuse_unknown_options,
     sink_options,
     split_options,
 )
-from bucketline.conf.source_options import source_options
+from bucketline.conf.source_options import KAFKA, source_options
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
@@ -68,6 +69,7 @@ def check_settings(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSc
 def _check_source(config: JobConfig) -> None:
     check_reader(config.source, source_options(config.source).options)
     check_name(config)
+    _check_key_order(config)
 
 
 def _check_with(config: JobConfig, schema: TableSchema) -> None:
@@ -117,10 +119,22 @@ def _new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], 
 
 
 def sink_options_of(config: JobConfig) -> dict[str, str]:
-    """The options of the sink: the job's own, and the policy for bad records."""
+    """The options of the sink: the job's own, and what a job file says elsewhere of bad records and of keys."""
     options = dict(config.options)
     if config.bad_records.path is not None:
         options[BAD_RECORDS_PATH.key] = config.bad_records.path
     if config.bad_records.max_count:
         options[BAD_RECORDS_MAX.key] = str(config.bad_records.max_count)
+    if config.key_order is not None:
+        options[KEY_ORDER.key] = config.key_order.value
     return options
+
+
+def _check_key_order(config: JobConfig) -> None:
+    """Raises OptionError where a job says what to do about keys of several partitions, and reads no partitions."""
+    if config.key_order is not None and config.source.format != KAFKA:
+        raise OptionError(
+            f"{KEY_ORDER.key} is about partitions of Kafka topics, and source.format is {config.source.format}; take "
+            "it out",
+            key=KEY_ORDER.key,
+        )

@@ -35,12 +35,13 @@ to read and cannot."""
 @dataclass(frozen=True, slots=True)
 class JobSink(TableSink):
     """The sink of a job that has made the stream itself, so that tasks may read what the stream stands for, in another
-    split; `joins_partitions` and `topics` are as in `Job`."""
+    split; `joins_partitions`, `topics` and `most_records` are as in `Job`."""
 
     kafka: Chosen | None = None
     joins_partitions: bool = False
     parquet: ParquetReader | None = None
     topics: TopicWatch | None = None
+    most_records: int | None = None
 
     def _job(self) -> Job:
         return replace(
@@ -49,6 +50,7 @@ class JobSink(TableSink):
             joins_partitions=self.joins_partitions,
             parquet=self.parquet,
             topics=self.topics,
+            most_records=self.most_records,
         )
 
 

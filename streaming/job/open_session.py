@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 
 from bucketline.conf.spark_options import check_spark_settings
-from bucketline.streaming.batch.classic import require_classic
 from bucketline.streaming.batch.failure import SparkLog
+from bucketline.streaming.batch.preflight import require_classic
 from bucketline.streaming.job.ending import Ending, signals_to
 from bucketline.streaming.job.jvm_signals import jvm_signals_to
 from bucketline.streaming.job.session import awaited_packages, start_session, submit_arguments

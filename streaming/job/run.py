@@ -18,6 +18,7 @@ from bucketline.conf.source_options import (
     SourceOptions,
     fails_on_data_loss,
     kafka_source,
+    most_records,
     source_identity,
     source_options,
     start_at,
@@ -125,10 +126,12 @@ def _run_until(
             joins_partitions=kafka and not splits(source.options),
             parquet=choose_file_reader(config.source, source.options),
             topics=topics,
+            most_records=most_records(source.options) if kafka else None,
         )
         gate = BatchGate(sink)
         with kafka_failures(source.options if kafka else None), explained():
-            stream = read_stream(session, config.source, source, schema.fields, step)
+            tells_partitions = kafka and config.key_order is not None
+            stream = read_stream(session, config.source, source, schema.fields, step, tells_partitions=tells_partitions)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", _source_name(config.source.format, source.options))
             query = _with_trigger(writer, config.trigger).start()

@@ -21,8 +21,7 @@ from pyspark.sql import SparkSession
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.properties_file import parse_properties
-from bucketline.streaming.batch.classic import connect_refused
-from bucketline.streaming.batch.preflight import worker_python_advice
+from bucketline.streaming.batch.preflight import connect_refused, worker_python_advice
 from bucketline.streaming.tasks.worker import DAEMON
 
 _LAUNCHED_BY_SPARK = "PYSPARK_GATEWAY_PORT"

@@ -15,6 +15,7 @@ from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.decode_step import METADATA, DecodeStep
+from bucketline.streaming.tasks.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN
 
 _PATH = "path"
 _UNKNOWN = re.compile(r"find (?:the )?data source")
@@ -42,8 +43,11 @@ def read_stream(
     source_options: SourceOptions,
     fields: Sequence[DataField],
     decode: DecodeStep | None,
+    *,
+    tells_partitions: bool = False,
 ) -> Any:
-    """The stream that a job reads, with the columns that `decode` needs, or those of the table.
+    """The stream that a job reads, with the columns that `decode` needs, or those of the table; with
+    `tells_partitions`, rows of Kafka say their topic and partition as well.
 
     Raises OptionError when Spark does not know the source, or the source lacks what is needed.
     """
@@ -64,7 +68,7 @@ def read_stream(
         raise OptionError(_explained(source.format, message, spark.version), key=SOURCE_FORMAT.key) from e
     if decode is not None:
         return _select(stream, [name for name in decode.input_columns if name == "value" or name in stream.columns])
-    return _kafka_columns(stream, fields) if source.format == KAFKA else stream
+    return _kafka_columns(stream, fields, tells_partitions) if source.format == KAFKA else stream
 
 
 def spark_columns(fields: Sequence[DataField]) -> str:
@@ -114,7 +118,7 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
     return stream.select(*(in_backticks(name) for name in names))
 
 
-def _kafka_columns(stream: Any, fields: Sequence[DataField]) -> Any:
+def _kafka_columns(stream: Any, fields: Sequence[DataField], tells_partitions: bool) -> Any:
     """The columns of Kafka's source that the table has, under Kafka's or the table's name."""
     wanted = []
     for f in fields:
@@ -122,6 +126,10 @@ def _kafka_columns(stream: Any, fields: Sequence[DataField]) -> Any:
             wanted.append(stream[f.name])
         elif METADATA.get(f.name) in stream.columns:
             wanted.append(stream[METADATA[f.name]].alias(f.name))
+    if wanted and tells_partitions:
+        known = {f.name for f in fields}
+        beside = (name for name in (TOPIC_COLUMN, PARTITION_COLUMN) if name not in known)
+        wanted += [stream[METADATA[name]].alias(name) for name in beside]
     return stream.select(*wanted) if wanted else stream
 
 

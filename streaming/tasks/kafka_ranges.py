@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
 
 FEWEST_RECORDS = 20_000
 """Records for which a task more is worth its start."""
@@ -52,7 +53,7 @@ class KafkaReading:
 class KafkaRanges:
     """A source: the records of offset ranges, share by share of the tasks, which `decode` turns into rows.
 
-    `columns` are those of Spark's Kafka source that tasks read; `decode` and `reject_limit` are as in `Frame`.
+    `columns` are those of Spark's Kafka source that tasks read; `decode`, `reject_limit` and `feeds` are as in `Frame`.
     """
 
     shares: tuple[tuple[OffsetRange, ...], ...]
@@ -60,6 +61,7 @@ class KafkaRanges:
     columns: tuple[str, ...]
     decode: Decoder | None = None
     reject_limit: int | None = 1
+    feeds: KafkaFeeds | None = None
 
     @property
     def is_alone(self) -> bool:

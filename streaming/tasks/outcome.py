@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from bucketline.state.commit.message import CommitMessage, decode_messages
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import GivenBack, Outcome
@@ -13,6 +14,7 @@ from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.wire import (
     GIVEN_BACK,
     MESSAGES,
+    MIXED,
     NEEDS,
     NOTE,
     REJECTS,
@@ -24,7 +26,7 @@ from bucketline.streaming.tasks.wire import (
     read_stats,
 )
 
-_KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN)
+_KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN, MIXED)
 
 
 def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
@@ -51,4 +53,5 @@ def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple
         reports=tuple(by_kind[REPORT]),
         skipped_records=tuple(sorted((kind.value, count) for kind, count in seen.skipped.items())),
         source_tables=tuple(sorted(seen.tables)),
+        mixed=tuple(sorted(map(MixedKey.from_bytes, by_kind[MIXED]))),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.engine.engine import TaskStats
 from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, Placing, SnapshotNote
@@ -18,6 +19,7 @@ from bucketline.streaming.tasks.wire import (
     UNFIT,
     Routed,
     Sent,
+    routed_mixed,
     routed_news,
     routed_note,
     stats_blob,
@@ -53,6 +55,9 @@ class PlaceTask:
         accepted = sum(run.consumed_rows for run, _ in runs)
         for placed in self.place.place(share, runs):
             assert not isinstance(placed, CommitMessage), "files are written by the next stage"
+            if isinstance(placed, MixedKey):
+                yield routed_mixed(placed, share)
+                continue
             if isinstance(placed, SnapshotNote):
                 yield routed_note(NOTE, origin=share, row_count=0, blob=placed.token.encode())
                 continue

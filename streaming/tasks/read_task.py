@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -20,13 +21,14 @@ from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
 from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
 from bucketline.streaming.tasks.kafka_consumers import KEPT
+from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
 from bucketline.streaming.tasks.kafka_fetch import RangeFetch
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.wire import NEEDS, REJECTS, REPORT, RUN, SEEN, UNFIT, Routed, routed_note
+from bucketline.streaming.tasks.wire import NEEDS, REJECTS, REPORT, RUN, SEEN, UNFIT, Routed, routed_mixed, routed_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,14 @@ class Frame:
 
     A task says of about `reject_limit` records why they were refused: when that is more than the job allows, more would
     change nothing. With None the first bad row is a SchemaMismatchError. `is_alone` when it has so few records that one
-    task is to read all of it.
+    task is to read all of it. `feeds` says which partition of a topic each record came from, where that matters.
     """
 
     frame: Any
     decode: Decoder | None = None
     reject_limit: int | None = 1
     is_alone: bool = False
+    feeds: KafkaFeeds | None = None
 
 
 _MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
@@ -55,8 +58,8 @@ Records = Frame | KafkaRanges | ParquetFiles
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How rows or records become sealed runs; plain values only, so that it travels. `decode` and `reject_limit` are as
-    in `Frame`.
+    """How rows or records become sealed runs; plain values only, so that it travels. `decode`, `reject_limit` and
+    `feeds` are as in `Frame`.
 
     Once its records need what the table does not have, a task goes on only to say what else they need: the batch will
     be run again.
@@ -66,6 +69,7 @@ class Reading:
     to: Destination
     decode: Decoder | None
     reject_limit: int | None
+    feeds: KafkaFeeds | None = None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
         """What goes to other tasks for the tables of this one, in order."""
@@ -75,9 +79,15 @@ class Reading:
         needs: list[SchemaNeed] = []
         seen = NOTHING_SEEN
         for rows in tables:
+            feeds = None
+            if self.feeds is not None:
+                feeds, rows = self.feeds.numbers(rows), self.feeds.rows(rows)
             if self.decode is not None:
-                rows, rejects, need, also_seen = self.decode(rows)
+                rows, rejects, need, also_seen, records = self.decode(rows)
                 seen = joined_seen((seen, also_seen)) if also_seen else seen
+                if feeds is not None:
+                    assert records is not None, "a decoder of Kafka's records says which record a row is of"
+                    feeds = feeds[np.asarray(records)]
                 if need and need not in needs:
                     needs.append(need)
                     yield routed_note(NEEDS, origin=origin, row_count=0, blob=need.encode())
@@ -87,9 +97,9 @@ class Reading:
                     refused_rows += rejects.row_count
                     yield _rejects(rejects, origin)
             if self.reject_limit is None:
-                accepted, refused = acceptance.accept(rows), _NONE_REFUSED
+                accepted, refused = acceptance.accept(rows, feeds), _NONE_REFUSED
             else:
-                accepted, refused = acceptance.accept_good(rows)
+                accepted, refused = acceptance.accept_good(rows, feeds)
             for bad, reasons in refused:
                 if refused_rows < limit:
                     kept = rejected_rows(bad, reasons, limit - refused_rows)
@@ -101,6 +111,8 @@ class Reading:
             yield routed_note(SEEN, origin=origin, row_count=0, blob=seen.encode())
         for run in sealer.finish() if not needs else ():
             yield routed_run(run, self.to)
+        if sealer.mixed is not None:
+            yield routed_mixed(sealer.mixed, origin)
 
 
 @dataclass(frozen=True, slots=True)

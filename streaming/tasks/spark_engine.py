@@ -100,7 +100,8 @@ class SparkEngine:
             count = min(to.task_count, len(source.parts))
             parts = ReadPartsTask(stages.seal, to, tuple(source.parts), count)
             return bytes_job(self.spark, count, _then(parts, write), after)
-        reading = Reading(stages.seal, to, source.decode, source.reject_limit)
+        feeds = None if isinstance(source, ParquetFiles) else source.feeds
+        reading = Reading(stages.seal, to, source.decode, source.reject_limit, feeds)
         if isinstance(source, KafkaRanges):
             return bytes_job(self.spark, len(source.shares), _then(ReadKafkaTask(reading, source), write), after)
         if isinstance(source, ParquetFiles):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.engine.engine import TaskStats
 from bucketline.state.store.write.placing import BucketNews
 from bucketline.state.store.write.sealed_runs import SealedRun
@@ -21,7 +22,7 @@ from bucketline.streaming.tasks.placement import task_keys
 
 ROUTED_DDL = (
     "task_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
-    "rank_end long, row_count long, blob binary"
+    "rank_end long, row_count long, group int, feeds binary, blob binary"
 )
 ROUTED = pa.schema(
     [
@@ -34,6 +35,8 @@ ROUTED = pa.schema(
         ("consumed_rows", pa.int64()),
         ("rank_end", pa.int64()),
         ("row_count", pa.int64()),
+        ("group", pa.int32()),
+        ("feeds", pa.binary()),
         ("blob", pa.binary()),
     ]
 )
@@ -52,15 +55,16 @@ STATS = "stats"
 REPORT = "report"
 GIVEN_BACK = "given back"
 UNFIT = "unfit"
+MIXED = "mixed"
 
 ANY_TASK = 0
 """The task for what may go to any."""
 
-_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN)
-_HEAD = Struct("<BxxxIiiiqqq")
-"""The kind, the length of the partition, and the numbers of a run."""
-_numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count")
-"""The members of a run between its partition and its blob, in the order of rows and bytes."""
+_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED)
+_HEAD = Struct("<BxxxIIiiiqqqi")
+"""The kind, the lengths of the partition and the feeds, and the numbers of a run."""
+_numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count", "group")
+"""The members of a run between its partition and its feeds, in the order of rows and bytes."""
 _ALIGNED = 16
 """The blob begins at a multiple of this, where Arrow reads it best."""
 
@@ -97,6 +101,11 @@ def routed_note(kind: str, *, origin: int, row_count: int, blob: bytes) -> Route
     return Routed(ANY_TASK, kind, _no_run(b"", 0, origin, row_count, blob))
 
 
+def routed_mixed(key: MixedKey, origin: int) -> Routed:
+    """A key whose rows came from several feeds."""
+    return routed_note(MIXED, origin=origin, row_count=0, blob=key.to_bytes())
+
+
 def routed_news(news: BucketNews, task: int) -> Routed:
     """What the writer of a bucket has to know beside its rows."""
     return Routed(task, NEWS, _no_run(news.partition, news.bucket, 0, 0, news.payload))
@@ -118,18 +127,20 @@ def _no_run(partition: bytes, bucket: int, origin: int, row_count: int, blob: by
 def pack(routed: Routed) -> bytes:
     """What is routed as bytes, but for the task; the blob is copied once."""
     run = routed.run
-    head = _HEAD.pack(_KINDS.index(routed.kind), len(run.partition), *_numbers(run))
-    size = len(head) + len(run.partition)
-    return b"".join((head, run.partition, bytes(-size % _ALIGNED), memoryview(run.blob)))
+    head = _HEAD.pack(_KINDS.index(routed.kind), len(run.partition), len(run.feeds), *_numbers(run))
+    size = len(head) + len(run.partition) + len(run.feeds)
+    return b"".join((head, run.partition, run.feeds, bytes(-size % _ALIGNED), memoryview(run.blob)))
 
 
 def unpack(data: bytes) -> Sent:
     """What is in the bytes; the blob of a run is a part of them, not copied."""
-    kind, partition_size, bucket, origin, flush, consumed_rows, rank_end, row_count = _HEAD.unpack_from(data)
-    end = _HEAD.size + partition_size
+    kind, partition_size, feeds_size, *numbers = _HEAD.unpack_from(data)
+    bucket, origin, flush, consumed_rows, rank_end, row_count, group = numbers
+    feeds = _HEAD.size + partition_size
+    end = feeds + feeds_size
     blob = pa.py_buffer(data).slice(end + -end % _ALIGNED)
     run = SealedRun(
-        partition=data[_HEAD.size : end],
+        partition=data[_HEAD.size : feeds],
         bucket=bucket,
         origin=origin,
         flush=flush,
@@ -137,6 +148,8 @@ def unpack(data: bytes) -> Sent:
         rank_end=rank_end,
         row_count=row_count,
         blob=blob if _KINDS[kind] == RUN else blob.to_pybytes(),
+        group=group,
+        feeds=data[feeds:end],
     )
     return _KINDS[kind], run
 
@@ -144,7 +157,7 @@ def unpack(data: bytes) -> Sent:
 def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
     """What is routed as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
     run = routed.run
-    values = (task_keys(task_count)[routed.task], routed.kind, run.partition, *_numbers(run))
+    values = (task_keys(task_count)[routed.task], routed.kind, run.partition, *_numbers(run), run.feeds)
     columns = [pa.array([value], field.type) for value, field in zip(values, list(ROUTED)[:-1], strict=True)]
     offsets = pa.py_buffer(np.array([0, len(run.blob)], np.int32))
     columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(run.blob)]))
@@ -155,7 +168,9 @@ def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
     """What is in each routed row; blobs are copied out of the batch, so that it can be freed."""
     columns = [batch.column(name) for name in ROUTED.names[1:]]
     for i in range(batch.num_rows):
-        kind, partition, bucket, origin, flush, consumed, rank_end, count, blob = (c[i].as_py() for c in columns)
+        kind, partition, bucket, origin, flush, consumed, rank_end, count, group, feeds, blob = (
+            c[i].as_py() for c in columns
+        )
         yield (
             kind,
             SealedRun(
@@ -167,6 +182,8 @@ def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
                 rank_end=rank_end,
                 row_count=count,
                 blob=blob,
+                group=group,
+                feeds=feeds,
             ),
         )
 

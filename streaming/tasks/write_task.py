@@ -10,6 +10,7 @@ from typing import Any
 
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage, encode_messages
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.engine.engine import GivenBack, TaskStats
@@ -21,7 +22,7 @@ from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.streaming.tasks.owned_buckets import OwnedBuckets, owned_buckets
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import task_number
-from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, NEWS, NOTE, RUN, Result, Sent, stats_result
+from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, MIXED, NEWS, NOTE, RUN, Result, Sent, stats_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class WriteTask:
             yield Result(GIVEN_BACK, str(e).encode())
 
     def _results(self, sent: Iterator[Sent]) -> Iterator[Result]:
-        stage, write, rows = self.stage, self.stage.write, 0
+        mixed: list[MixedKey] = []
+        stage = replace(self.stage, write=replace(self.stage.write, mixed=mixed.append))
+        write, rows = stage.write, 0
         idle: tuple[BucketId, ...] = ()
         if self.owned is not None:
             owned = self.owned.of(task_number())
@@ -70,6 +73,9 @@ class WriteTask:
             busy: set[BucketId] = set()
             with discarded_on_error(write.access) as messages:
                 for made in write_buckets(stage, buffer, news, threads=threads_that_wait(write)):
+                    if isinstance(made, MixedKey):
+                        mixed.append(made)
+                        continue
                     if isinstance(made, SnapshotNote):
                         yield Result(NOTE, made.token.encode())
                         continue
@@ -81,6 +87,8 @@ class WriteTask:
                         messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
         if messages:
             yield Result(MESSAGES, encode_messages(messages))
+        if mixed:
+            yield Result(MIXED, min(mixed).to_bytes())
         yield stats_result(TaskStats(accepted_rows=rows, spilled_bytes=buffer.spilled_bytes))
 
     def _knows(self, message: CommitMessage) -> bool:

@@ -174,6 +174,11 @@ class Frame:
         found = [self._attempts(packed, number, part) for number, part in enumerate(self.parts)]
         return Frame(self.sparkSession, found, [c.split()[0] for c in ddl.split(", ")])
 
+    def drop(self, *names: str) -> "Frame":
+        """The rows without these columns."""
+        parts = [[batch.drop_columns(list(names)) for batch in part] for part in self.parts]
+        return Frame(self.sparkSession, parts, [c for c in self.columns if c not in names])
+
     def union(self, other: "Frame") -> "Frame":
         """Both, one after the other. Spark numbers the tasks of such a frame through, those of `other` higher."""
         return Frame(self.sparkSession, [*self.parts, *other.parts], self.columns)

@@ -292,3 +292,6 @@ _FUNCTIONS: Mapping[str, tuple[frozenset[TypeRoot] | None, _Make]] = {
     "theta_sketch": (_SETS, _union(THETA_SKETCH)),
     "hll_sketch": (_SETS, _union(HLL_SKETCH)),
 }
+
+COMMUTING = frozenset({"sum", "max", "min", "bool_and", "bool_or", "rbm32", "rbm64", "theta_sketch", "hll_sketch"})
+"""Functions that give the same result whatever order values come in; a product does not, as quotients are rounded."""

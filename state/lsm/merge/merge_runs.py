@@ -6,7 +6,7 @@ the other columns move once, and for a fold that selects rows only the rows that
 Source: Paimon 2.0 SortMergeReader (order of the rows of one key), MergeTreeReaders.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,9 @@ from bucketline.state.types.order import normalized_keys
 
 Order = NDArray[np.int64]
 
+Look = Callable[[pa.Table, Order | None, Starts], None]
+"""Looks at rows before they are folded: the n-th by key is row `order[n]`; None: they are in that order."""
+
 
 def merge_runs(
     runs: Sequence[Iterator[pa.RecordBatch]],
@@ -36,6 +39,7 @@ def merge_runs(
     *,
     columns: Sequence[str] | None = None,
     oldest_first: bool = False,
+    look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all runs by ascending key, each key folded to at most one row.
 
@@ -46,13 +50,14 @@ def merge_runs(
     then by sequence number, then by the runs' order. Runs that come `oldest_first`, each with unique keys and newer in
     all sequence numbers than those before, need no `_SEQUENCE_NUMBER`.
     A single run is passed through as it is when the fold selects one row of each key: its keys are unique already.
+    `look` sees all rows of keys that several runs have, or that a run has more than once.
     Memory: about one batch of each run and four times `batch_rows` rows, or `batch_bytes` bytes where that is less.
     """
     assert columns is None or isinstance(fold, Selection), "other folds look at all columns"
     if len(runs) == 1 and isinstance(fold, Selection) and not isinstance(fold, Visible) and columns is None:
         yield from (b for b in runs[0] if b.num_rows)
         return
-    plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold, columns, oldest_first)
+    plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold, columns, oldest_first, look)
     cursors = [c for rank, run in enumerate(runs) if (c := _Cursor(rank, run, plan.keys)).advance()]
     while cursors:
         gathered: dict[int, list[_Slice]] = {}
@@ -79,6 +84,7 @@ class _Plan:
     fold: Fold
     columns: Sequence[str] | None
     oldest_first: bool
+    look: Look | None
 
     @property
     def keeps_order(self) -> bool:
@@ -155,6 +161,8 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
     pieces = sorted(pieces, key=lambda p: (0 if plan.oldest_first else p.first_sequence, p.rank))
     order, starts = merge_order([_joined([s.keys for s in p.slices]) for p in pieces])
     rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])
+    if plan.look is not None:
+        plan.look(rows, order, starts)
     if not plan.keeps_order and not starts.all():
         order = _by_age(order, starts, pieces, rows, plan)
     if isinstance(plan.fold, Selection):

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
 from bucketline.state.store.write.stages import Stages
@@ -78,7 +79,8 @@ class Outcome:
     """What came of a run: the messages of its tasks, the rows that were refused (Arrow IPC streams), what the tasks say
     of themselves, the tokens of notes that the snapshot has to carry, what the records need and the table does not
     have (where there is such a need, nothing is to be committed), what parts report, how many records hold no row by
-    kind, and the tables of the source that records name.
+    kind, the tables of the source that records name, and keys whose rows came from several feeds, one a task at most
+    for each way of seeing it.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -89,6 +91,7 @@ class Outcome:
     reports: tuple[bytes, ...] = ()
     skipped_records: tuple[tuple[str, int], ...] = ()
     source_tables: tuple[str, ...] = ()
+    mixed: tuple[MixedKey, ...] = ()
 
     @property
     def accepted_rows(self) -> int:

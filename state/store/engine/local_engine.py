@@ -9,6 +9,7 @@ from functools import partial
 from threading import Lock
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket, idle_jobs
 from bucketline.state.store.engine.engine import Jobs, Outcome, PartReport, Parts
@@ -47,10 +48,11 @@ class LocalEngine:
         return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
 
     def _written(self, stages: Stages[Parts]) -> Outcome:
-        write, notes, reports = stages.write, list[str](), list[bytes]()
+        write, notes, reports, mixed = stages.write, list[str](), list[bytes](), list[MixedKey]()
         if stages.place is not None:
             write = replace(write, groups=stages.place)
-        bucket_write = write.write
+        bucket_write = replace(write.write, mixed=mixed.append)
+        write = replace(write, write=bucket_write)
         with discarded_on_error(bucket_write.access) as messages:
             with RunBuffer(
                 budget_bytes=bucket_write.merge_memory_bytes, directory=bucket_write.local_directory, packs_spills=True
@@ -67,11 +69,13 @@ class LocalEngine:
                 for made in write_buckets(write, buffer, threads=writers):
                     if isinstance(made, SnapshotNote):
                         notes.append(made.token)
+                    elif isinstance(made, MixedKey):
+                        mixed.append(made)
                     else:
                         messages.append(made)
             busy = frozenset((m.partition, m.bucket) for m in messages)
             messages += self._done(idle_jobs(stages, busy))
-        return Outcome((*messages, *stages.retired), notes=tuple(notes), reports=tuple(reports))
+        return Outcome((*messages, *stages.retired), notes=tuple(notes), reports=tuple(reports), mixed=tuple(mixed))
 
     def _done(self, work: Jobs) -> tuple[CommitMessage, ...]:
         jobs = work.jobs

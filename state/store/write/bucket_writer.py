@@ -3,7 +3,7 @@
 Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -19,6 +19,7 @@ from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import split_marked
 from bucketline.state.lsm.merge.changelog_folds import LogEverything
+from bucketline.state.lsm.merge.feeds import FeedCheck, FeedSpans, MixedKey, joined_spans
 from bucketline.state.lsm.merge.fold import Fold, fold_for
 from bucketline.state.lsm.merge.fold_choice import early_fold, strict_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
@@ -74,11 +75,16 @@ class BucketCounts:
         return self.others.get(partition, self.count)
 
 
+def _ignored(key: MixedKey) -> None:
+    del key
+
+
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
     """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `parallelism` is
     how many buckets one process may write at the same time, if the options say so. With `moves_rows` the rows are
-    in the table already: merging refuses none of them.
+    in the table already: merging refuses none of them. `mixed` is told of a
+    bucket's key whose rows came from several feeds.
     """
 
     access: BucketAccess
@@ -90,6 +96,7 @@ class BucketWrite:
     watch: Watch = unwatched
     parallelism: int | None = None
     moves_rows: bool = False
+    mixed: Callable[[MixedKey], None] = _ignored
 
 
 def write_bucket(
@@ -175,14 +182,16 @@ def _flush(
     access = write.access
     schema = access.schema
     offsets = sequence_offsets([run for run, _ in runs])
-    inputs = [_sequenced(blob, state.next_sequence_number + offsets[run.origin]) for run, blob in runs]
+    starts = [state.next_sequence_number + offsets[run.origin, run.group] for run, _ in runs]
+    inputs = [_sequenced(blob, start) for (_, blob), start in zip(runs, starts, strict=True)]
+    look = _feed_check(schema, [run for run, _ in runs], starts)
     fold = fold_for(schema) if write.moves_rows else strict_fold(schema, fold_for(schema))
     logs = schema.settings.changelog.producer is ChangelogProducer.INPUT
     with ExitStack() as stack:
         limit = runs_at_once(write.merge_memory_bytes)
-        early = partial(_merge, schema, early_fold(schema))
+        early = partial(_merge, schema, early_fold(schema), look=look)
         inputs = few_runs(inputs, limit, lambda runs: watched(early(runs), write.watch), write.local_directory, stack)
-        merged = _merge(schema, LogEverything(fold) if logs else fold, inputs)
+        merged = _merge(schema, LogEverything(fold) if logs else fold, inputs, look=look)
         writer = stack.enter_context(access.writer(bucket_id, level=0, source=FileSource.APPEND))
         log = stack.enter_context(access.changelog_writer(bucket_id, level=0)) if logs else None
         for batch in merged:
@@ -193,10 +202,24 @@ def _flush(
             stored, logged = split_marked(batch)
             log.write(logged)
             writer.write(stored)
+        if look is not None and look.found is not None:
+            write.mixed(look.found)
         return Flushed(writer.close(), [] if log is None else log.close())
 
 
-def _merge(schema: TableSchema, fold: Fold, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
+    """What looks for keys of several feeds in runs whose ranks begin at these sequence numbers; None where there is
+    nothing to look for.
+    """
+    spans = joined_spans(
+        FeedSpans.from_bytes(run.feeds).moved(start) for run, start in zip(runs, starts, strict=True) if run.feeds
+    )
+    return None if spans is None or spans.is_one_feed else FeedCheck(spans, schema.primary_keys)
+
+
+def _merge(
+    schema: TableSchema, fold: Fold, runs: Sequence[Iterator[pa.RecordBatch]], *, look: FeedCheck | None = None
+) -> Iterator[pa.RecordBatch]:
     return merge_runs(
         runs,
         schema.trimmed_primary_key,
@@ -205,6 +228,7 @@ def _merge(schema: TableSchema, fold: Fold, runs: Sequence[Iterator[pa.RecordBat
         fold,
         FLUSH_BATCH_ROWS,
         FLUSH_BATCH_BYTES,
+        look=look,
     )
 
 

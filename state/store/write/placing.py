@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import SealedRun
 
@@ -34,8 +35,9 @@ class SnapshotNote:
     token: str
 
 
-Placed: TypeAlias = SealedRun | BucketNews | SnapshotNote | CommitMessage
-"""What comes of a group: runs of buckets, what goes with them, or files that were written at once."""
+Placed: TypeAlias = SealedRun | BucketNews | SnapshotNote | MixedKey | CommitMessage
+"""What comes of a group: runs of buckets, what goes with them, a key of several feeds, or files that were written at
+once."""
 
 
 class Placing:

@@ -3,8 +3,12 @@
 It joins what every table asks (columns, types, row kinds) with what the merge engine asks of a row.
 """
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from bucketline.state.bucket.accept_rows import AcceptedRows, accept_rows, poison_reasons
 from bucketline.state.format.schema_json import TableSchema
@@ -18,15 +22,19 @@ class RowAcceptance:
         self._schema = schema
         self._checks = row_checks(schema)
 
-    def accept(self, data: pa.Table) -> AcceptedRows:
-        """All rows, as `accept_rows`. Raises SchemaMismatchError for the first row that cannot be taken or merged."""
+    def accept(self, data: pa.Table, feeds: NDArray[Any] | None = None) -> AcceptedRows:
+        """All rows, as `accept_rows`; `feeds` says which feed each came from. Raises SchemaMismatchError for the first
+        row that cannot be taken or merged."""
         accepted_rows = accept_rows(data, self._schema)
         if self._checks is not None:
             self._checks.refuse(accepted_rows.rows, accepted_rows.kinds)
-        return accepted_rows
+        return accepted_rows.of_feeds(feeds)
 
-    def accept_good(self, data: pa.Table) -> tuple[AcceptedRows, tuple[tuple[pa.Table, pa.Array], ...]]:
+    def accept_good(
+        self, data: pa.Table, feeds: NDArray[Any] | None = None
+    ) -> tuple[AcceptedRows, tuple[tuple[pa.Table, pa.Array], ...]]:
         """The rows that can be taken and merged, and the others as they came, with a text a row that says why not.
+        `feeds` says which feed each row came from.
 
         Raises SchemaMismatchError where the columns themselves do not fit.
         """
@@ -34,11 +42,13 @@ class RowAcceptance:
         reasons = poison_reasons(data, self._schema)
         if reasons is not None:
             refused.append((data.filter(pc.is_valid(reasons)), reasons.drop_null()))
-            data = data.filter(pc.is_null(reasons))
+            good = pc.is_null(reasons)
+            data = data.filter(good)
+            feeds = None if feeds is None else feeds[np.asarray(pc.indices_nonzero(good))]
         accepted_rows = accept_rows(data, self._schema)
         unmergeable = None if self._checks is None else self._checks.reasons(accepted_rows.rows, accepted_rows.kinds)
         if unmergeable is not None:
             bad = pc.is_valid(unmergeable)
             refused.append((data.take(accepted_rows.input_rows(bad)), unmergeable.drop_null()))
             accepted_rows = accepted_rows.filter(pc.invert(bad))
-        return accepted_rows, tuple(refused)
+        return accepted_rows.of_feeds(feeds), tuple(refused)

@@ -24,6 +24,7 @@ from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.feeds import Feeds, FeedSpans, MixedKey, first_mixed, mixed_key
 from bucketline.state.lsm.merge.fold import Fold, Selection
 from bucketline.state.store.storage.parallel import all_items
 from bucketline.state.store.write.grouping import Grouping, KeyShares
@@ -54,7 +55,9 @@ class SealedRun:
     A negative `bucket` is no bucket yet but a group of rows whose buckets the reduce side decides (`grouping`).
     `consumed_rows` counts accepted rows of this flush, those folded away included; `rank_end` is one more than the
     highest arrival rank that the task had given out in the bucket, or group, when it sealed the run; `blob` holds the
-    rows, in the form that the plan asks for.
+    rows, in the form that the plan asks for. `group` is the bucket, or group, that ranks are counted in; it stays when
+    the rows get a bucket. `feeds` are the FeedSpans of these ranks, at least of those in the run; empty where it does
+    not matter which feed a row came from.
     """
 
     partition: bytes
@@ -65,6 +68,8 @@ class SealedRun:
     rank_end: int
     row_count: int
     blob: bytes | pa.Buffer | pa.Table
+    group: int = 0
+    feeds: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,10 @@ class SealPlan:
 
 
 class RunSealer:
-    """Buffers accepted rows up to a budget in bytes and hands out sealed runs when it is reached."""
+    """Buffers accepted rows up to a budget in bytes and hands out sealed runs when it is reached.
+
+    `mixed` is a key whose rows came from several feeds, where rows of it were folded here; None if there was none.
+    """
 
     def __init__(self, plan: SealPlan, *, origin: int) -> None:
         self._plan = plan
@@ -104,6 +112,7 @@ class RunSealer:
         self._flush = 0
         self._groups = plan.grouping.open(plan.schema)
         self._consumed: dict[tuple[bytes, int], int] = {}
+        self.mixed: MixedKey | None = None
 
     def add(self, accepted_rows: AcceptedRows) -> Iterator[SealedRun]:
         """Takes rows; yields sealed runs when the buffer has reached its budget."""
@@ -120,10 +129,12 @@ class RunSealer:
             return
         rows = pa.concat_tables([i.rows for i in self._pending]).combine_chunks()
         kinds = pa.concat_arrays([i.kinds for i in self._pending])
+        of_feeds = [i.feeds for i in self._pending if i.feeds is not None]
+        assert len(of_feeds) in (0, len(self._pending)), "the feed of all rows is known, or of none"
         self._pending, self._pending_bytes = [], 0
-        yield from self._seal(rows, kinds)
+        yield from self._seal(rows, kinds, np.concatenate(of_feeds) if of_feeds else None)
 
-    def _seal(self, rows: pa.Table, kinds: pa.Array) -> Iterator[SealedRun]:
+    def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[SealedRun]:
         plan = self._plan
         partitions, row_partitions = self._partitions(rows)
         _check_totals(partitions, plan)
@@ -139,7 +150,7 @@ class RunSealer:
             group_id = partitions[int(row_partitions[members[0]])], int(buckets[members[0]])
             start = self._consumed.get(group_id, 0)
             self._consumed[group_id] = start + len(members)
-            groups.append(_Group(*group_id, members, start))
+            groups.append(_Group(*group_id, members, start, None if feeds is None else feeds[members]))
         for together in self._together(groups, rows):
             sort = [partial(self._sorted, rows, kinds, group) for group in together]
             for group, sorted_rows in zip(together, all_items(sort, plan.threads), strict=True):
@@ -179,13 +190,24 @@ class RunSealer:
             chosen = order
             if isinstance(plan.fold, Selection):
                 starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
+                self._look(rows, group, order, starts)
                 chosen = order[plan.fold.select(starts, np.asarray(kinds.take(members))[order])]
             ranks, members = ranks[chosen], members[chosen]
         sorted_rows = rows.take(members)
         yield sorted_rows.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
 
+    def _look(self, rows: pa.Table, group: "_Group", order: np.ndarray, starts: np.ndarray) -> None:
+        """Notes a key of several feeds, before rows of it are folded; one is enough."""
+        if group.feeds is None or self.mixed is not None:
+            return
+        feeds = group.feeds[order]
+        at = first_mixed(feeds, starts)
+        if at is not None:
+            row, pair = int(group.members[order[at]]), (int(feeds[at - 1]), int(feeds[at]))
+            self.mixed = mixed_key(rows, row, self._plan.schema.primary_keys, pair)
+
     def _sealed_group(self, group: "_Group", rows: pa.Table) -> Iterator[SealedRun]:
-        plan = self._plan
+        plan, feeds = self._plan, group.spans
         rows_each = max(1, rows.num_rows * plan.run_bytes // max(1, rows.nbytes))
         form = plan.form
         if form is RunForm.ROWS and rows_each < rows.num_rows:
@@ -202,22 +224,30 @@ class RunSealer:
                 rank_end=group.end,
                 row_count=piece.num_rows,
                 blob=_sealed(piece, form),
+                group=group.bucket,
+                feeds=feeds,
             )
             self._flush += 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The positions of a bucket's rows among those of a flush, and the arrival rank of the first one."""
+    """The positions of a bucket's rows among those of a flush, the arrival rank of the first one, and the feed of each,
+    where that matters."""
 
     partition: bytes
     bucket: int
     members: np.ndarray
     start: int
+    feeds: Feeds | None
 
     @property
     def end(self) -> int:
         return self.start + len(self.members)
+
+    @property
+    def spans(self) -> bytes:
+        return b"" if self.feeds is None else FeedSpans.of(self.feeds, self.start).to_bytes()
 
 
 def _sealed(rows: pa.Table, form: RunForm) -> bytes | pa.Buffer | pa.Table:
@@ -262,15 +292,16 @@ def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase) -> pa.RecordBatchRead
     return pa.ipc.open_stream(blob)
 
 
-def sequence_offsets(runs: Iterable[SealedRun]) -> dict[int, int]:
-    """For each origin, where its ranks start in the bucket: behind all ranks of lower origins."""
-    ends: dict[int, int] = {}
+def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
+    """For each origin and group, where its ranks start in the bucket: behind all ranks of lower ones."""
+    ends: dict[tuple[int, int], int] = {}
     for run in runs:
-        ends[run.origin] = max(ends.get(run.origin, 0), run.rank_end)
+        ranked = run.origin, run.group
+        ends[ranked] = max(ends.get(ranked, 0), run.rank_end)
     offsets, total = {}, 0
-    for origin in sorted(ends):
-        offsets[origin] = total
-        total += ends[origin]
+    for ranked in sorted(ends):
+        offsets[ranked] = total
+        total += ends[ranked]
     return offsets
 
 

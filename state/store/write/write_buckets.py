@@ -7,6 +7,7 @@ from dataclasses import replace
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.write.bucket_lanes import written_buckets
 from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, SnapshotNote
@@ -17,7 +18,7 @@ from bucketline.state.store.write.stages import Result, WriteStage
 
 def write_buckets(
     stage: WriteStage, buffer: RunBuffer, news: Mapping[BucketId, bytes] | None = None, *, threads: int = 1
-) -> Iterator[CommitMessage | SnapshotNote]:
+) -> Iterator[CommitMessage | SnapshotNote | MixedKey]:
     """The message of each bucket that has runs, in their order; the buffer is empty afterwards.
 
     `news` are those of runs that got their buckets elsewhere. Up to `threads` buckets are written at the same time.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.catalog.manifests import EVERYTHING, EntryFilter, Manifests
 from bucketline.state.store.storage.errors import scratch_folder
 from bucketline.state.store.storage.file_io import FileIO
@@ -27,7 +28,9 @@ class CrossOverwriteKeys(CrossWrite):
 
     replaced: ReplacedPartitions
 
-    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
+    def place(
+        self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
+    ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
         """The rows as runs of the buckets they go to. Nothing is noted for the next write: it builds its index anew."""
         with scratch_folder("bucketline-overwrite-") as scratch:
             # @dataclass(slots=True) makes the class anew, and super() without arguments would mean the first one.

@@ -31,6 +31,7 @@ from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.feeds import Feeds, FeedSpans, MixedKey, first_feeds, mixed_key, mixed_key_of
 from bucketline.state.lsm.merge.fold_choice import sealing_fold, strict_fold
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -55,6 +56,7 @@ from bucketline.state.types.distinct import distinct
 from bucketline.state.types.logical import DataType
 
 _LOG = logging.getLogger(__name__)
+_FEED = "_FEED"
 
 CHUNK_BYTES = 192 << 20
 """Arrow bytes of rows that are placed at once; a share of a batch that is larger is placed in pieces."""
@@ -83,10 +85,13 @@ class CrossWrite(Placing):
     writes_alone: bool = False
     world: World = SYSTEM_WORLD
 
-    def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | SnapshotNote]:
+    def place(
+        self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
+    ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
         """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
 
         A note of what becomes of the keys may be left for the next batch: the snapshot of this one has to carry it.
+        Where feeds matter, a key with rows of several feeds is named: the whole key, as it may be in two partitions.
         Raises IndexStateError when another process holds the index, or the batch is an old one; SharedBucket where the
         share is written alone and has keys in a bucket that another number of shares has opened.
         """
@@ -103,10 +108,11 @@ class CrossWrite(Placing):
             first, second = next(chunks, None), next(chunks, None)
             is_loose = self.writes_alone and second is None and first is not None and first.nbytes <= self.budget_bytes
             sealer = RunSealer(self.seal_plan(RunForm.ROWS if is_loose else RunForm.PACKED), origin=share)
+            mixed: MixedKey | None = None
             if first is not None and second is None:
                 placed, note = _place_whole(self, index, plan, first, self.world.ids.new_uuid())
                 self.check_owned(share, placed.buckets)
-                grown = placed.effect.growth
+                grown, mixed = placed.effect.growth, placed.mixed
                 accepted = AcceptedRows(_with_buckets(placed.rows, placed.buckets), placed.kinds)
                 del first, placed
                 yield from sealer.add(accepted)
@@ -117,8 +123,10 @@ class CrossWrite(Placing):
                     rows = placer.place(chunk)
                     self.check_owned(share, np.asarray(rows.rows[GivenBuckets.column].combine_chunks()))
                     yield from sealer.add(rows)
-                grown = placer.growth
+                grown, mixed = placer.growth, placer.mixed
             yield from sealer.finish()
+            if mixed is not None:
+                yield mixed
             if note is not None:
                 yield note
             if self.schema.settings.bucket.index_ttl_ms is not None:
@@ -173,15 +181,17 @@ def _place_whole(
     write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
 ) -> tuple[PlacedBatch, SnapshotNote | None]:
     """All rows of the share at once; what becomes of their keys is noted under the token for the next batch."""
+    rows, kinds, feeds = _parted(rows)
     placed = place_batch(
         index,
-        rows.drop_columns([SEQUENCE, VALUE_KIND]),
-        rows[VALUE_KIND].combine_chunks(),
+        rows,
+        kinds,
         plan.keys,
         rule=write.rule,
         own=Ownership(plan.keys.share, plan.keys.shares),
         alive_since=plan.alive_since,
         expires=write.schema.settings.bucket.index_ttl_ms is not None,
+        feeds=feeds,
     )
     noted = write_note(index, placed.keys, placed.effect, seconds=plan.world.clock.local_ms() // 1000, token=token)
     return placed, SnapshotNote(token) if noted else None
@@ -208,20 +218,24 @@ class _Placer:
         self._allocations: dict[int, Allocation] = {}
         self._moved_keys: pa.Array | None = None
         self._moved = Places(np.empty(0, np.int32), np.empty(0, np.int32))
+        self._seen: tuple[pa.Array, Feeds] | None = None
         self.growth = 0
+        self.mixed: MixedKey | None = None
 
     def place(self, chunk: pa.Table) -> AcceptedRows:
         """The rows to write for these rows, with the bucket of each in a column of its own."""
         write = self._write
-        rows = chunk.drop_columns([SEQUENCE, VALUE_KIND])
+        rows, kinds, feeds = _parted(chunk)
         named, codes_here = partition_codes(rows, write.schema)
         codes = self._index.codes(named)[codes_here]
         keys, numbers = number_keys(self._plan.keys.keys(rows))
+        if feeds is not None and self.mixed is None:
+            self._look(rows, keys.normalized, numbers, feeds)
         old = self._overlaid(keys.normalized, self._index.lookup(keys.normalized, alive_since=self._plan.alive_since))
         for code in distinct(codes, old.partitions[old.partitions != NOWHERE]).tolist():
             if code not in self._allocations:
                 self._allocations[code] = Allocation(self._index.rows(code), self._own, write.rule)
-        keyed = KeyedRows(numbers, keys.hashes, codes.astype(np.int32), np.asarray(chunk[VALUE_KIND].combine_chunks()))
+        keyed = KeyedRows(numbers, keys.hashes, codes.astype(np.int32), np.asarray(kinds))
         placement = place_rows(
             keyed,
             old,
@@ -234,6 +248,25 @@ class _Placer:
         self.growth += int(((old.partitions == NOWHERE) & (placement.places.partitions != NOWHERE)).sum())
         placed, kinds = placed_rows(rows, *self._dense(placement), write.schema)
         return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
+
+    def _look(self, rows: pa.Table, keys: pa.Array, numbers: np.ndarray, feeds: Feeds) -> None:
+        """Notes a key of several feeds, in this chunk or in it and those before."""
+        primary_keys = self._write.schema.primary_keys
+        self.mixed = mixed_key_of(rows, numbers, feeds, primary_keys)
+        of_keys = first_feeds(numbers, feeds)
+        if self._seen is None:
+            self._seen = keys, of_keys
+            return
+        seen, seen_feeds = self._seen
+        at = pc.index_in(keys, value_set=seen)
+        known, where = np.asarray(pc.is_valid(at)), np.asarray(pc.fill_null(at, 0))
+        mixed = np.flatnonzero(known & (seen_feeds[where] != of_keys))
+        if self.mixed is None and len(mixed):
+            number = int(mixed[0])
+            row = int(np.flatnonzero(numbers == number)[0])
+            self.mixed = mixed_key(rows, row, primary_keys, (int(seen_feeds[where[number]]), int(of_keys[number])))
+        fresh = keys.filter(pa.array(~known))
+        self._seen = pa.concat_arrays([seen, fresh]), np.concatenate([seen_feeds, of_keys[~known]])
 
     def _overlaid(self, keys: pa.Array, indexed: Places) -> Places:
         """The places in the index, overruled by those of keys that the batch has moved."""
@@ -271,12 +304,25 @@ class _Placer:
         return replace(placement, partitions=numbered), [named[code] for code in used.tolist()]
 
 
+def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
+    """The table's columns of a chunk, the row kinds, and the feeds where they are there."""
+    feeds = chunk[_FEED].to_numpy() if _FEED in chunk.column_names else None
+    own = [name for name in chunk.column_names if name not in (SEQUENCE, VALUE_KIND, _FEED)]
+    return chunk.select(own), chunk[VALUE_KIND].combine_chunks(), feeds
+
+
 def _chunks(runs: deque[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
-    """The rows of runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one."""
+    """The rows of runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one. Where it
+    matters which feed they came from, a column says it.
+    """
     waiting: list[pa.RecordBatch] = []
     size = 0
     while runs:
-        for batch in unseal(runs.popleft()[1]):
+        run, blob = runs.popleft()
+        spans = FeedSpans.from_bytes(run.feeds) if run.feeds else None
+        for batch in unseal(blob):
+            if spans is not None:
+                batch = batch.append_column(_FEED, pa.array(spans.of_ranks(batch[SEQUENCE].to_numpy())))
             waiting.append(batch)
             size += batch.nbytes
             if size >= CHUNK_BYTES:

@@ -21,6 +21,7 @@ from bucketline.state.bucket.cross_partition import (
 )
 from bucketline.state.bucket.key_entries import number_keys
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.feeds import Feeds, MixedKey, mixed_key_of
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.write.sealed_runs import partition_codes
@@ -31,7 +32,8 @@ from bucketline.state.types.distinct import distinct
 class PlacedBatch:
     """m rows to write in order, the kind of each (int8), and where: partition `partitions[codes[i]]`, `buckets[i]`.
 
-    `keys` are the batch's distinct keys and `effect` what becomes of them: what `write_note` takes.
+    `keys` are the batch's distinct keys and `effect` what becomes of them: what `write_note` takes. `mixed` is a key
+    whose rows came from several feeds, None if there is none.
     """
 
     rows: pa.Table
@@ -41,6 +43,7 @@ class PlacedBatch:
     buckets: Int32s
     keys: pa.Array
     effect: KeyEffect
+    mixed: MixedKey | None = None
 
 
 def place_batch(
@@ -53,11 +56,13 @@ def place_batch(
     own: Ownership,
     alive_since: int = 0,
     expires: bool = False,
+    feeds: Feeds | None = None,
 ) -> PlacedBatch:
     """Where all rows of a batch go that are of one share; the index stays as it is.
 
     Shapes: the table's columns, n rows in arrival order, n int8 kinds. A batch is placed as a whole: rows of one key in
-    two calls would not know of each other. `own` are the buckets that new keys may be put into.
+    two calls would not know of each other. `own` are the buckets that new keys may be put into. `feeds` says which feed
+    each row came from.
     """
     schema = share.schema
     flat = rows.combine_chunks()
@@ -80,6 +85,7 @@ def place_batch(
         buckets=placement.buckets,
         keys=keys.normalized,
         effect=effect.with_codes(stored.astype(np.int32)),
+        mixed=None if feeds is None else mixed_key_of(flat, numbers, feeds, schema.primary_keys),
     )
 
 

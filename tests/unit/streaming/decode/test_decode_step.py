@@ -201,3 +201,13 @@ def test_tables_no_record_can_fill_are_refused_before_the_first_one() -> None:
 def test_the_step_travels() -> None:
     step = DecodeStep(RecordFormat.DEBEZIUM_JSON, FIELDS, primary_key=("id",))
     assert pickle.loads(pickle.dumps(step)) == step
+
+
+def test_rows_say_which_record_they_are_of() -> None:
+    """Also where the rows of a record are left out, as its key does not fit a column."""
+    fields = columns(id="INT NOT NULL", _kafka_key="STRING")
+    good, bad = b'{"id":1}', b'{"id":"x"}'
+    records = kafka(good, bad, None, good, good, keys=[b"a", b"b", b"c", b"\xff", b"e"])
+    found = DecodeStep(RecordFormat.JSON, fields, reject_limit=9)(records)
+    assert found.records is not None and found.records.to_pylist() == [0, 4]
+    assert found.rows["_kafka_key"].to_pylist() == ["a", "e"]

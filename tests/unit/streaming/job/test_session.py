@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.streaming.batch.classic import require_classic
+from bucketline.streaming.batch.preflight import require_classic
 from bucketline.streaming.batch.procedures import compact, rescale
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.job.session import awaited_packages, settings_of_own, start_session

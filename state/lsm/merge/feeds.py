@@ -1,0 +1,160 @@
+"""Which feed a row came from, and keys whose rows came from several feeds.
+
+A feed is a source that keeps its rows in order: a partition of a Kafka topic. Nothing orders the rows of two feeds.
+Feeds have numbers. A task reads feed after feed, so that a few spans of arrival ranks say which row came from where,
+and no row has to carry it.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bucketline.state.types.arrow import SEQUENCE
+
+Feeds = NDArray[Any]
+"""The feed of each row, as integers of any width."""
+Ranks = NDArray[np.int64]
+Starts = NDArray[np.bool_]
+
+_MOST_OF_A_KEY = 200
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MixedKey:
+    """A key, as text, and two feeds that rows of it came from."""
+
+    key: str
+    feeds: tuple[int, int]
+
+    def to_bytes(self) -> bytes:
+        return json.dumps([self.key, self.feeds]).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "MixedKey":
+        key, (one, other) = json.loads(data)
+        return cls(key, (one, other))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeedSpans:
+    """The feeds of arrival ranks: rank `starts[i]` and those after it, up to `starts[i + 1]`, came from `feeds[i]`.
+
+    Shapes: n int64 in ascending order, n int32; n >= 1.
+    """
+
+    starts: Ranks
+    feeds: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, feeds: Feeds, first_rank: int) -> "FeedSpans":
+        """The spans of rows with consecutive ranks, one row at least."""
+        borders = np.flatnonzero(np.append(True, feeds[1:] != feeds[:-1]))
+        return cls(borders + first_rank, feeds[borders].astype(np.int32))
+
+    def moved(self, by: int) -> "FeedSpans":
+        """The spans of ranks that are larger by so much."""
+        return FeedSpans(self.starts + by, self.feeds)
+
+    def of_ranks(self, ranks: Ranks) -> NDArray[np.int32]:
+        """The feed of each rank. Shapes: n in, n out; all of them lie in spans."""
+        found: NDArray[np.int32] = self.feeds[np.searchsorted(self.starts, ranks, side="right") - 1]
+        return found
+
+    @property
+    def is_one_feed(self) -> bool:
+        return bool((self.feeds == self.feeds[0]).all())
+
+    def to_bytes(self) -> bytes:
+        return self.starts.astype("<i8").tobytes() + self.feeds.astype("<i4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "FeedSpans":
+        count = len(data) // 12
+        starts = np.frombuffer(data, "<i8", count).astype(np.int64)
+        return cls(starts, np.frombuffer(data, "<i4", count, offset=8 * count).astype(np.int32))
+
+
+def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
+    """All spans together; None without any. Spans may come more than once, and do not overlap otherwise."""
+    every = list(spans)
+    if not every:
+        return None
+    starts, first = np.unique(np.concatenate([s.starts for s in every]), return_index=True)
+    return FeedSpans(starts, np.concatenate([s.feeds for s in every])[first])
+
+
+def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
+    """The first row that came from another feed than the row before it, which is of the same key; None if there is
+    none. Shapes: n rows by key, `starts` true at the first row of each key.
+    """
+    mixed = np.flatnonzero((feeds[1:] != feeds[:-1]) & ~starts[1:])
+    return int(mixed[0]) + 1 if len(mixed) else None
+
+
+def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
+    """The feed of the first row of each key.
+
+    Shapes: n rows in any order, the number of each one's key, from 0 on without gaps; k feeds out, by number.
+    """
+    first = np.empty(int(numbers.max()) + 1 if len(numbers) else 0, feeds.dtype)
+    first[numbers[::-1]] = feeds[::-1]
+    return first
+
+
+def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tuple[int, int]] | None:
+    """The first row whose key has an earlier row of another feed, and the two feeds; None if there is none.
+
+    Shapes: as `first_feeds`.
+    """
+    if not len(numbers) or (feeds == feeds[0]).all():
+        return None
+    first = first_feeds(numbers, feeds)[numbers]
+    mixed = np.flatnonzero(feeds != first)
+    return (int(mixed[0]), (int(first[mixed[0]]), int(feeds[mixed[0]]))) if len(mixed) else None
+
+
+def mixed_key_of(
+    rows: pa.Table | pa.RecordBatch, numbers: NDArray[np.int64], feeds: Feeds, keys: Sequence[str]
+) -> MixedKey | None:
+    """A key with rows of several feeds; None where each key has one. Shapes: as `first_feeds`."""
+    found = first_mixed_row(numbers, feeds)
+    return None if found is None else mixed_key(rows, found[0], keys, found[1])
+
+
+def mixed_key(rows: pa.Table | pa.RecordBatch, row: int, keys: Sequence[str], feeds: tuple[int, int]) -> MixedKey:
+    """The key of a row, which came from two feeds; the smaller number comes first."""
+    values = rows.select(list(keys)).slice(row, 1).to_pylist()[0]
+    text = ", ".join(f"{name} = {json.dumps(v, default=str, ensure_ascii=False)}" for name, v in values.items())
+    if len(text) > _MOST_OF_A_KEY:
+        text = f"{text[:_MOST_OF_A_KEY]}..."
+    return MixedKey(text, (min(feeds), max(feeds)))
+
+
+@dataclass(slots=True)
+class FeedCheck:
+    """Looks for a key of several feeds among rows that are merged, until it has found one.
+
+    `spans` are those of `_SEQUENCE_NUMBER`, `keys` the primary key. `found` is what changes here.
+    """
+
+    spans: FeedSpans
+    keys: Sequence[str]
+    found: MixedKey | None = None
+
+    def __call__(self, rows: pa.Table, order: Ranks | None, starts: Starts) -> None:
+        """Looks at rows by key: the n-th is row `order[n]` of the table; None: the rows are in that order. `starts` is
+        true at the first row of each key.
+        """
+        if self.found is not None or starts.all():
+            return
+        ranks = rows[SEQUENCE].to_numpy()
+        feeds = self.spans.of_ranks(ranks if order is None else ranks[order])
+        at = first_mixed(feeds, starts)
+        if at is not None:
+            row = at if order is None else int(order[at])
+            self.found = mixed_key(rows, row, self.keys, (int(feeds[at - 1]), int(feeds[at])))
