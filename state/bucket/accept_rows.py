@@ -125,7 +125,7 @@ def _explicit_kinds(data: pa.Table) -> pa.Array:
 
 
 def _kinds_of_names(column: pa.ChunkedArray, name: str) -> pa.Array:
-    codes = pc.index_in(column.cast(pa.string()), value_set=pa.array(list(SHORT_NAMES)))
+    codes = pc.index_in(pc.utf8_rtrim(column.cast(pa.string()), characters=" "), value_set=pa.array(list(SHORT_NAMES)))
     if codes.null_count:
         bad = pc.filter(column, pc.is_null(codes))[0].as_py()
         raise SchemaMismatchError(

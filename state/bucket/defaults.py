@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.char_text import padded_value
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.timestamp_text import cast_text
 
@@ -36,7 +37,7 @@ def default_scalar(field: DataField) -> pa.Scalar:
     try:
         if not field.type.is_atomic:
             raise pa.ArrowInvalid("the column is nested")
-        return cast_text(text, arrow_type(field.type))
+        return cast_text(str(padded_value(text, field.type)), arrow_type(field.type))
     except pa.ArrowException as e:
         raise UnsupportedTableError(
             f"column {field.name!r} has the default value {field.default_value!r}, which cannot be filled in for "

@@ -14,6 +14,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.partition_text import legacy_text
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import TypeRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,10 @@ def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
     types = [f.type for f in schema.select(schema.partition_keys)]
     texts: dict[str, str | None] = {}
     for name, value, data_type in zip(schema.partition_keys, decode_row(partition, types), types, strict=True):
+        # The blanks that a CHAR ends with are no part of a time.
+        shown = value.rstrip(" ") if data_type.root is TypeRoot.CHAR and isinstance(value, str) else value
         try:
-            texts[name] = None if value is None else legacy_text(value, data_type)
+            texts[name] = None if shown is None else legacy_text(shown, data_type)
         except UnsupportedTableError:
             texts[name] = None
     return texts

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.types.char_text import pad
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.state.types.struct_fields import FieldRule, by_name
 
@@ -39,6 +40,8 @@ def fit_array(
     if not _same_family(array.type, data_type):
         raise _mismatch(column, data_type, str(array.type))
     fitted = array if array.type == target else _cast(array, data_type, target, column)
+    if data_type.root is TypeRoot.CHAR:
+        fitted = pad(fitted, data_type)
     _check_length(fitted, data_type, column)
     _check_precision(fitted, data_type, column)
     return fitted

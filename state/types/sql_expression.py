@@ -24,6 +24,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
 from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.char_text import chars_of, padded
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, DataType, parse_type_text
 from bucketline.state.types.sql_functions import call_function, common_type, compared, is_function, to_common
@@ -95,6 +96,21 @@ def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_co
     if not pa.types.is_boolean(values.type):
         raise _refused(f"{expression.text!r} is {values.type}, not a condition")
     return values.fill_null(False)
+
+
+def with_blanks(expression: SqlExpression, fields: Sequence[DataField]) -> SqlExpression:
+    """The expression, with the blanks of a CHAR in each text that a column of the table is compared with."""
+    chars = chars_of(fields)
+    if not chars:
+        return expression
+    tree = _parse(expression.text)
+    for node in tree.find_all(*_COMPARISONS, exp.In, exp.Between):
+        parts = [n for part in node.args.values() for n in (part if isinstance(part, list) else [part])]
+        column = next((n for n in parts if isinstance(n, exp.Column) and n.name in chars and n.table != SOURCE), None)
+        for part in parts:
+            if column is not None and isinstance(part, exp.Literal) and part.is_string:
+                part.set("this", padded(part.this, chars[column.name]))
+    return SqlExpression(tree.sql(_DIALECT))
 
 
 def _parse(text: str) -> Any:

@@ -27,6 +27,7 @@ from sqlglot.errors import SqlglotError
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.char_text import padded
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_like import match_like
 from bucketline.state.types.timestamp_text import cast_text
@@ -350,7 +351,8 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
         with np.errstate(over="ignore"):
             return pa.scalar(float(np.float32(number)) if root is TypeRoot.FLOAT else number, target)
     if root in _TEXTS:
-        return pa.scalar(_plain_text(field, node, "a text, as 'x'"), target)
+        text = _plain_text(field, node, "a text, as 'x'")
+        return pa.scalar(padded(text, field.type) if root is TypeRoot.CHAR else text, target)
     if root in _BYTES:
         if not isinstance(node, exp.HexString):
             raise _no_value(field, node, "bytes in hex, as X'0aff'")

@@ -27,6 +27,7 @@ from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.splits import Scan, Split, SplitSizes, TablePlace, pack, plan_scan, read_split
 from bucketline.state.store.read.table_read import Request, filter_expression, plan_changes, rows_schema
 from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.char_text import chars_of
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names, with_change_columns
 from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.pushed_filters import condition_of
@@ -172,4 +173,4 @@ class PushingReader(BatchReader):
 
 def planned_schema(read: BatchRead) -> StructType:
     """The columns of a read, as Spark's types."""
-    return spark_schema(read.rows())
+    return spark_schema(read.rows(), chars_of(read.place.schema.fields))

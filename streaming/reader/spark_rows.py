@@ -4,6 +4,8 @@ Spark knows microseconds alone, and neither TIME nor lists of a fixed size.
 Source: Spark 4.0 ArrowUtils.fromArrowType, ArrowColumnVector.
 """
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
@@ -11,6 +13,7 @@ from pyspark.sql import types as spark
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.storable import holds_nanoseconds
 from bucketline.state.types.buffers import own_copy
+from bucketline.state.types.logical import DataType
 
 _SIMPLE = {
     pa.bool_(): spark.BooleanType(),
@@ -26,15 +29,20 @@ _SIMPLE = {
 }
 
 
-def spark_schema(rows: pa.Schema) -> spark.StructType:
-    """The columns as Spark's types; inside of a value everything may be null.
+_CHAR_NOTE = "__CHAR_VARCHAR_TYPE_STRING"
+"""What Spark notes of a column of STRING that is a CHAR: literals that it is compared with get blanks, too."""
+
+
+def spark_schema(rows: pa.Schema, chars: Mapping[str, DataType]) -> spark.StructType:
+    """The columns as Spark's types; inside of a value everything may be null. `chars` are those that are CHAR.
 
     Raises UnsupportedTableError naming a column that Spark has no type for.
     """
     schema = spark.StructType()
     for field in rows:
         try:
-            schema.add(field.name, spark_type(field.type), nullable=field.nullable)
+            note = {_CHAR_NOTE: f"char({chars[field.name].length})"} if field.name in chars else None
+            schema.add(field.name, spark_type(field.type), nullable=field.nullable, metadata=note)
         except UnsupportedTableError as e:
             others = ",".join(f.name for f in rows if not pa.types.is_time(f.type))
             raise UnsupportedTableError(

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import bucketline as bl
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
@@ -92,6 +93,21 @@ def test_values_of_each_type_are_those_of_the_table(spark: Any, tmp_path: Path) 
     first, second = frame(spark, table.path).orderBy("id").collect()
     assert first.asDict(recursive=True) == {**row, "m": dict(row["m"])}  # type: ignore[call-overload]
     assert [v for v in second.asDict().values()] == [2, *[None] * 13]
+
+
+def test_spark_compares_a_char_with_blanks(spark: Any, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "shop.db" / "t"), "id BIGINT, c CHAR(4), s STRING")
+    table.write(pa.table({"id": [1, 2, 3], "c": ["ab", "abcd", None], "s": ["ab", "ab ", "x"]}))
+    found = frame(spark, table.path)
+    assert [r.c for r in found.orderBy("id").collect()] == ["ab  ", "abcd", None]
+    for condition in ("c = 'ab'", "c IN ('ab  ', 'x')", "c < 'abc'", "c = 'ab' AND s = 'ab'"):
+        assert ids(found.where(condition)) == [1]
+    assert ids(found.where("s = 'ab'")) == [1] and ids(found.where("c LIKE 'ab'")) == []
+    view = bl.sql(spark, "SELECT id FROM shop.t WHERE c = 'ab' OR upper(c) = 'ABCD'", warehouse=str(tmp_path))
+    assert ids(view) == [1, 2]
+    insert = "INSERT INTO shop.t SELECT 4L, 'cd ', upper(s) FROM shop.t WHERE id = 3"
+    bl.sql(spark, insert, warehouse=str(tmp_path))
+    assert open_table(table.path).to_arrow(filter="id = 4")["c"].to_pylist() == ["cd  "]
 
 
 def test_a_stream_of_changes_goes_through_restarts_into_another_table(spark: Any, tmp_path: Path) -> None:

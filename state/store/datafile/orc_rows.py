@@ -102,7 +102,7 @@ class OrcRows:
                 yield stripe.slice(start, size)
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
-        """As other formats, but text of a fixed length comes padded, and timestamps with local zone may be shifted.
+        """As other formats, but timestamps with local zone may be shifted.
 
         Paimon's older form of these stores another instant: one whose wall-clock time in the writer's zone is the
         time in UTC of the instant that was meant.
@@ -114,8 +114,7 @@ class OrcRows:
             if stored.root is TypeRoot.TIMESTAMP:
                 self._check_old(column)
                 column = _with_sign_of_instant(column, self._zone)
-        values = declared(column, stored)
-        return pc.utf8_rtrim(values, " ") if stored.root is TypeRoot.CHAR else values
+        return declared(column, stored)
 
     def _check_old(self, column: pa.Array) -> None:
         """ORC's reader is wrong for times when the writer's zone used local mean time; no zone did after 1901."""

@@ -18,21 +18,19 @@ from bucketline.state.lsm.merge.fold import Fold, Selection, Visible, drop_delet
 from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
 from bucketline.state.lsm.merge.merge_engines import columns_to_merge
 from bucketline.state.lsm.merge.merge_runs import merge_runs
-from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.store.datafile.data_files import BATCH_ROWS, read_schema
 from bucketline.state.store.index.deletion_vectors import drop_deleted
 from bucketline.state.store.read.evolved_rows import columns_of_files, side_by_side
 from bucketline.state.store.read.file_access import FileAccess
-from bucketline.state.store.read.projection import Projection, filtered, project
+from bucketline.state.store.read.projection import Projection, as_shown, filtered, project
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.read.row_groups import group_choice
 from bucketline.state.store.read.run_ages import are_ages_known
 from bucketline.state.store.storage.open_ahead import OpenAhead, open_ahead
 from bucketline.state.store.storage.parallel import answers_late
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
-from bucketline.state.types.long_decimals import without_long
 from bucketline.state.types.order import key_order
 from bucketline.state.types.row_kind import RowKind
 
@@ -99,16 +97,16 @@ def read_stored_rows(
     if not access.schema.primary_keys:
         read_bucket = _reader_of_rows(access.schema)
         for bucket in buckets:
-            for batch in read_bucket(access, bucket, projection.needed, batch_rows):
+            for batch in as_shown(access.schema, read_bucket(access, bucket, projection.needed, batch_rows)):
                 for kept in filtered(batch, projection.expression):
                     kinds = pa.repeat(_INSERT, kept.num_rows)
                     yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kinds)
         return
-    columns, long = (*projection.needed, VALUE_KIND), long_decimals(access.schema)
+    columns = (*projection.needed, VALUE_KIND)
     for bucket in buckets:
         for file in _in_file_order(bucket):
-            for batch in access.rows(bucket, file, columns, batch_rows=batch_rows):
-                for kept in filtered(without_long(batch, long), projection.expression):
+            for batch in as_shown(access.schema, access.rows(bucket, file, columns, batch_rows=batch_rows)):
+                for kept in filtered(batch, projection.expression):
                     yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kept[VALUE_KIND])
 
 

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
+from bucketline.state.types.char_text import padded_value, upper_bound
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.values import to_scalar
 
@@ -102,7 +103,11 @@ def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
     if field.type.root in _UNPROVABLE or bounds.low is None or bounds.high is None or not field.type.is_atomic:
         return None
     try:
-        low, high = to_scalar(bounds.low, field.type), to_scalar(bounds.high, field.type)
+        # Rows are read with the blanks of a CHAR, which never bring them below a bound without.
+        upper = upper_bound(bounds.high, field.type)
+        if upper is None:
+            return None
+        low, high = to_scalar(bounds.low, field.type), to_scalar(upper, field.type)
     except CorruptFileError:
         return None
     if bounds.null_count == 0:
@@ -118,7 +123,7 @@ def constant_guarantee(field: DataField, value: object) -> pc.Expression:
         return column.is_null()
     if field.type.root in _UNPROVABLE:
         return ALWAYS
-    return column == to_scalar(value, field.type)
+    return column == to_scalar(padded_value(value, field.type), field.type)
 
 
 def conjunction(parts: Sequence[pc.Expression | None]) -> pc.Expression:

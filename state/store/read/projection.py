@@ -14,6 +14,7 @@ from bucketline.state.lsm.merge.fold import fold_for
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.types.arrow import arrow_schema, representable
+from bucketline.state.types.char_text import chars_of, pad_columns
 from bucketline.state.types.long_decimals import without_long
 
 
@@ -73,15 +74,22 @@ def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
 def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
     """The rows that pass the filter, in the requested columns and the table's types; no batch is empty.
 
-    Decimals that are too long for their type are null, as in Paimon's Spark.
+    Decimals that are too long for their type are null, and a CHAR has its blanks, as in Paimon's Spark.
     """
     names = list(projection.columns)
     out = arrow_schema(schema.select(projection.columns))
-    long = long_decimals(schema)
-    for batch in batches:
-        for kept in filtered(without_long(batch, long), projection.expression):
+    for batch in as_shown(schema, batches):
+        for kept in filtered(batch, projection.expression):
             columns = kept.select(names)
             yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
+
+
+def as_shown(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Rows as they are stored, with the values that readers are given."""
+    long, chars = long_decimals(schema), chars_of(schema.fields)
+    if not long and not chars:
+        return batches
+    return (pad_columns(without_long(batch, long), chars) for batch in batches)
 
 
 def filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> list[pa.RecordBatch]:

@@ -29,7 +29,7 @@ from bucketline.state.store.read.predicate import (
 )
 from bucketline.state.types.arrow import arrow_schema, representable
 from bucketline.state.types.binary_row import decode_row
-from bucketline.state.types.logical import DataField
+from bucketline.state.types.logical import DataField, TypeRoot
 
 SchemaOf = Callable[[int], TableSchema]
 """Schema id → that version of the table's schema."""
@@ -129,7 +129,8 @@ class _Pruning:
             return list(buckets)
         pinned = pinned_values(self.arrow, self.expression)
         keys = bucket_keys(self.schema)
-        if not all(k in pinned for k in keys):
+        # A CHAR without its blanks is in another bucket than the value it is read as.
+        if not all(k in pinned and self.schema.field(k).type.root is not TypeRoot.CHAR for k in keys):
             return list(buckets)
         columns = [pa.array([pinned[k].as_py()], pinned[k].type) for k in keys]
         types = [f.type for f in self.schema.select(keys)]

@@ -19,7 +19,7 @@ from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema, logical_fields
 from bucketline.state.types.logical import DataField, TypeRoot
-from bucketline.state.types.sql_expression import condition, expr
+from bucketline.state.types.sql_expression import condition, expr, with_blanks
 from bucketline.state.types.sql_filter import literal_scalar, translate_filter
 
 _TIMES = ("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz")
@@ -73,7 +73,7 @@ class Source:
         for batch in self._filtered(needed, None, None):
             known = dict(zip(batch.schema.names, batch.columns, strict=True))
             try:
-                passing = condition(expr(sql_text(where)), known, batch.num_rows)
+                passing = condition(with_blanks(expr(sql_text(where)), self.fields), known, batch.num_rows)
             except OptionError as e:
                 text = f"WHERE {where.sql(DIALECT)} needs Spark: give a Spark session ({e.message})"
                 raise refused(text) from refusal

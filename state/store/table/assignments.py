@@ -21,7 +21,7 @@ from bucketline.state.store.table.change_rules import sequence_description
 from bucketline.state.store.table.conditions import columns_of
 from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
 from bucketline.state.types.fit import fit_array
-from bucketline.state.types.sql_expression import SqlExpression, assigned
+from bucketline.state.types.sql_expression import SqlExpression, assigned, with_blanks
 from bucketline.state.types.struct_fields import by_name
 
 NewValue: TypeAlias = pc.Expression | SqlExpression
@@ -112,6 +112,8 @@ def plan_assignments(
             raise SchemaMismatchError(
                 f"column {name!r} is {fixed[name]}, and cannot be set; delete the row and write a new one", column=name
             )
+        if isinstance(value, SqlExpression):
+            value = with_blanks(value, schema.fields)
         is_computed = isinstance(value, pc.Expression | SqlExpression)
         values[name] = (
             value if is_computed else pc.scalar(constant_scalar(arrow_schema(schema.fields).field(name), value))

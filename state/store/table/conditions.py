@@ -16,7 +16,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.read.table_read import Filter
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.buffers import one_array
-from bucketline.state.types.sql_expression import SqlExpression, condition
+from bucketline.state.types.sql_expression import SqlExpression, condition, with_blanks
 from bucketline.state.types.sql_filter import parse_filter
 
 
@@ -41,7 +41,7 @@ def plan_condition(filter: Filter, schema: TableSchema) -> Condition:
     try:
         return Condition(parse_filter(filter, schema.fields))
     except OptionError as e:
-        test = SqlExpression(filter)
+        test = with_blanks(SqlExpression(filter), schema.fields)
         try:
             condition(test, columns_of(arrow_schema(schema.fields).empty_table()), 0)
         except SchemaMismatchError:

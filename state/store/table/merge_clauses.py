@@ -24,7 +24,7 @@ from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.row_kind import RowKind
-from bucketline.state.types.sql_expression import SOURCE, SqlExpression, assigned, condition
+from bucketline.state.types.sql_expression import SOURCE, SqlExpression, assigned, condition, with_blanks
 
 T = TypeVar("T")
 
@@ -193,6 +193,7 @@ def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, s
     of_source = _of_source(source.empty_table())
     target = pa.RecordBatch.from_pylist([], schema=arrow_schema(schema.fields))
     both = _seen(target, source.empty_table())
+    clauses = _with_blanks(clauses, schema)
 
     def planned(changes: Sequence[UpdateClause | DeleteClause], seen: pa.RecordBatch) -> tuple[_Change, ...]:
         fitting, fixed = [], fixed_columns(schema)
@@ -212,6 +213,20 @@ def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, s
         made = _new_rows(schema, clause, source.empty_table(), of_source)
         RowAcceptance(schema).accept(with_kind(made, RowKind.INSERT, schema))
     return PlannedMerge(schema, tuple(key), clauses, matched, by_source)
+
+
+def _with_blanks(clauses: MergeClauses, schema: TableSchema) -> MergeClauses:
+    """The clauses, with the blanks of a CHAR in texts that columns of the table are compared with."""
+
+    def fitting(test: SqlExpression | None) -> SqlExpression | None:
+        return None if test is None else with_blanks(test, schema.fields)
+
+    return replace(
+        clauses,
+        on=fitting(clauses.on),
+        matched=tuple(replace(c, condition=fitting(c.condition)) for c in clauses.matched),
+        not_matched_by_source=tuple(replace(c, condition=fitting(c.condition)) for c in clauses.not_matched_by_source),
+    )
 
 
 def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:

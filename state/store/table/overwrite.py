@@ -18,6 +18,7 @@ from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Replace
 from bucketline.state.commit.live_files import BucketId, LiveFiles
+from bucketline.state.commit.padded_keys import same_partitions
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
@@ -156,7 +157,7 @@ def _overwrite_once(
     if target is None:
         if not got_rows:
             return _unchanged(session)
-        target = got_rows.__contains__
+        target = same_partitions(plan.schema, got_rows)
     author = Author(table.world.ids.new_uuid(), operation=Operation.OVERWRITE)
     committed = session.publish(Replace(tuple(messages), target), author)
     Upkeep().after_batch(session, messages, committed.snapshots)

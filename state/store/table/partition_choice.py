@@ -9,6 +9,7 @@ from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import default_partition_name, partition_values
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.char_text import padded_value
 from bucketline.state.types.logical import INTEGER_ROOTS, DataField
 
 _WHOLE = re.compile(r"-?\d+")
@@ -39,6 +40,8 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
     for choice in wanted:
         for name, text in choice.items():
             _check_value(fields[name], text, default)
+            if text != default:
+                choice[name] = str(padded_value(text, fields[name].type))
 
     def test(partition: bytes) -> bool:
         forms = _forms(schema, partition)
@@ -56,7 +59,7 @@ def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
             continue
         for text_of in (cast_text, legacy_text):
             try:
-                forms[f.name].add(text_of(value, f.type))
+                forms[f.name].add(text_of(padded_value(value, f.type), f.type))
             except UnsupportedTableError:
                 continue
     return forms

@@ -17,6 +17,7 @@ from bucketline.state.commit.conflict import ALREADY_ADDED, Conflict
 from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
+from bucketline.state.commit.padded_keys import refuse_unpadded_keys
 from bucketline.state.commit.partition_age import partition_time
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
@@ -164,6 +165,7 @@ class WriteSession:
         if isinstance(change, Append) or (isinstance(change, Replace) and not change.moves_rows):
             self._refuse_timeless(change.messages)
         if isinstance(change, Append):
+            self._refuse_unpadded(change.messages)
             self._refuse_overflow(change.messages)
         try:
             outcome = publish(self._base(change), change, author)
@@ -219,6 +221,15 @@ class WriteSession:
                     "'partition.timestamp-formatter' can read, which 'partition.timestamp-format.strict' asks for",
                     partition=where,
                 )
+
+    def _refuse_unpadded(self, messages: Sequence[CommitMessage]) -> None:
+        if not any(m.new_files for m in messages):
+            return
+        try:
+            refuse_unpadded_keys(self.plan.schema, self.view)
+        except SchemaMismatchError:
+            self.discard(messages)
+            raise
 
     def _refuse_overflow(self, messages: Sequence[CommitMessage]) -> None:
         if not may_overflow(self.plan.schema):

@@ -1,0 +1,64 @@
+"""Keys that hold a CHAR without its blanks, as writers other than Spark leave them.
+
+A row that is written now has its blanks: it would not replace the row of its key, and might go to another bucket or
+partition. So no row is added to such a table; it can be overwritten as a whole, and read.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+
+from bucketline.state.commit.live_files import LiveFiles
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.paths import partition_path
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.binary_row import decode_row, encode_row
+from bucketline.state.types.char_text import is_padded, padded_value
+from bucketline.state.types.logical import TypeRoot
+
+
+def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
+    """Returns when rows can be added. Raises SchemaMismatchError naming the column and where its value is.
+
+    Looked at are partitions, and the first and the last key of each file.
+    """
+    if not any(f.type.root is TypeRoot.CHAR for f in schema.select(schema.primary_keys)):
+        return
+    for column, place in _unpadded(schema, view):
+        raise SchemaMismatchError(
+            f"column {column} of the primary key is {schema.field(column).type}, and {place} has it without its "
+            "blanks, as writers other than Spark store it: a row with blanks would stand beside the row of its key. "
+            "Write the table anew first: rows = table.to_arrow(); table.truncate(); table.write(rows)",
+            column=column,
+        )
+
+
+def same_partitions(schema: TableSchema, partitions: Collection[bytes]) -> Callable[[bytes], bool]:
+    """A test whether a partition is one of these, which have the blanks of each CHAR; it may lack them."""
+    types = [f.type for f in schema.select(schema.partition_keys)]
+    if not any(t.root is TypeRoot.CHAR for t in types):
+        return partitions.__contains__
+
+    def test(partition: bytes) -> bool:
+        values = decode_row(partition, types)
+        return encode_row([padded_value(v, t) for v, t in zip(values, types, strict=True)], types) in partitions
+
+    return test
+
+
+def _unpadded(schema: TableSchema, view: LiveFiles) -> Iterator[tuple[str, str]]:
+    """The columns with a value that lacks its blanks, and the partition or file that has it."""
+    partition_fields = schema.select(schema.partition_keys)
+    keys = schema.select(schema.trimmed_primary_key)
+    types = [f.type for f in keys]
+    for partition in {partition for partition, _ in view.buckets()}:
+        values = decode_row(partition, [f.type for f in partition_fields])
+        for field, value in zip(partition_fields, values, strict=True):
+            if not is_padded(value, field.type):
+                yield field.name, f"partition {partition_path(schema, partition).rstrip('/')}"
+    for bucket_id in view.buckets():
+        for file in view.files(bucket_id):
+            if bucket_id[1] < 0:
+                continue
+            for row in (file.min_key, file.max_key):
+                for field, value in zip(keys, decode_row(row, types), strict=True):
+                    if not is_padded(value, field.type):
+                        yield field.name, f"file {file.file_name}"
