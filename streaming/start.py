@@ -1,11 +1,23 @@
 """Where the program `bucketline` starts. Until its modules are loaded an interrupt ends it without a traceback."""
 
 import signal
+import sys
 from collections.abc import Sequence
 from importlib import import_module
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.installed import check_installed
+
+_CONFIGURATION = 3
+"""The exit code for what the caller has to set right, as in `cli/program.py`, which is not loaded yet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line, or the command that is given, and exits with its code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        check_installed()
+    except OptionError as e:
+        print(f"error [{e.code}]: {e.message}", file=sys.stderr)
+        sys.exit(_CONFIGURATION)
     import_module("bucketline.streaming.cli").main(arguments)

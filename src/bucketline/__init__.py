@@ -162,6 +162,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'bucketline' has no attribute {name!r}")
+    import_module("bucketline.state.installed").check_installed()
     return getattr(import_module(_MODULE_OF[name]), name)
 
 
