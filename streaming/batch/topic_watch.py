@@ -1,8 +1,9 @@
 """Whether the topics of a job stay the same ones: asked before a batch is planned, and again before its commit."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bucketline.state.format.entries import Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
@@ -11,8 +12,12 @@ from bucketline.streaming.batch.topic_ids import TopicIds, created_again, newest
 
 _LOG = logging.getLogger("bucketline.job")
 
-AskIds = Callable[[Collection[str]], TopicIds]
-"""The ids that topics have now. It leaves out those that are not known, warns of them once, and raises nothing."""
+
+class AskIds(Protocol):
+    """Says which ids topics have now. It leaves out those that are not known, and warns of them once."""
+
+    def __call__(self, topics: Collection[str]) -> TopicIds: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)

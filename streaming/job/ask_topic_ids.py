@@ -15,9 +15,10 @@ _SLOW_SECONDS, _PAUSE_SECONDS = 4.0, 60.0
 
 
 class Admin(Protocol):
-    """A client that says which ids topics have, and raises nothing."""
+    """A client that says which ids topics have."""
 
     def describe(self, topics: Collection[str]) -> Described: ...
+    def close(self) -> None: ...
 
 
 class AskTopicIds:
@@ -58,6 +59,12 @@ class AskTopicIds:
                 described.unknown[new[0]],
             )
         return described.ids
+
+    def close(self) -> None:
+        """Ends the client that it has made; that of Spark's JVM is not its own."""
+        if self._native is not None:
+            self._native.close()
+        self._native = None
 
     def _admin(self) -> Admin:
         reader = None if self._reader is None else self._reader()

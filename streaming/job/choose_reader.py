@@ -43,6 +43,12 @@ class JobSink(TableSink):
     topics: TopicWatch | None = None
     most_records: int | None = None
 
+    def stop(self, query_id: str) -> None:
+        """As of any sink; and what has asked for the ids of topics is ended."""
+        TableSink.stop(self, query_id)
+        if self.topics is not None:
+            self.topics.ask.close()
+
     def _job(self) -> Job:
         return replace(
             TableSink._job(self),

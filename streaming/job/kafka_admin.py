@@ -16,7 +16,7 @@ from bucketline.streaming.tasks.kafka_errors import KafkaUnreachableError
 
 _LOG = logging.getLogger("bucketline.job")
 
-_OF_KAFKA = "kafka."
+_OF_KAFKA, _CLIENT_ID = "kafka.", "client.id"
 _TIMEOUT_MS = 20_000
 TOPICS_TIMEOUT_MS = 5_000
 """How long a batch waits for the ids of its topics; it can do without them."""
@@ -27,7 +27,7 @@ _MANY = 20
 """So many topics are described one by one."""
 
 _LISTED = re.compile(r"\(name=([\w.-]+), topicId=([\w-]{22}),")
-_LATE = "java.util.concurrent.TimeoutException"
+_LATE, _STOPPED = "java.util.concurrent.TimeoutException", "java.lang.InterruptedException"
 _CAUSE = re.compile(r"errors\.(\w+Exception)(?:: ([^\n]*))?")
 
 
@@ -70,10 +70,10 @@ class JvmAdmin:
         self._milliseconds: Any = None
 
     def close(self) -> None:
-        """Ends the client; the JVM may have ended before."""
+        """Ends the client, and what it has been asked and nobody waits for; the JVM may have ended before."""
         with suppress(Py4JError, ConnectionError):
             if self._client is not None:
-                self._client.close()
+                self._client.close(self._jvm.java.time.Duration.ZERO)
         self._client = None
 
     def cluster_id(self) -> str | None:
@@ -123,13 +123,18 @@ class JvmAdmin:
         return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
 
     def describe(self, topics: Collection[str]) -> Described:
-        """The ids that topics have now, by one request; it waits a few seconds for the answer at the most."""
+        """The ids that topics have now, by one request; it waits a few seconds for the answer at the most.
+
+        Raises Py4JError where the query of this thread is stopped meanwhile.
+        """
         try:
             listed = self._listed() if len(topics) > _MANY else {}
             found = {topic: (listed[topic], "") for topic in topics if topic in listed}
             left = [topic for topic in topics if topic not in found]
             return _described(found | (self._each(left) if left else {}))
         except (Py4JError, TypeError) as e:
+            if _STOPPED in str(e):
+                raise
             return _described(dict.fromkeys(topics, (None, _reason(e))))
 
     def _listed(self) -> dict[str, str]:
@@ -144,7 +149,7 @@ class JvmAdmin:
             found = asked.allTopicNames().get(TOPICS_TIMEOUT_MS, self._milliseconds)
             return {topic: (found.get(topic).topicId().toString(), "") for topic in topics}
         except Py4JError as e:
-            if _LATE in str(e):
+            if _LATE in str(e) or _STOPPED in str(e):
                 raise
         answers = asked.topicNameValues()  # One of them has failed.
         return {topic: self._answer(answers.get(topic)) for topic in topics}
@@ -153,6 +158,8 @@ class JvmAdmin:
         try:
             return future.get(TOPICS_TIMEOUT_MS, self._milliseconds).topicId().toString(), ""
         except Py4JError as e:
+            if _STOPPED in str(e):
+                raise
             return None, _reason(e)
 
     def _list_of(self, texts: Collection[str]) -> Any:
@@ -167,6 +174,9 @@ class JvmAdmin:
             for key, text in self._options.items():
                 if key.lower().startswith(_OF_KAFKA):
                     settings.setProperty(key[len(_OF_KAFKA) :], text)
+            own_id = settings.getProperty(_CLIENT_ID)
+            if own_id is not None:  # Spark's clients have this id, and two of one id show their metrics in one place.
+                settings.setProperty(_CLIENT_ID, f"{own_id}-bucketline")
             settings.setProperty("default.api.timeout.ms", str(_TIMEOUT_MS))
             settings.setProperty("request.timeout.ms", str(_TIMEOUT_MS // 2))
             self._client = self._jvm.org.apache.kafka.clients.admin.Admin.create(settings)

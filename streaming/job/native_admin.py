@@ -40,6 +40,10 @@ class NativeAdmin:
                 ids[topic] = found
         return Described(ids, unknown)
 
+    def close(self) -> None:
+        """Ends the client, which has threads and connections."""
+        self._client = None
+
     def _await(self, asked: Mapping[str, "Future[Any]"], seconds: float) -> None:
         """Returns when all is answered or the time is over. A client that is polled fetches tokens for its login."""
         deadline = time.monotonic() + seconds

@@ -84,6 +84,9 @@ class Topics:
         found = self.left.pop(0) if len(self.left) > 1 else self.left[0]
         return {} if found is None else {"t": found}
 
+    def close(self) -> None:
+        pass
+
 
 class Stream:
     """A query that writes batches of 10 records of the topic `t`; `restart` is a new run of it."""

@@ -16,12 +16,15 @@ class Says:
 
     def __init__(self, described: Described, seconds: float = 0.0) -> None:
         self.described, self.seconds = described, seconds
-        self.asked, self.clock = 0, 100.0
+        self.asked, self.clock, self.is_closed = 0, 100.0, False
 
     def describe(self, topics: Collection[str]) -> Described:
         self.asked += 1
         self.clock += self.seconds
         return self.described
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 def test_the_client_that_reads_is_asked_and_kept() -> None:
@@ -36,6 +39,8 @@ def test_the_client_that_reads_is_asked_and_kept() -> None:
     ask = AskTopicIds(spark, lambda: reader, make)
     assert [ask(["t"]) for _ in range(3)] == [{"t": "2"}] * 3
     assert made == [{"a": "b"}] and (spark.asked, native.asked) == (2, 3)
+    ask.close()
+    assert native.is_closed and not spark.is_closed
 
 
 def test_it_warns_once_of_each_topic_without_an_id(caplog: pytest.LogCaptureFixture) -> None:
