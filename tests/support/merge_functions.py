@@ -207,11 +207,9 @@ def _blank(text: str) -> bool:
 
 class ListAgg(Function):
     def add(self, held: Any, value: Any) -> Any:
-        if held is None or value is None:
-            return value if held is None else held
-        if _blank(value):
+        if value is None or _blank(value):
             return held
-        if _blank(held):
+        if held is None or _blank(held):
             return value
         separator = self.options.get("list-agg-delimiter", ",")
         if self.options.get("distinct") != "true":

@@ -1,6 +1,6 @@
 """The aggregate function listagg: texts joined.
 
-Source: Paimon 2.0 FieldListaggAgg.
+Source: Paimon 2.0 FieldListaggAgg. That of 1.4 keeps the first blank text where there are only such.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ _WHITE_SPACE = (
 
 @dataclass(frozen=True, slots=True)
 class ListAgg:
-    """All texts that are not blank, joined by the delimiter; late ones first. `distinct` omits repeated parts."""
+    """All texts that are not blank, joined by the delimiter; late ones first; null without any. `distinct` omits
+    repeated parts.
+    """
 
     delimiter: str
     distinct: bool
@@ -40,9 +42,9 @@ class ListAgg:
             present[keys] = True
             lists = list_array(keys, events.key_count, pieces, present, pa.list_(values.type))
             joined = pc.binary_join(lists, self.delimiter).cast(values.type)
-        # Blank texts are not appended, but replace null.
+        # A blank text is not added. It stays where everything is added to it: in a reset, and in a late row.
         late = events.last(live & (events.ops == Op.ADD_BEFORE))
-        blank = np.where(late >= 0, late, events.first(live))
+        blank = np.where(late >= 0, late, events.seeds)
         return pc.coalesce(joined, take_or_null(values, blank))
 
     def _distinct(self, texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:

@@ -258,6 +258,20 @@ def test_options_that_do_not_fit_are_refused_by_option_and_column(
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [([" ", "\t"], None), (["", None, "  "], None), ([" ", "a", "", "b"], "a,b"), ([" "], " "), ([None, None], None)],
+)
+def test_blank_texts_add_nothing_to_a_list_and_alone_they_make_none(
+    texts: list[str | None], expected: str | None
+) -> None:
+    """A key with a single row keeps it, blank or not. Paimon 1.4 keeps the first blank text of several."""
+    types = {"k": parse_type_text("INT NOT NULL"), "v": parse_type_text("STRING")}
+    rows = [{"k": 1, "v": v, SEQUENCE: i, VALUE_KIND: 0} for i, v in enumerate(texts)]
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "listagg"}
+    assert [row["v"] for row in fold_rows(Case(types, options, [rows]))] == [expected]
+
+
 def test_listagg_takes_text_without_limit_only() -> None:
     with pytest.raises(OptionError, match=r"column t is VARCHAR\(9\), but listagg takes STRING only"):
         fold_for(table_schema(_types(), {**_AGG, "fields.t.aggregate-function": "listagg"}))
