@@ -17,6 +17,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.arrow import conform
 from bucketline.state.types.buffers import one_array
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 ROW_KIND_COLUMN = "_row_kind"
@@ -88,7 +89,7 @@ def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | Non
     for bad, why in _poison_masks(data, schema):
         if not pc.any(bad).as_py():
             continue
-        texts = pc.if_else(bad, pa.scalar(why), pa.scalar(None, pa.string()))
+        texts = if_else(bad, pa.scalar(why), pa.scalar(None, pa.string()))
         reasons = texts if reasons is None else pc.coalesce(reasons, texts)
     return reasons
 

@@ -16,6 +16,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import stats_fields
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import Timestamp, decode_row
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, TypeRoot
 
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -95,7 +96,7 @@ def _seconds(column: pa.Array, root: TypeRoot) -> pa.Array:
     if root in _STAMPS:
         return pc.divide(values, _PER_SECOND[column.type.unit])
     if root is TypeRoot.BIGINT:
-        return pc.if_else(pc.greater_equal(values, _MILLIS_FROM), pc.divide(values, 1000), values)
+        return if_else(pc.greater_equal(values, _MILLIS_FROM), pc.divide(values, 1000), values)
     return values
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
 _BLANK = " "
@@ -24,7 +25,7 @@ def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
     lengths = pc.utf8_length(texts)
     shortest, longest = pc.min_max(lengths).values()
     if longest.is_valid and longest.as_py() > length:
-        texts = pc.if_else(pc.greater(lengths, length), pc.utf8_rtrim(texts, characters=_BLANK), texts)
+        texts = if_else(pc.greater(lengths, length), pc.utf8_rtrim(texts, characters=_BLANK), texts)
         return pc.utf8_rpad(texts, width=length, padding=_BLANK)
     if shortest.is_valid and shortest.as_py() < length:
         return pc.utf8_rpad(texts, width=length, padding=_BLANK)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.char_text import pad
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.state.types.struct_fields import FieldRule, by_name
 
@@ -134,7 +135,7 @@ def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
         if required.null_count and not field.type.nullable:
             raise _mismatch(path, field.type, f"{required.null_count} null values")
         if array.null_count:
-            child = pc.if_else(absent, pa.scalar(None, child.type), child)
+            child = if_else(absent, pa.scalar(None, child.type), child)
         children.append(fit_array(child, field.type.as_nullable(), arrow.type, path, fields))
     mask = absent if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)

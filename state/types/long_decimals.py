@@ -2,9 +2,9 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketline.state.types.buffers import decimal_words
+from bucketline.state.types.if_else import if_else
 
 COMPACT_DIGITS = 18
 """Up to so many digits a decimal is stored as a 64-bit integer, which can hold more of them."""
@@ -22,7 +22,7 @@ def null_where_too_long(values: pa.Array) -> pa.Array:
         too_long = (magnitude >= limit).astype(bool)
     if not too_long.any():
         return values
-    return pc.if_else(pa.array(too_long), pa.scalar(None, values.type), values)
+    return if_else(pa.array(too_long), pa.scalar(None, values.type), values)
 
 
 def without_long(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:

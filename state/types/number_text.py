@@ -9,6 +9,8 @@ from decimal import Context
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
+
 _PLAIN_POINTS = range(-2, 8)
 """Where the point of a plainly written number stands, counted from its first digit that is no zero."""
 
@@ -26,19 +28,19 @@ def float_texts(column: pa.Array) -> pa.Array:
     digits = pc.binary_join_element_wise(whole, fraction, "")
     significant = pc.utf8_ltrim(digits, "0")
     leading = pc.subtract(pc.utf8_length(digits), pc.utf8_length(significant))
-    power = pc.if_else(pc.equal(exponent, ""), "0", pc.utf8_ltrim(exponent, "+")).cast(pa.int32())
+    power = if_else(pc.equal(exponent, ""), "0", pc.utf8_ltrim(exponent, "+")).cast(pa.int32())
     point = pc.add(pc.subtract(pc.utf8_length(whole), leading), power)
     significant = pc.utf8_rtrim(significant, "0")
     text = _with_exponent(column, significant, point)
     for place in _PLAIN_POINTS:
         is_here = pc.equal(point, place)
         if pc.any(is_here).as_py():
-            text = pc.if_else(is_here, _plain(significant, place), text)
-    text = pc.if_else(pc.equal(significant, ""), "0.0", text)
-    named = pc.if_else(pc.is_nan(column), "NaN", "Infinity")
-    text = pc.if_else(pc.is_finite(column), text, named)
+            text = if_else(is_here, _plain(significant, place), text)
+    text = if_else(pc.equal(significant, ""), "0.0", text)
+    named = if_else(pc.is_nan(column), "NaN", "Infinity")
+    text = if_else(pc.is_finite(column), text, named)
     is_negative = pc.starts_with(shortest, "-")
-    return pc.if_else(is_negative, pc.binary_join_element_wise("-", text, ""), text)
+    return if_else(is_negative, pc.binary_join_element_wise("-", text, ""), text)
 
 
 def _plain(digits: pa.Array, point: int) -> pa.Array:
@@ -61,7 +63,7 @@ def _with_exponent(column: pa.Array, digits: pa.Array, point: pa.Array) -> pa.Ar
         return text
     tiny = pc.unique(size.filter(is_tiny))
     places = pc.index_in(size, tiny)
-    return pc.if_else(pc.is_valid(places), pa.array([_two_digits(v) for v in tiny.to_pylist()]).take(places), text)
+    return if_else(pc.is_valid(places), pa.array([_two_digits(v) for v in tiny.to_pylist()]).take(places), text)
 
 
 def _two_digits(value: float) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, MAX_LENGTH, DataType, TypeRoot
 from bucketline.state.types.number_text import float_texts
 from bucketline.state.types.timestamp_text import timestamps_of
@@ -83,7 +84,7 @@ def _decimal_texts(column: pa.Array) -> pa.Array:
     text = pc.binary_join_element_wise(
         pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale), "."
     )
-    return pc.if_else(is_negative, pc.binary_join_element_wise("-", text, ""), text)
+    return if_else(is_negative, pc.binary_join_element_wise("-", text, ""), text)
 
 
 def _to_bytes(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
@@ -102,7 +103,7 @@ def _to_boolean(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
         is_true = pc.is_in(lower, pa.array(_TRUE))
         if not pc.all(pc.or_(is_true, pc.is_in(lower, pa.array([*_FALSE, None]))), min_count=0).as_py():
             raise pa.ArrowInvalid("a text is no boolean")
-        return pc.if_else(pc.is_valid(column), is_true, pa.scalar(None, pa.bool_()))
+        return if_else(pc.is_valid(column), is_true, pa.scalar(None, pa.bool_()))
     return column.cast(pa.bool_()) if stored.root in INTEGER_ROOTS else None
 
 
@@ -148,9 +149,9 @@ def _to_decimal(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
         if not pc.all(pc.is_finite(column), min_count=0).as_py():
             raise pa.ArrowInvalid("a number is not finite")
         too_large = pc.greater_equal(pc.abs(column), pa.scalar(1e38, pa.float64()))
-        text = pc.if_else(too_large, pa.scalar(None, pa.string()), column.cast(pa.string()))
+        text = if_else(too_large, pa.scalar(None, pa.string()), column.cast(pa.string()))
         is_nothing = pc.less(pc.abs(column), pa.scalar(1e-39, pa.float64()))
-        wide = pc.if_else(is_nothing, "0", text).cast(pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
+        wide = if_else(is_nothing, "0", text).cast(pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
     elif stored.root in _TEXTS:
         wide = column.cast(pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
     elif stored.root is TypeRoot.DECIMAL:
@@ -169,7 +170,7 @@ def _fit_decimal(wide: pa.Array, target: pa.DataType) -> pa.Array:
     scaled = wide.cast(pa.decimal256(_WIDE_DIGITS, target.scale))
     limit = pa.scalar(Decimal(10) ** (target.precision - target.scale), scaled.type)
     fits = pc.less(pc.abs(scaled), limit)
-    return pc.if_else(fits, scaled, pa.scalar(None, scaled.type)).cast(target)
+    return if_else(fits, scaled, pa.scalar(None, scaled.type)).cast(target)
 
 
 def _to_date(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import whole_number
 from bucketline.state.types.arrow import logical_type
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.recast import recast
 from bucketline.state.types.sql_like import match_like
 from bucketline.state.types.sql_numbers import Value, common_numbers, is_number, rounded, to_number
@@ -180,7 +181,7 @@ def _coalesce(node: Any, value: Evaluate) -> Value:
 def _nullif(node: Any, value: Evaluate) -> Value:
     left, right = value(node.this), value(node.expression)
     same = pc.fill_null(compared("=", left, right), False)
-    return pc.if_else(same, pa.scalar(None, left.type), left)
+    return if_else(same, pa.scalar(None, left.type), left)
 
 
 def _greatest(node: Any, value: Evaluate) -> Value:
@@ -190,7 +191,7 @@ def _greatest(node: Any, value: Evaluate) -> Value:
         return greatest
     # Arrow passes over NaN, which is greater than every number, as Spark orders them.
     is_nan = reduce(pc.or_, [pc.fill_null(pc.is_nan(v), False) for v in values])
-    return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
+    return if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
 
 def _least(node: Any, value: Evaluate) -> Value:

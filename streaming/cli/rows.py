@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from bucketline.state.types.if_else import if_else
 from bucketline.streaming.cli.texts import cell_texts, json_texts, printable, printable_texts
 
 PAGE_ROWS = 1000
@@ -88,7 +89,7 @@ def _csv_lines(page: pa.RecordBatch) -> pa.Array:
 def _csv_texts(texts: pa.Array) -> pa.Array:
     """Cells as in RFC 4180; a null is empty, an empty text is quoted."""
     quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
-    return pc.fill_null(pc.if_else(pc.match_substring_regex(texts, '^$|[",\r\n]|^ | $'), quoted, texts), "")
+    return pc.fill_null(if_else(pc.match_substring_regex(texts, '^$|[",\r\n]|^ | $'), quoted, texts), "")
 
 
 def _one_text(lines: pa.Array) -> str:

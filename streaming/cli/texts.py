@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
+
 _HEX = np.array([list(b"%02x" % byte) for byte in range(256)], np.uint8)
 _JSON_CONTROLS = [(chr(code), json.dumps(chr(code))[1:-1]) for code in range(0x20)]
 _SHOWN_CONTROLS = [*_JSON_CONTROLS, *((chr(code), f"\\x{code:02x}") for code in range(0x7F, 0xA0))]
@@ -48,7 +50,7 @@ def _plain(values: pa.Array) -> pa.Array:
         return _hex(pc.cast(values, pa.large_binary()))
     if pa.types.is_floating(kind):
         texts = pc.cast(values, pa.string())
-        return reduce(lambda t, odd: pc.if_else(pc.equal(t, odd[0]), odd[1], t), _ODD_FLOATS, texts)
+        return reduce(lambda t, odd: if_else(pc.equal(t, odd[0]), odd[1], t), _ODD_FLOATS, texts)
     return pc.cast(values, pa.string())
 
 
@@ -65,7 +67,7 @@ def _json(values: pa.Array) -> pa.Array:
         return _json_list(pc.cast(values, pa.large_list(kind.value_type)))
     texts = _plain(values)
     if pa.types.is_floating(kind):
-        return pc.if_else(pc.is_finite(values), texts, _quoted(texts))
+        return if_else(pc.is_finite(values), texts, _quoted(texts))
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
         return texts
     escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
@@ -93,7 +95,7 @@ def _span(offsets: pa.Array) -> tuple[pa.Array, tuple[int, int]]:
 def _enclosed(opening: str, offsets: pa.Array, parts: pa.Array, values: pa.Array, closing: str) -> pa.Array:
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
     whole = pc.binary_join_element_wise(opening, joined, closing, "")
-    return pc.if_else(values.is_valid(), whole, pa.scalar(None, pa.string()))
+    return if_else(values.is_valid(), whole, pa.scalar(None, pa.string()))
 
 
 def _json_struct(values: pa.Array) -> pa.Array:
@@ -102,7 +104,7 @@ def _json_struct(values: pa.Array) -> pa.Array:
     for name, child in zip(names, values.flatten(), strict=True):
         parts += [f"{',' if parts else '{'}{json.dumps(name, ensure_ascii=False)}:", json_texts(child)]
     joined = pc.binary_join_element_wise(*(parts or ["{"]), "}", "")
-    return pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.string()))
+    return if_else(values.is_valid(), joined, pa.scalar(None, pa.string()))
 
 
 def _quoted(texts: pa.Array) -> pa.Array:
@@ -124,4 +126,4 @@ def _hex(values: pa.Array) -> pa.Array:
     texts = pa.LargeStringArray.from_buffers(
         len(values), pa.py_buffer(doubled.tobytes()), pa.py_buffer(_HEX[used_bytes].tobytes())
     )
-    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.large_string())).cast(pa.string())
+    return if_else(values.is_valid(), texts, pa.scalar(None, pa.large_string())).cast(pa.string())

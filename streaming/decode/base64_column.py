@@ -5,6 +5,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
+
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _NO_DIGIT = 255
 _DIGITS = np.full(256, _NO_DIGIT, dtype=np.uint8)
@@ -29,7 +31,7 @@ def decode_hex(texts: pa.Array) -> pa.Array:
     values = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(texts), [None, pa.py_buffer(offsets // 2), pa.py_buffer(decoded)]
     )
-    return pc.if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), values)
+    return if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), values)
 
 
 def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
@@ -65,7 +67,7 @@ def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
     values = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(texts), [None, pa.py_buffer(decoded_offsets), pa.py_buffer(decoded[keep])]
     )
-    return pc.if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), values)
+    return if_else(texts.is_null(), pa.scalar(None, pa.large_binary()), values)
 
 
 def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
@@ -88,7 +90,7 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
     data_type = pa.decimal128(38, scale)
     decimals = pa.Array.from_buffers(data_type, len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))])
     decimals.validate(full=True)  # 16 bytes can hold more than 38 digits
-    return pc.if_else(numbers.is_null(), pa.scalar(None, data_type), decimals)
+    return if_else(numbers.is_null(), pa.scalar(None, data_type), decimals)
 
 
 def _filled(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:

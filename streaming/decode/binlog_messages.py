@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.canal_needs import need_of_bad, need_of_types
@@ -348,7 +349,7 @@ def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.A
     for child in after.type:
         column = pc.coalesce(old.field(child.name), after.field(child.name))
         if child.name in nulls:
-            column = pc.if_else(pa.array(nulls[child.name]), None, column)
+            column = if_else(pa.array(nulls[child.name]), None, column)
         children.append(column)
     return pa.StructArray.from_arrays(children, fields=list(after.type)) if children else after
 

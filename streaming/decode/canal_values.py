@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.json_exact import is_unicode, parse_json
 from bucketline.streaming.decode.mysql_types import is_labeled, labeled_text
@@ -106,7 +107,7 @@ def _bytes_of(texts: pa.Array) -> Values:
             np.flatnonzero(beyond.to_numpy(zero_copy_only=False)).tolist(),
             "is not bytes: Canal sends a character up to U+00FF for each",
         )
-        texts = pc.if_else(beyond, None, texts)
+        texts = if_else(beyond, None, texts)
     filled = texts.fill_null("")
     sizes = pc.utf8_length(filled).to_numpy()
     start, stop = filled.offset, filled.offset + len(filled)
@@ -116,7 +117,7 @@ def _bytes_of(texts: pa.Array) -> Values:
     encoded = str(characters, "utf-8").encode("latin-1")
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     whole = pa.BinaryArray.from_buffers(pa.binary(), len(filled), [None, pa.py_buffer(ends), pa.py_buffer(encoded)])
-    return Values(pc.if_else(texts.is_valid(), whole, None), reasons)
+    return Values(if_else(texts.is_valid(), whole, None), reasons)
 
 
 def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:

@@ -18,6 +18,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.fit import fit_array
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog
@@ -113,7 +114,7 @@ class DecodeStep:
             values, are_others = without_other_tables(values, self.decode, self.messages)
             others = int(are_others.sum())
             # Without a value a key would delete a row.
-            keys = keys if keys is None or not others else pc.if_else(pa.array(are_others), None, one_array(keys))
+            keys = keys if keys is None or not others else if_else(pa.array(are_others), None, one_array(keys))
         decoded = self._decode(values, keys)
         origin = decoded.origin
         bad = dict(zip(decoded.bad.to_pylist(), decoded.reasons.to_pylist(), strict=True))

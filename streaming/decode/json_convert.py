@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.timestamp_text import timestamps_of
 from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64, decode_hex
@@ -104,7 +105,7 @@ def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
         lowered = pc.utf8_lower(texts)
         known = pc.is_in(lowered, value_set=pa.array(["true", "false", "1", "0"]))
         _demand(pc.or_(known, texts.is_null()), "is not true or false")
-        return pc.if_else(texts.is_null(), None, pc.is_in(lowered, value_set=pa.array(["true", "1"])))
+        return if_else(texts.is_null(), None, pc.is_in(lowered, value_set=pa.array(["true", "1"])))
     if root in INTEGER_ROOTS:
         _demand(pc.match_substring_regex(texts, _WHOLE_TEXT), "is not a whole number")
         return pc.utf8_ltrim(texts, characters="+").cast(target)
@@ -232,7 +233,7 @@ def _floor(counts: pa.Array, step: int) -> pa.Array:
     """The largest multiples of `step` that are not above the counts."""
     size = pa.scalar(step, pa.int64())
     rest = pc.subtract(counts, pc.multiply(pc.divide(counts, size), size))
-    up = pc.if_else(pc.less(rest, 0), size, pa.scalar(0, pa.int64()))
+    up = if_else(pc.less(rest, 0), size, pa.scalar(0, pa.int64()))
     return pc.subtract_checked(pc.subtract(counts, rest), up)
 
 
@@ -254,10 +255,10 @@ def _parse_timestamps(texts: pa.Array, unit: str) -> pa.Array:
         if not pc.any(zoned).as_py():
             raise
     nothing = pa.scalar(None, pa.string())
-    instants = timestamps_of(pc.if_else(zoned, texts, nothing), pa.timestamp(unit, "UTC")).cast(pa.int64())
+    instants = timestamps_of(if_else(zoned, texts, nothing), pa.timestamp(unit, "UTC")).cast(pa.int64())
     if pc.all(zoned).as_py():
         return instants
-    local = timestamps_of(pc.if_else(zoned, nothing, texts), pa.timestamp(unit)).cast(pa.int64())
+    local = timestamps_of(if_else(zoned, nothing, texts), pa.timestamp(unit)).cast(pa.int64())
     return pc.coalesce(instants, local)
 
 
@@ -286,6 +287,6 @@ def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
     decimals = pa.nulls(len(raw), target)
     for scale in np.unique(scales.drop_null().to_numpy()):
         has_scale = pc.fill_null(pc.equal(scales, int(scale)), False)
-        of_scale = pc.if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
+        of_scale = if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
         decimals = pc.coalesce(decimals, decimals_of_bytes(of_scale, int(scale)).cast(target))
     return decimals

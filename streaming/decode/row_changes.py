@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.types.buffers import one_array
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.decoded_rows import Unjudged
@@ -54,7 +55,7 @@ def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequen
         column = unjudged.structs.field(f.name)
         if not f.type.nullable and f.name in loose and f.type.is_atomic and column.null_count:
             missing = pc.and_(column.is_null(), is_delete)
-            column = pc.if_else(missing, _zero(child.type), column)
+            column = if_else(missing, _zero(child.type), column)
         children.append(column)
     structs = pa.StructArray.from_arrays(children, fields=list(unjudged.structs.type)) if children else unjudged.structs
     return replace(unjudged, structs=structs)

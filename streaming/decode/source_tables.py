@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import MessageOptions
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.flat_records import FLAT_PARTS
 from bucketline.streaming.decode.json_blocks import read_objects
@@ -37,7 +38,7 @@ def without_other_tables(
         others[at] |= _is_other(named, parts, messages)
     if not others.any():
         return data, others
-    return pc.if_else(pa.array(others), pa.scalar(None, data.type), data), others
+    return if_else(pa.array(others), pa.scalar(None, data.type), data), others
 
 
 def _is_other(messages: pa.Array, parts: Sequence[str], wanted: MessageOptions) -> npt.NDArray[np.bool_]:

@@ -23,6 +23,7 @@ from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, FirstRow, fol
 from bucketline.state.lsm.merge.partial_update import PartialUpdate
 from bucketline.state.types.arrow import VALUE_KIND
 from bucketline.state.types.buffers import one_array
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.row_kind import RowKind
 
 
@@ -69,7 +70,7 @@ class RowChecks:
         """Why single rows cannot be merged: a text or null for each row; None when all of them can be."""
         reasons: pa.Array | None = None
         for unmergeable in self.find(rows, kinds):
-            texts = pc.if_else(pa.array(unmergeable.rows), unmergeable.reason, pa.scalar(None, pa.string()))
+            texts = if_else(pa.array(unmergeable.rows), unmergeable.reason, pa.scalar(None, pa.string()))
             reasons = texts if reasons is None else pc.coalesce(reasons, texts)
         return reasons
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.types.if_else import if_else
 
 _BELOW_SIGN = np.int64((1 << 63) - 1)
 _LARGEST_ERROR = float(1 << 62)
@@ -63,13 +64,15 @@ def _one_value_each(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The column with 0.0 for -0.0, and one NaN."""
     if not pa.types.is_floating(column.type):
         return column
-    no_sign = pc.if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
-    return pc.if_else(pc.is_nan(no_sign), pa.scalar(math.nan, column.type), no_sign)
+    no_sign = if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
+    return if_else(pc.is_nan(no_sign), pa.scalar(math.nan, column.type), no_sign)
 
 
 def _prepared(column: pa.ChunkedArray, aggregate: Aggregate) -> pa.ChunkedArray:
     if aggregate.function in ("min", "max"):
         return sortable(column)
+    if aggregate.function == "sum" and pa.types.is_decimal(column.type):
+        return column.cast(pa.decimal128(_DIGITS, column.type.scale))  # older releases of pyarrow keep the precision
     return _one_value_each(column) if aggregate.distinct else column
 
 

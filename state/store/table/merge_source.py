@@ -24,6 +24,7 @@ from bucketline.state.types.binary_row import encode_rows, hash_rows
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.distinct import distinct
 from bucketline.state.types.fit import fit_array
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import TypeRoot
 
 _SHARES_OF_A_STREAM = 16
@@ -43,7 +44,7 @@ class JoinKey:
         """The key of each row as bytes, null where one of its columns is."""
         types = [self.schema.field(name).type for name in self.columns]
         keys = encode_rows(self._arrays(rows), [t.as_nullable() for t in types], with_arity=False)
-        return pc.if_else(self.is_whole(rows), keys, pa.scalar(None, keys.type))
+        return if_else(self.is_whole(rows), keys, pa.scalar(None, keys.type))
 
     def hashes(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         """The hash of each row's key."""

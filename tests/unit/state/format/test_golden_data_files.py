@@ -48,13 +48,13 @@ def test_data_files_lie_and_look_as_we_would_make_them(name: str) -> None:
         assert stored.names == expected.names
         for column in expected:
             assert stored.field(column.name).metadata[b"PARQUET:field_id"] == column.metadata[b"PARQUET:field_id"]
-        conform(pq.read_table(path).select([f.name for f in schema.fields]), schema)
+        conform(pq.ParquetFile(path).read().select([f.name for f in schema.fields]), schema)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_statistics_are_those_of_java(name: str) -> None:
     for schema, path, meta in _data_files(name):
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
         rows = conform(table.select([f.name for f in schema.fields]), schema)
         collected = collect_stats(rows, schema.fields, [TableSettings({}).files.stats_mode] * len(schema.fields))
         stats, columns = collected.to_simple_stats()
@@ -84,7 +84,7 @@ def test_rows_are_in_our_key_order_between_the_bounds(name: str) -> None:
         if not keys:
             continue
         types = [f.type for f in keys]
-        rows = conform(pq.read_table(path).select([f.name for f in schema.fields]), schema)
+        rows = conform(pq.ParquetFile(path).read().select([f.name for f in schema.fields]), schema)
         names = [f.name for f in keys]
         assert np.array_equal(sort_indices(rows, names), np.arange(rows.num_rows))
         if not meta.file_name.startswith("changelog-"):

@@ -1,0 +1,50 @@
+"""`if_else` of Arrow, right in every release that is allowed.
+
+Before release 23 pyarrow loses the last values of a slice of texts or bytes where the other side is null: what comes
+out points behind the end of its memory.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def if_else(condition: pa.Array | pa.ChunkedArray, left: object, right: object) -> pa.Array | pa.ChunkedArray:
+    """`left` where the condition holds, `right` where it does not, null where it is null; as `pyarrow.compute.if_else`.
+
+    Shapes: n of each in, or one value for all; n out.
+    """
+    if _is_null(left):
+        right = _in_own_memory(right)
+    elif _is_null(right):
+        left = _in_own_memory(left)
+    return pc.if_else(condition, left, right)
+
+
+def _is_null(choice: object) -> bool:
+    return choice is None or (isinstance(choice, pa.Scalar) and not choice.is_valid)
+
+
+def _in_own_memory(choice: object) -> object:
+    """The same, so that texts and bytes begin where their memory begins."""
+    if isinstance(choice, pa.ChunkedArray):
+        whole: object = pa.chunked_array([_in_own_memory(chunk) for chunk in choice.chunks], choice.type)
+        return whole
+    if not isinstance(choice, pa.Array) or not _begins_later(choice):
+        return choice
+    own: object = choice.take(pa.array(np.arange(len(choice))))
+    return own
+
+
+def _begins_later(array: pa.Array) -> bool:
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        width: np.dtype[Any] = np.dtype(np.int32)
+    elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
+        width = np.dtype(np.int64)
+    else:
+        return False
+    if not len(array):
+        return False
+    return bool(np.frombuffer(array.buffers()[1], width, count=1, offset=array.offset * width.itemsize)[0])
