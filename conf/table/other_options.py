@@ -39,7 +39,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         snapshot.expire.clean-empty-directories clustering.columns clustering.strategy sink.clustering.by-columns
         sink.clustering.strategy clustering.history-partition.idle-to-full-sort clustering.history-partition.limit
         clustering.incremental.mode clustering.incremental.optimize-write orc.write.batch-size
-        disable-explicit-type-casting add-column-before-partition
+        disable-explicit-type-casting
         format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
         format-table.partition-path-only-value format-table.scan.list-parallelism local-kv-db.block-size
         owner provider comment transient_lastDdlTime is_managed_location external

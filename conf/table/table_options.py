@@ -78,6 +78,13 @@ NULL_TO_NOT_NULL_DISABLED = Option(
     "alter-column-null-to-not-null.disabled", parse_bool, True, "refuse to make a column NOT NULL that holds nulls"
 )
 
+ADD_COLUMN_BEFORE_PARTITION = Option(
+    "add-column-before-partition",
+    parse_bool,
+    False,
+    "put a new column without a position before the first partition column",
+)
+
 # Manifests and commit
 MANIFEST_COMPRESSION = Option(
     "manifest.compression",

@@ -209,6 +209,7 @@ class CommitSettings(Settings):
     ignore_empty = OptionalValue(table.IGNORE_EMPTY_COMMIT)
     overwrites_dynamic_partitions = Value(table.DYNAMIC_PARTITION_OVERWRITE)
     refuses_null_to_not_null = Value(table.NULL_TO_NOT_NULL_DISABLED)
+    adds_before_partition = Value(table.ADD_COLUMN_BEFORE_PARTITION)
 
     @cached_property
     def manifest_codec(self) -> str:

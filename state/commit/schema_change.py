@@ -30,7 +30,9 @@ from bucketline.conf.table.table_options import (
 )
 from bucketline.conf.table.table_settings import BucketSettings, ChangelogSettings
 from bucketline.state.commit.schema_edit import (
+    After,
     ColumnPath,
+    First,
     FreshIds,
     Position,
     edit_field,
@@ -154,7 +156,7 @@ def change_schema(
     """
     changed = schema
     for change in changes:
-        changed = _apply(changed, change, has_snapshots=has_snapshots)
+        changed = _apply(changed, _with_place(schema, change, changed.fields), has_snapshots=has_snapshots)
     if changed == schema:
         return schema
     _check(schema, changed)
@@ -189,6 +191,18 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
             return set_field(schema, path, lambda field: replace(field, description=comment))
         case MoveColumn(path, position):
             return edit_field(schema, path, lambda fields, at: placed(fields, at, position, path))
+
+
+def _with_place(schema: TableSchema, change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
+    """The change of a schema; a new column stands before those of partitions, if the schema asks for it."""
+    if not (isinstance(change, AddColumn) and len(change.path) == 1 and change.position is None):
+        return change
+    if not schema.settings.commit.adds_before_partition:
+        return change
+    first = next((i for i, f in enumerate(fields) if f.name in schema.partition_keys), None)
+    if first is None:
+        return change
+    return replace(change, position=After(fields[first - 1].name) if first else First())
 
 
 def _add(schema: TableSchema, change: AddColumn) -> TableSchema:

@@ -1,6 +1,6 @@
 """The aggregate function listagg: texts joined.
 
-Source: Paimon 2.0 FieldListaggAgg. That of 1.4 keeps the first blank text where there are only such.
+Source: Paimon 2.0 FieldListaggAgg. That of 1.4 adds blank texts as any others.
 """
 
 from dataclasses import dataclass

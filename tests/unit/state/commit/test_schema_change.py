@@ -248,3 +248,27 @@ def test_several_changes_make_one_version_or_none() -> None:
     assert changed(AddColumn(("n",), INT), DropColumn(("n",))).id == 4  # the id is used up
     with pytest.raises(SchemaMismatchError):
         changed(AddColumn(("n",), INT), DropColumn(("x",)))
+
+
+def test_new_columns_stand_before_those_of_partitions_where_the_table_asks_for_it() -> None:
+    fields = (SCHEMA.fields[2], *SCHEMA.fields[:2], *SCHEMA.fields[3:])
+    asking = replace(SCHEMA, fields=fields, options={**SCHEMA.options, "add-column-before-partition": "true"})
+
+    before = names(asking)
+    added = AddColumn(("n",), INT), AddColumn(("o",), INT)
+    assert before == ["v", "dt", "id", "r", "l", "m"]
+    assert names(changed(*added, schema=asking)) == ["v", "n", "o", "dt", "id", "r", "l", "m"]
+    assert names(changed(AddColumn(("n",), INT, position=After("id")), schema=asking)) == [
+        "v",
+        "dt",
+        "id",
+        "n",
+        "r",
+        "l",
+        "m",
+    ]
+    assert names(changed(AddColumn(("r", "c"), INT), schema=asking)) == before
+    assert names(changed(*added, schema=replace(asking, partition_keys=()))) == [*before, "n", "o"]
+    # What a table asks for holds from the next schema on, as in Paimon.
+    plain = replace(asking, options=SCHEMA.options)
+    assert names(changed(SetOption("add-column-before-partition", "true"), *added, schema=plain)) == [*before, "n", "o"]

@@ -265,7 +265,7 @@ def test_options_that_do_not_fit_are_refused_by_option_and_column(
 def test_blank_texts_add_nothing_to_a_list_and_alone_they_make_none(
     texts: list[str | None], expected: str | None
 ) -> None:
-    """A key with a single row keeps it, blank or not. Paimon 1.4 keeps the first blank text of several."""
+    """A key with a single row keeps it, blank or not. Paimon 1.4 adds blank texts as any others."""
     types = {"k": parse_type_text("INT NOT NULL"), "v": parse_type_text("STRING")}
     rows = [{"k": 1, "v": v, SEQUENCE: i, VALUE_KIND: 0} for i, v in enumerate(texts)]
     options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "listagg"}
