@@ -61,7 +61,7 @@ class AskTopicIds:
         return described.ids
 
     def close(self) -> None:
-        """Ends the client that it has made; that of Spark's JVM is not its own."""
+        """Ends the client that it has made."""
         if self._native is not None:
             self._native.close()
         self._native = None
@@ -71,5 +71,6 @@ class AskTopicIds:
         if reader is None:
             return self._spark
         if self._native is None:
+            self._spark.close()  # It was for the start.
             self._native = self._make(reader.settings)
         return self._native

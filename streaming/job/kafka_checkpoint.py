@@ -10,6 +10,7 @@ from typing import Any
 
 from bucketline.conf.source_options import begins_at_latest, kafka_source
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import MANIFEST_DIR
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.identity import newest_done_batch, newest_offsets_of, query_of
 from bucketline.streaming.batch.recover import CheckpointMismatchError, ahead_of_table
@@ -54,15 +55,14 @@ def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
     offsets = newest_offsets_of(spark, path)
     topics = {t for of in offsets.values() if isinstance(of, dict) for t, p in of.items() if isinstance(p, dict)}
     known = None if query is None else next(newest_offsets(table, query), None)
-    if known is None:
-        return Checkpoint(path, tuple(sorted(topics)), None)
+    snapshot = None if known is None else known.snapshot
     return Checkpoint(
         path,
         tuple(sorted(topics)),
-        known.snapshot.properties.get(CLUSTER),
-        newest_done_batch(spark, path),
-        known.snapshot.commit_identifier,
-        known.snapshot,
+        cluster=None if snapshot is None else snapshot.properties.get(CLUSTER),
+        done_batch=None if query is None else newest_done_batch(spark, path),
+        written_batch=None if snapshot is None else snapshot.commit_identifier,
+        snapshot=snapshot,
     )
 
 
@@ -97,10 +97,15 @@ def check_written(checkpoint: Checkpoint, table: Table) -> None:
     Raises CheckpointMismatchError, and MissingSnapshotError where no rollback explains it.
     """
     done, written = checkpoint.done_batch, checkpoint.written_batch
-    if not checkpoint.topics or done is None or written is None or written >= done:
+    if not checkpoint.topics or done is None or (written is not None and written >= done):
         return
-    store = handle_of(table).snapshot_store
-    store.check_rolled_back(None, f"the checkpoint, at batch {done + 1},", store.latest())
+    handle = handle_of(table)
+    store = handle.snapshot_store
+    if written is None and store.earliest_id() not in (None, 1):
+        return  # What has expired may have held the batch: that is for the next batch to find out.
+    newest = store.latest()
+    if newest is not None or handle.io.list_names(f"{handle.path}/{MANIFEST_DIR}"):  # else it was made anew
+        store.check_rolled_back(None, f"the checkpoint, at batch {done + 1},", newest)
     why = "the table was rolled back or replaced"
     raise ahead_of_table(done + 1, written, why, history_complete=True)
 

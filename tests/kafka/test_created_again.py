@@ -175,10 +175,10 @@ def test_a_table_that_is_rolled_back_to_the_old_topic_reads_the_new_one_from_its
     run_job(orders.job(), spark, reset_identity=True)
     orders.feed(spark, [120])
     open_table(orders.table).rollback_to(1)
-    orders.put([121])
+    # There are no new records, and nothing is left of the query that has read the new topic.
     orders.begins_again(spark, match="the table was rolled back")
-    orders.feed(spark, [122])
-    assert orders.sums() == dict.fromkeys([*range(8), *range(100, 123)], 1)
+    orders.feed(spark, [121])
+    assert orders.sums() == dict.fromkeys([*range(8), *range(100, 122)], 1)
 
 
 def test_offsets_of_the_old_topic_are_no_start_in_the_new_one(
