@@ -12,6 +12,7 @@ from typing import TypeVar
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED, Option, parse_bool, parse_enum, parse_int, parse_names
 from bucketline.conf.table.choices import NullKeys
+from bucketline.conf.table.index_options import rename_indexed
 from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
 T = TypeVar("T")
@@ -153,6 +154,7 @@ def rename_in_options(options: Mapping[str, str], old: str, new: str, *, naming:
             key = ".".join([parts[0], ",".join(new if n.strip() == old else n for n in names), parts[-1]])
             if parts[-1] == SEQUENCE_GROUP:
                 value = ",".join(new if n.strip() == old else n for n in value.split(","))
+        key, value = rename_indexed(key, value, old, new)
         renamed[key] = value
     return renamed
 

@@ -4,8 +4,10 @@ Texts that Paimon's users know are kept word for word.
 Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
+from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import check_changelog_options
 from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
 from bucketline.conf.table.read_options import BRANCH
@@ -13,9 +15,9 @@ from bucketline.conf.table.table_options import (
     BUCKET_KEY,
     PARTITION,
     PRIMARY_KEY,
-    check_write_options,
     listed,
     refuse,
+    write_checks,
 )
 
 SYSTEM_COLUMNS = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
@@ -35,30 +37,43 @@ def check_new_table(
     `nested` are the columns of nested types. Keys given as options must have been removed before (`lift_keys`).
     Raises OptionError as `check_write_options`, and for keys that are not columns, repeated, nested or empty.
     """
-    _check_columns(columns)
-    _check_key("primary key", primary_key, columns, nested)
-    _check_key("partition", partition_keys, columns, nested)
-    if primary_key and set(primary_key) <= set(partition_keys):
-        refuse(
-            PRIMARY_KEY.key,
-            f"Primary key constraint {listed(primary_key)} should not be same with partition fields "
-            f"{listed(partition_keys)}, this will result in only one record in a partition",
-        )
-    branch = options.get(BRANCH.key)
-    if branch is not None and branch.strip() != BRANCH.default:
-        refuse(BRANCH.key, "a branch is named when a table is opened, and is no option of the table; leave it out")
-    check_write_options(options, primary_key, partition_keys)
-    check_changelog_options(options, primary_key, columns)
-    _check_bucket_key(options, columns, nested, primary_key, partition_keys)
-    sequence = SEQUENCE_FIELD.get(options)
-    for name in sequence:
-        if name not in columns:
-            refuse(SEQUENCE_FIELD.key, f"Sequence field: '{name}' can not be found in table schema.")
-        if sequence.count(name) > 1:
-            refuse(SEQUENCE_FIELD.key, f"Sequence field '{name}' is defined repeatedly.")
-    row_kind = ROWKIND_FIELD.find(options)
-    if row_kind is not None and row_kind not in columns:
-        refuse(ROWKIND_FIELD.key, f"Rowkind field: '{row_kind}' can not be found in table schema.")
+    for check in _checks(options, columns, nested, primary_key, partition_keys):
+        check()
+
+
+def table_problems(
+    options: Mapping[str, str],
+    *,
+    columns: Sequence[str],
+    nested: Collection[str],
+    primary_key: Sequence[str],
+    partition_keys: Sequence[str],
+) -> Iterator[OptionError]:
+    """All that `check_new_table` would raise, the first of each check."""
+    for check in _checks(options, columns, nested, primary_key, partition_keys):
+        try:
+            check()
+        except OptionError as e:
+            yield e
+
+
+def _checks(
+    options: Mapping[str, str],
+    columns: Sequence[str],
+    nested: Collection[str],
+    primary_key: Sequence[str],
+    partition_keys: Sequence[str],
+) -> Iterator[Callable[[], object]]:
+    yield partial(_check_columns, columns)
+    yield partial(_check_key, "primary key", primary_key, columns, nested)
+    yield partial(_check_key, "partition", partition_keys, columns, nested)
+    yield partial(_check_one_row_a_partition, primary_key, partition_keys)
+    yield partial(_check_branch, options)
+    yield from write_checks(options, primary_key, partition_keys)
+    yield partial(check_changelog_options, options, primary_key, columns)
+    yield partial(_check_bucket_key, options, columns, nested, primary_key, partition_keys)
+    yield partial(_check_sequence, options, columns)
+    yield partial(_check_row_kind, options, columns)
 
 
 def lift_keys(
@@ -78,6 +93,36 @@ def _either(key: str, role: str, declared: Sequence[str], optioned: tuple[str, .
     if declared and optioned is not None:
         refuse(key, f"Cannot define {role} on DDL and table options at the same time.")
     return tuple(declared) if optioned is None else optioned
+
+
+def _check_one_row_a_partition(primary_key: Sequence[str], partition_keys: Sequence[str]) -> None:
+    if primary_key and set(primary_key) <= set(partition_keys):
+        refuse(
+            PRIMARY_KEY.key,
+            f"Primary key constraint {listed(primary_key)} should not be same with partition fields "
+            f"{listed(partition_keys)}, this will result in only one record in a partition",
+        )
+
+
+def _check_branch(options: Mapping[str, str]) -> None:
+    branch = options.get(BRANCH.key)
+    if branch is not None and branch.strip() != BRANCH.default:
+        refuse(BRANCH.key, "a branch is named when a table is opened, and is no option of the table; leave it out")
+
+
+def _check_sequence(options: Mapping[str, str], columns: Sequence[str]) -> None:
+    sequence = SEQUENCE_FIELD.get(options)
+    for name in sequence:
+        if name not in columns:
+            refuse(SEQUENCE_FIELD.key, f"Sequence field: '{name}' can not be found in table schema.")
+        if sequence.count(name) > 1:
+            refuse(SEQUENCE_FIELD.key, f"Sequence field '{name}' is defined repeatedly.")
+
+
+def _check_row_kind(options: Mapping[str, str], columns: Sequence[str]) -> None:
+    row_kind = ROWKIND_FIELD.find(options)
+    if row_kind is not None and row_kind not in columns:
+        refuse(ROWKIND_FIELD.key, f"Rowkind field: '{row_kind}' can not be found in table schema.")
 
 
 def _check_bucket_key(

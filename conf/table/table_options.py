@@ -6,7 +6,8 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from bucketline.conf.errors import OptionError
@@ -180,21 +181,29 @@ def check_write_options(
     Raises OptionError with `key`: unknown (the nearest is named), invalid, not supported, or a combination that Paimon
     forbids. Nothing has been written then.
     """
-    for key, text in schema_options.items():
-        _check_known(key)
-        _check_restricted(key, text)
+    for check in write_checks(schema_options, primary_key, partition_keys):
+        check()
+
+
+def write_checks(
+    options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
+) -> Iterator[Callable[[], object]]:
+    """The checks of `check_write_options`, each of which raises OptionError by itself."""
+    for key, text in options.items():
+        yield partial(_check_known, key)
+        yield partial(_check_restricted, key, text)
         option = HONOURED.get(key) or (BOUNDED[key].option if key in BOUNDED else None)
         if option is not None:
-            option.find(schema_options)
-    check_file_options(schema_options)
-    check_stats_modes(schema_options)
-    check_changelog_options(schema_options, primary_key)
-    check_expiry_options(schema_options, partition_keys, has_primary_key=bool(primary_key))
-    check_tag_options(schema_options)
-    check_external_options(schema_options)
-    check_data_folder(schema_options)
-    _check_bucket(schema_options, primary_key, partition_keys)
-    _check_numbers(schema_options)
+            yield partial(option.find, options)
+    yield partial(check_file_options, options)
+    yield partial(check_stats_modes, options)
+    yield partial(check_changelog_options, options, primary_key)
+    yield partial(check_expiry_options, options, partition_keys, has_primary_key=bool(primary_key))
+    yield partial(check_tag_options, options)
+    yield partial(check_external_options, options)
+    yield partial(check_data_folder, options)
+    yield partial(_check_bucket, options, primary_key, partition_keys)
+    yield partial(_check_numbers, options)
 
 
 def _check_known(key: str) -> None:

@@ -121,6 +121,7 @@ class DataFileSettings(Settings):
 
     format = Value(files.FILE_FORMAT)
     format_per_level = Value(files.FILE_FORMAT_PER_LEVEL)
+    codec = Value(files.FILE_COMPRESSION)
     codec_per_level = Value(files.FILE_COMPRESSION_PER_LEVEL)
     block_bytes = OptionalValue(files.FILE_BLOCK_SIZE)
     prefix = Value(files.DATA_FILE_PREFIX)

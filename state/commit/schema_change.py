@@ -5,7 +5,7 @@ nothing in common. A type may only change to one that holds every old value. Ids
 Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Paimon's users know are kept word for word.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from bucketline.conf.table.changelog_options import (
 )
 from bucketline.conf.table.field_options import rename_in_options
 from bucketline.conf.table.fixed_options import FIXED_BY_FILES, NAMING_COLUMNS
-from bucketline.conf.table.new_table import check_new_table
+from bucketline.conf.table.new_table import table_problems
 from bucketline.conf.table.table_options import (
     BUCKET,
     NULL_TO_NOT_NULL_DISABLED,
@@ -284,7 +284,7 @@ def _change_type(schema: TableSchema, path: ColumnPath, data_type: DataType) -> 
 
 
 def _change_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -> TableSchema:
-    if len(path) == 1 and path[0] in schema.primary_keys:
+    if nullable and len(path) == 1 and path[0] in schema.primary_keys:
         refuse_column(path, "Cannot change nullability of primary key")
     is_disabled = schema.settings.commit.refuses_null_to_not_null
 
@@ -352,24 +352,21 @@ def _check_vectors(settings: ChangelogSettings, value: str | None) -> None:
 
 def _check(old: TableSchema, new: TableSchema) -> None:
     """Checks the new schema against the rules for tables; problems that the old schema had are ignored."""
-    problem = _problem(new)
-    if problem is None:
-        return
-    before = _problem(old)
-    if before is None or before.message != problem.message:
-        raise problem
+    before = {problem.message for problem in _problems(old)}
+    for problem in _problems(new):
+        if problem.message not in before:
+            raise problem
 
 
-def _problem(schema: TableSchema) -> OptionError | None:
+def _problems(schema: TableSchema) -> Iterator[OptionError]:
+    yield from table_problems(
+        schema.options,
+        columns=[f.name for f in schema.fields],
+        nested=[f.name for f in schema.fields if not f.type.is_atomic],
+        primary_key=schema.primary_keys,
+        partition_keys=schema.partition_keys,
+    )
     try:
-        check_new_table(
-            schema.options,
-            columns=[f.name for f in schema.fields],
-            nested=[f.name for f in schema.fields if not f.type.is_atomic],
-            primary_key=schema.primary_keys,
-            partition_keys=schema.partition_keys,
-        )
         check_row_time(schema)
     except OptionError as e:
-        return e
-    return None
+        yield e

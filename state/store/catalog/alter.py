@@ -22,10 +22,12 @@ from bucketline.state.commit.schema_change import (
     change_schema,
 )
 from bucketline.state.commit.schema_edit import After, ColumnPath, First, Position
+from bucketline.state.commit.table_rules import branches_exist, branches_read
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.rest_json import same_schema
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.branches import MAIN, Branches
 from bucketline.state.store.catalog.new_schema import column_problems
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.schemas import Schemas
@@ -121,6 +123,7 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
         if wanted is None:
             return replace(table, table_schema=table.with_read_options(newest))
         _check_columns(newest, wanted)
+        _check_branches(table, newest, wanted)
         if owner is not None:
             if _changed_by(owner, table, newest, wanted):
                 return table.refreshed()
@@ -132,10 +135,24 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
 
 
 def _check_columns(old: TableSchema, new: TableSchema) -> None:
-    """Raises the first of `column_problems` of the new schema that the old schema did not have."""
+    """Raises the first of `column_problems` of the new schema that the old schema did not have, or that it has of an
+    option with another value."""
     before = {_subject(problem) for problem in column_problems(old)}
     for problem in column_problems(new):
-        if _subject(problem) not in before:
+        key = problem.key if isinstance(problem, OptionError) else None
+        is_kept = key is None or old.options.get(key) == new.options.get(key)
+        if not is_kept or _subject(problem) not in before:
+            raise problem
+
+
+def _check_branches(table: TableHandle, old: TableSchema, new: TableSchema) -> None:
+    """Raises OptionError if the table is made to read a branch that is not there."""
+    if not branches_read(new):
+        return
+    branches = (MAIN, *Branches(table.io, table.path).known())
+    before = {problem.message for problem in branches_exist(old, branches)}
+    for problem in branches_exist(new, branches):
+        if problem.message not in before:
             raise problem
 
 

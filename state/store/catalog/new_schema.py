@@ -14,6 +14,7 @@ from bucketline.conf.option import check_names, check_texts
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.new_table import check_new_table, lift_keys
+from bucketline.state.commit.table_rules import branches_exist, rule_problems
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
@@ -68,6 +69,8 @@ def plan_schema(
     )
     check_row_time(new)
     check_columns(new)
+    for problem in branches_exist(new, ()):
+        raise problem
     return new
 
 
@@ -81,8 +84,8 @@ def check_columns(schema: TableSchema) -> None:
 
 
 def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTableError]:
-    """OptionError naming option and column, UnsupportedTableError for columns that a format has no place for, and
-    errors of `fold_for`."""
+    """OptionError naming option and column, UnsupportedTableError for columns that a format has no place for, errors of
+    `fold_for`, and `rule_problems`."""
     try:
         yield from ColumnSettings(schema.options).problems([f.name for f in schema.fields])
     except OptionError as e:
@@ -94,6 +97,7 @@ def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTa
             check(schema)
         except (OptionError, UnsupportedTableError) as e:
             yield e
+    yield from rule_problems(schema)
 
 
 def _check_names(schema: TableSchema) -> None:

@@ -6,10 +6,11 @@ Source: the rules of Paimon 2.0 SnapshotManager, HintFileUtils, SchemaManager.
 from collections.abc import Iterator, Sequence
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.table_rules import branches_exist, branches_read, rule_problems
 from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
 from bucketline.state.format.schema_history import id_problems
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.branches import MAIN, Branches
 from bucketline.state.store.catalog.consumers import broken_consumers
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -31,10 +32,27 @@ def folder_findings(table: TableHandle) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, "compaction-plan", path, f"{message}; remove it, nothing else needs it")
     yield from changelog_findings(table)
     branches = Branches(table.io, table.path)
+    yield from _rules(table, branches)
     for name in branches.names():
         if Schemas(table.io, branches.path(name)).latest_id() is None:
             message = "it has no schema, which stops orphan removal; delete it"
             yield Finding(Severity.ERROR, "branch", f"branch {name}", message)
+
+
+def _rules(table: TableHandle, branches: Branches) -> Iterator[Finding]:
+    """What of the newest schema Paimon refuses, with what to change."""
+    newest = Schemas(table.io, table.metadata_path).latest_id()
+    if newest is None:
+        return
+    path = f"{table.metadata_path}/{SCHEMA_DIR}/schema-{newest}"
+    try:
+        schema = Schemas(table.io, table.metadata_path).get(newest)
+    except BucketlineError as e:
+        passable(e)  # said of the file already
+        return
+    known = (MAIN, *branches.known()) if branches_read(schema) else ()
+    for problem in (*rule_problems(schema), *branches_exist(schema, known)):
+        yield Finding(Severity.ERROR, "schema", path, f"Paimon refuses the table: {problem.message}")
 
 
 def _schemas(table: TableHandle) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
+from bucketline.state.commit.table_rules import branches_read
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind
 from bucketline.state.store.catalog.branches import Branches
@@ -18,7 +19,7 @@ from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.kept_files import data_paths, exists_file
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
-from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
 from bucketline.state.store.catalog.tags import Tags, tag_snapshot
 from bucketline.state.store.catalog.tags import move_tag as _move_tag
 from bucketline.state.store.catalog.tags import rename_tag as _rename_tag
@@ -149,8 +150,15 @@ def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
 
 
 def unbranch_table(table: TableHandle, name: str) -> bool:
-    """Removes a branch; False when there is none."""
+    """Removes a branch; False when there is none. Raises OptionError for one that the table reads."""
     check_owned(table.table_schema, table.io, table.path)
+    for key, read in branches_read(newest_schema(table.io, table.path, table=table.path)).items():
+        if read == name:
+            raise OptionError(
+                f"branch '{name}' cannot be removed: the table reads it, as '{key}' says; unset that option first",
+                key="branch",
+                value=name,
+            )
     return Branches(table.io, table.path).delete(name)
 
 

@@ -164,7 +164,7 @@ def test_postponed_rows_that_overflow_become_null_when_they_are_moved(tmp_path: 
     assert found.to_arrow()["v"].to_pylist() == [4]
 
 
-PLAIN_AVRO = {"file.format": "avro", "file.compression": "none"}
+PLAIN_AVRO = {"file.format": "avro", "file.compression": "null"}
 
 
 def double(path: Path) -> None:

@@ -1,0 +1,125 @@
+"""Which options of scans a table may have together: each start of a read has its own, and none of the others.
+
+A table with others cannot be opened by Paimon, whoever reads it and whatever the read asks for.
+Source: Paimon 1.4 and 2.0 SchemaValidation.validateStartupMode, CoreOptions.startupMode.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.table.read_options import (
+    SCAN_FALLBACK_BRANCH,
+    SCAN_MODE_KEY,
+    SCAN_PRIMARY_BRANCH,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP_MILLIS,
+    SCAN_VERSION,
+)
+
+_MILLIS, _TIME = SCAN_TIMESTAMP_MILLIS.key, "scan.timestamp"
+_SNAPSHOT, _TAG, _WATERMARK = SCAN_SNAPSHOT_ID.key, SCAN_TAG_NAME.key, "scan.watermark"
+_FILE_TIME, _CREATION_TIME = "scan.file-creation-time-millis", "scan.creation-time-millis"
+_BETWEEN, _BETWEEN_TIMES, _AUTO_TAG = "incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag"
+_OLD_KEYS = {"log.scan": SCAN_MODE_KEY, "log.scan.timestamp-millis": _MILLIS}
+"""Keys of older releases of Paimon, which mean the same."""
+
+_STARTS = (_MILLIS, _TIME, _SNAPSHOT, _TAG, _FILE_TIME, _BETWEEN, _BETWEEN_TIMES, _AUTO_TAG)
+"""Options that say where a read starts, and that not every mode goes with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """A start of reads: exactly one of `one_of` must be set where any is named, and none of `without`."""
+
+    one_of: tuple[str, ...] = ()
+    without: tuple[str, ...] = _STARTS
+
+
+def _but(*keys: str) -> tuple[str, ...]:
+    return tuple(key for key in _STARTS if key not in keys)
+
+
+_MODES: Mapping[str, _Mode] = {
+    "latest-full": _Mode(),
+    "latest": _Mode(),
+    "compacted-full": _Mode(),
+    "from-creation-timestamp": _Mode(),
+    "from-timestamp": _Mode((_MILLIS, _TIME), _but(_MILLIS, _TIME)),
+    "from-snapshot": _Mode((_SNAPSHOT, _TAG, _WATERMARK), _but(_SNAPSHOT, _TAG)),
+    "from-snapshot-full": _Mode((_SNAPSHOT,), _but(_SNAPSHOT)),
+    "from-file-creation-time": _Mode((_FILE_TIME,), _but(_FILE_TIME, _TIME)),
+    "incremental": _Mode((_BETWEEN, _BETWEEN_TIMES, _AUTO_TAG), _but(_BETWEEN, _BETWEEN_TIMES, _AUTO_TAG)),
+}
+_CHOSEN_BY: tuple[tuple[tuple[str, ...], str], ...] = (
+    ((_MILLIS, _TIME), "from-timestamp"),
+    ((_SNAPSHOT, _TAG, _WATERMARK, SCAN_VERSION.key), "from-snapshot"),
+    ((_FILE_TIME,), "from-file-creation-time"),
+    ((_CREATION_TIME,), "from-creation-timestamp"),
+    ((_BETWEEN, _BETWEEN_TIMES), "incremental"),
+    ((), "latest-full"),
+)
+"""The mode of a table that names none, by the first options that are set."""
+
+
+def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
+    """An error for each option of scans that the others forbid, or need."""
+    named = {_OLD_KEYS.get(key, key): value for key, value in options.items()}
+    word = named.get(SCAN_MODE_KEY, "default").strip().lower().replace("_", "-")
+    chosen = next(mode for keys, mode in _CHOSEN_BY if not keys or any(key in named for key in keys))
+    mode = {"default": chosen, "full": "latest-full"}.get(word, word)
+    rule = _MODES.get(mode)
+    if rule is None:
+        words, text = ("default", "full", *_MODES), named[SCAN_MODE_KEY]
+        yield OptionError(
+            f"'{SCAN_MODE_KEY}' = {text!r} must be one of {', '.join(words)}{did_you_mean(word, words)}",
+            key=SCAN_MODE_KEY,
+        )
+        return
+    own = [key for key in rule.one_of if key in named]
+    if rule.one_of and len(own) != 1:
+        yield _misses(rule.one_of, own, mode, named)
+    for key in rule.without:
+        if key in named:
+            yield OptionError(
+                f"'{key}' cannot be an option of a table whose reads start {_as(mode, named)}: Paimon does not open "
+                f"it; remove one of the two, and give '{key}' when the table is read",
+                key=key,
+            )
+
+
+def branch_name_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
+    """An error where a table reads other branches in two ways."""
+    if all(options.get(option.key, "").strip() for option in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)):
+        yield OptionError(
+            f"'{SCAN_FALLBACK_BRANCH.key}' and '{SCAN_PRIMARY_BRANCH.key}' cannot be set at the same time; remove one",
+            key=SCAN_FALLBACK_BRANCH.key,
+        )
+
+
+def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[str, str]) -> OptionError:
+    listed = ", ".join(f"'{key}'" for key in one_of)
+    version = SCAN_VERSION.key
+    if version in named and not own:
+        return OptionError(
+            f"'{version}' is no option that a table can have: Paimon does not open it; remove it, and give it when the "
+            "table is read",
+            key=version,
+        )
+    found = " and ".join(f"'{key}'" for key in own) or "none of them"
+    return OptionError(
+        f"a table whose reads start {_as(mode, named)} needs exactly one of {listed}, and has {found}; Paimon does not "
+        "open it otherwise",
+        key=own[-1] if own else SCAN_MODE_KEY,
+    )
+
+
+def _as(mode: str, named: Mapping[str, str]) -> str:
+    """How reads start, and what says so."""
+    if SCAN_MODE_KEY in named and named[SCAN_MODE_KEY].strip().lower() != "default":
+        return f"by '{SCAN_MODE_KEY}' = '{mode}'"
+    by = next(keys for keys, chosen in _CHOSEN_BY if chosen == mode)
+    keys = [f"'{key}'" for key in by if key in named]
+    return f"by {' and '.join(keys)}" if keys else f"by '{SCAN_MODE_KEY}' = '{mode}', the default"

@@ -1,0 +1,213 @@
+"""What Paimon asks of the columns, keys and options of a table together: it does not open a table that breaks one of
+these rules, or cannot write it.
+
+A rule is a function from a schema to what is wrong with it. A new table may break none; a change may not break one that
+holds. A table that breaks one is read as ever, and `doctor` says what to change.
+Source: Paimon 1.4 and 2.0 SchemaValidation, FileIndexOptions, RowKindGenerator.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.table.choices import CODECS, ChangelogProducer, FileFormat
+from bucketline.conf.table.field_options import DEFAULT_FUNCTION, PREFIX
+from bucketline.conf.table.file_options import FILE_COMPRESSION, FILE_COMPRESSION_PER_LEVEL
+from bucketline.conf.table.index_options import IndexedColumn, indexed_columns, parameter_problems
+from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table.option_rules import manifest_sort_problems, sequence_number_problems
+from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
+from bucketline.conf.table.scan_rules import branch_name_problems, scan_problems
+from bucketline.conf.table.table_options import listed
+from bucketline.conf.table.table_settings import DataFileSettings
+from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+
+Rule = Callable[[TableSchema], Iterator[OptionError]]
+
+_TEXT = frozenset((TypeRoot.CHAR, TypeRoot.VARCHAR))
+_BYTES = frozenset((TypeRoot.BINARY, TypeRoot.VARBINARY))
+_WHOLE = frozenset((TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT))
+_FLOATING = frozenset((TypeRoot.FLOAT, TypeRoot.DOUBLE))
+_TIMES = frozenset((TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ))
+_BOOLEAN, _DECIMAL = frozenset((TypeRoot.BOOLEAN,)), frozenset((TypeRoot.DECIMAL,))
+_INDEXABLE: Mapping[str, frozenset[TypeRoot]] = {
+    "bloom-filter": _TEXT | _BYTES | _WHOLE | _FLOATING | _TIMES,
+    "bitmap": _TEXT | _BOOLEAN | _WHOLE | _FLOATING | _TIMES,
+    "bsi": _DECIMAL | _WHOLE | _TIMES,
+    "range-bitmap": _TEXT | _BOOLEAN | _DECIMAL | _WHOLE | _FLOATING | _TIMES,
+}
+"""For each index the types of columns that Paimon can build it for."""
+
+_NO_CODEC = ("none", "uncompressed")
+"""Words for no compression that Paimon's writer of Avro files does not know."""
+
+_AVRO_CODECS = tuple(codec for codec in CODECS[FileFormat.AVRO] if codec not in _NO_CODEC)
+
+
+def rule_problems(schema: TableSchema) -> Iterator[OptionError]:
+    """What is wrong with the table, by all rules but `branches_exist`."""
+    for rule in RULES:
+        try:
+            yield from rule(schema)
+        except OptionError as e:
+            # An option that cannot be read.
+            yield e
+
+
+def scans_start_in_one_way(schema: TableSchema) -> Iterator[OptionError]:
+    yield from scan_problems(schema.options)
+    yield from branch_name_problems(schema.options)
+
+
+def indexed_columns_suit(schema: TableSchema) -> Iterator[OptionError]:
+    """An index inside of data files is one that Paimon has, of a column that it can be built for."""
+    columns = {field.name: field for field in schema.fields}
+    for indexed in indexed_columns(schema.options):
+        why = _index_problem(indexed, columns)
+        if why is not None:
+            yield OptionError(
+                f"'{indexed.key}' = '{schema.options[indexed.key]}': {why}; Paimon cannot write such a table; take the "
+                "column out of the option",
+                key=indexed.key,
+                column=indexed.column,
+            )
+    yield from parameter_problems(schema.options)
+
+
+def _index_problem(indexed: IndexedColumn, columns: Mapping[str, DataField]) -> str | None:
+    indexable = _INDEXABLE.get(indexed.index)
+    if indexable is None:
+        return (
+            f"there is no index {indexed.index!r}{did_you_mean(indexed.index, _INDEXABLE)}, but {', '.join(_INDEXABLE)}"
+        )
+    field = columns.get(indexed.column)
+    if field is None:
+        return f"there is no column {indexed.column!r}, but {', '.join(columns)}"
+    kind: DataType | None = field.type
+    if indexed.map_key is not None:
+        if field.type.root is not TypeRoot.MAP or field.type.key is None or field.type.key.root not in _TEXT:
+            return f"column {field.name!r} is {field.type}, and only a MAP with keys of text has values under a key"
+        kind = field.type.value
+    assert kind is not None
+    if kind.root not in indexable:
+        return f"{indexed.index!r} is no index for column {field.name!r}, which is {field.type}"
+    return None
+
+
+def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:
+    """What follows `fields.` names columns, whatever the option is. Paimon reads the names up to the first dot."""
+    columns = [field.name for field in schema.fields]
+    for key in schema.options:
+        if not key.startswith(PREFIX) or key == DEFAULT_FUNCTION:
+            continue
+        for name in key[len(PREFIX) :].partition(".")[0].split(","):
+            if name not in columns:
+                yield OptionError(
+                    f"'{key}': Field {name} can not be found in table schema, where Paimon looks for the names up to "
+                    f"the first dot; the option names one of {', '.join(columns)}",
+                    key=key,
+                    column=name,
+                )
+
+
+def sequence_fields_suit(schema: TableSchema) -> Iterator[OptionError]:
+    """Columns that order rows are not aggregated, and rows that they order stay in their partition."""
+    sequence = schema.settings.merge.sequence_fields
+    for name in sequence:
+        function = schema.settings.columns.own_function_key(name)
+        if function is not None:
+            yield OptionError(
+                f"'{function}': Should not define aggregation on sequence field: '{name}'; remove this option",
+                key=function,
+            )
+    keys, partition = schema.primary_keys, schema.partition_keys
+    if sequence and keys and not set(partition) <= set(keys):
+        yield OptionError(
+            f"You can not use sequence.field in cross partition update case (Primary key constraint '{listed(keys)}' "
+            f"not include all partition fields '{listed(partition)}'); remove it, or add them to the primary key.",
+            key=SEQUENCE_FIELD.key,
+        )
+
+
+def row_kinds_are_text(schema: TableSchema) -> Iterator[OptionError]:
+    """The column that holds row kinds is one of text."""
+    name = schema.settings.merge.row_kind_field
+    field = next((f for f in schema.fields if f.name == name), None)
+    if field is not None and field.type.root not in _TEXT:
+        yield OptionError(
+            f"'{ROWKIND_FIELD.key}' = '{name}': row kinds are text (+I, -U, +U, -D), and the column is {field.type}; "
+            "name a STRING column",
+            key=ROWKIND_FIELD.key,
+            column=name,
+        )
+
+
+def options_suit_the_keys(schema: TableSchema) -> Iterator[OptionError]:
+    """Some options need a primary key, or a partition."""
+    yield from sequence_number_problems(schema.options, schema.primary_keys)
+    yield from manifest_sort_problems(schema.options, schema.partition_keys)
+
+
+def avro_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
+    """Avro files that are not compressed have a codec of their own for that."""
+    settings = schema.settings
+    kinds = [settings.files]
+    if settings.changelog.producer is not ChangelogProducer.NONE:
+        kinds.append(DataFileSettings(settings.changelog.file_options))
+    levels = range(settings.compaction.num_levels) if schema.primary_keys else range(1)
+    for files in kinds:
+        for level in levels:
+            codec = files.codec_per_level.get(level, files.codec).lower()
+            if files.format_of(level) is FileFormat.AVRO and codec in _NO_CODEC:
+                option = FILE_COMPRESSION_PER_LEVEL if level in files.codec_per_level else FILE_COMPRESSION
+                yield OptionError(
+                    f"'{option.key}' = {codec!r}: Paimon writes no Avro files with it; 'null' does not compress them",
+                    key=option.key,
+                )
+                return
+
+
+def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
+    """Rows that wait in the postpone bucket are in Avro files, whatever the format of the table is."""
+    files, settings = schema.settings.files, schema.settings
+    codec = files.codec_per_level.get(0, files.codec).lower()
+    if settings.bucket.count == POSTPONE_BUCKET and schema.primary_keys and codec not in _AVRO_CODECS:
+        option = FILE_COMPRESSION_PER_LEVEL if 0 in files.codec_per_level else FILE_COMPRESSION
+        yield OptionError(
+            f"'{option.key}' = {codec!r}: rows of a postpone table wait in Avro files, which Paimon cannot write with "
+            f"it; set one of {', '.join(_AVRO_CODECS)}",
+            key=option.key,
+        )
+
+
+def branches_read(schema: TableSchema) -> dict[str, str]:
+    """The branches that the table reads beside its own, by the options that name them."""
+    named = {o.key: schema.options.get(o.key, "") for o in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)}
+    return {key: name for key, name in named.items() if name.strip()}
+
+
+def branches_exist(schema: TableSchema, branches: Collection[str]) -> Iterator[OptionError]:
+    """A table that reads another branch names one that is there."""
+    for key, name in branches_read(schema).items():
+        if name not in branches:
+            yield OptionError(
+                f"Cannot set '{key}' = '{name}' because the branch '{name}' does not exist: Paimon does not open such "
+                "a table; create the branch first, or remove the option",
+                key=key,
+                value=name,
+            )
+
+
+RULES: tuple[Rule, ...] = (
+    scans_start_in_one_way,
+    indexed_columns_suit,
+    column_options_name_columns,
+    sequence_fields_suit,
+    row_kinds_are_text,
+    options_suit_the_keys,
+    avro_files_have_a_codec,
+    postponed_files_have_a_codec,
+)
+"""All rules that need nothing but the schema."""
