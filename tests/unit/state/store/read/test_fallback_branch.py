@@ -138,7 +138,7 @@ def test_a_primary_branch_is_asked_first(table: Table) -> None:
 
 
 def test_a_fallback_branch_wins_over_a_primary_branch_and_is_not_followed_further(table: Table) -> None:
-    both = table.set_options({"scan.primary-branch": "old"})
+    both = open_table(table.path, options={"scan.primary-branch": "old"})
     assert rows_of(both) == [Z, A, OLD_C, B, OLD_E]
     schema = Path(table.path) / "branch/branch-old/schema/schema-0"
     found = json.loads(schema.read_text())
@@ -150,7 +150,7 @@ def test_a_branch_that_does_not_exist_is_left_out_with_a_warning(
     table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert rows_of(table.set_options({"scan.fallback-branch": "gone"})) == [Z, A, B]
+        assert rows_of(open_table(table.path, options={"scan.fallback-branch": "gone"})) == [Z, A, B]
     assert "'scan.fallback-branch' names the branch gone, which does not exist" in caplog.text
     assert rows_of(open_table(table.path, options={"branch": "old", "scan.fallback-branch": "old"})) == rows_of(
         open_table(table.path, options={"branch": "old"})
