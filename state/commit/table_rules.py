@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.conf.table.choices import CODECS, ChangelogProducer, FileFormat
+from bucketline.conf.table.choices import CODECS, FileFormat
 from bucketline.conf.table.field_options import DEFAULT_FUNCTION, PREFIX
 from bucketline.conf.table.file_options import FILE_COMPRESSION, FILE_COMPRESSION_PER_LEVEL
 from bucketline.conf.table.index_options import IndexedColumn, indexed_columns, parameter_problems
@@ -19,7 +19,6 @@ from bucketline.conf.table.option_rules import manifest_sort_problems, sequence_
 from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
 from bucketline.conf.table.scan_rules import branch_name_problems, scan_problems
 from bucketline.conf.table.table_options import listed
-from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
@@ -40,10 +39,7 @@ _INDEXABLE: Mapping[str, frozenset[TypeRoot]] = {
 }
 """For each index the types of columns that Paimon can build it for."""
 
-_NO_CODEC = ("none", "uncompressed")
-"""Words for no compression that Paimon's writer of Avro files does not know."""
-
-_AVRO_CODECS = tuple(codec for codec in CODECS[FileFormat.AVRO] if codec not in _NO_CODEC)
+_AVRO_CODECS = tuple(CODECS[FileFormat.AVRO])
 
 
 def rule_problems(schema: TableSchema) -> Iterator[OptionError]:
@@ -150,25 +146,6 @@ def options_suit_the_keys(schema: TableSchema) -> Iterator[OptionError]:
     yield from manifest_sort_problems(schema.options, schema.partition_keys)
 
 
-def avro_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
-    """Avro files that are not compressed have a codec of their own for that."""
-    settings = schema.settings
-    kinds = [settings.files]
-    if settings.changelog.producer is not ChangelogProducer.NONE:
-        kinds.append(DataFileSettings(settings.changelog.file_options))
-    levels = range(settings.compaction.num_levels) if schema.primary_keys else range(1)
-    for files in kinds:
-        for level in levels:
-            codec = files.codec_per_level.get(level, files.codec).lower()
-            if files.format_of(level) is FileFormat.AVRO and codec in _NO_CODEC:
-                option = FILE_COMPRESSION_PER_LEVEL if level in files.codec_per_level else FILE_COMPRESSION
-                yield OptionError(
-                    f"'{option.key}' = {codec!r}: Paimon writes no Avro files with it; 'null' does not compress them",
-                    key=option.key,
-                )
-                return
-
-
 def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
     """Rows that wait in the postpone bucket are in Avro files, whatever the format of the table is."""
     files, settings = schema.settings.files, schema.settings
@@ -207,7 +184,6 @@ RULES: tuple[Rule, ...] = (
     sequence_fields_suit,
     row_kinds_are_text,
     options_suit_the_keys,
-    avro_files_have_a_codec,
     postponed_files_have_a_codec,
 )
 """All rules that need nothing but the schema."""

@@ -44,7 +44,6 @@ BROKEN: tuple[tuple[Mapping[str, str], str, str], ...] = (
     ({"fields.gone.anything": "1"}, "fields.gone.anything", "Field gone can not be found"),
     ({"sequence.field": "s", "fields.s.aggregate-function": "max"}, "fields.s.aggregate-function", "Should not define"),
     ({"rowkind.field": "a"}, "rowkind.field", "name a STRING column"),
-    ({"file.format": "avro", "file.compression": "none"}, "file.compression", "'null' does not compress them"),
     ({"bucket": "-2", "file.compression": "lz4"}, "file.compression", "rows of a postpone table wait in Avro files"),
     ({"manifest-sort.enabled": "true"}, "manifest-sort.enabled", "non-partition table"),
 )
