@@ -19,6 +19,8 @@ from zipimport import zipimporter
 
 import pyarrow as pa
 
+from bucketline.state.installed import check_installed
+
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 DAEMON = "bucketline.streaming.tasks.daemon"
@@ -45,7 +47,8 @@ def in_worker(task: Task) -> Task:
 
 
 def begin_task() -> None:
-    """What is done at the start of each task."""
+    """What is done at the start of each task. Raises OptionError where an executor has a package that is too old."""
+    check_installed()
     forget_archives()
     spare_what_is_loaded()
 
