@@ -19,6 +19,8 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.batch.offsets_log import Offsets, aligned, is_kafka, not_whole, parse_offsets, records_behind
 from bucketline.streaming.batch.preflight import require_classic
 
+_NOTES = "bucketline"
+"""The folder in a checkpoint that is ours."""
 QUERY_ID = "sql.streaming.queryId"
 JOB_GROUP = "spark.jobGroup.id"
 """Spark begins a run with its id as the job group of the query's thread."""
@@ -203,6 +205,24 @@ def first_offsets(spark: Any, batch: BatchIdentity) -> str | None:
         return None
     began = _initial_offsets(spark, batch.checkpoint, list(of_batch))
     return None if began is None else json.dumps(list(began.values()), sort_keys=True)
+
+
+def read_note(spark: Any, batch: BatchIdentity, name: str) -> str | None:
+    """What `write_note` has left in the checkpoint of a batch under that name; None where there is nothing."""
+    return None if batch.checkpoint is None else _read(spark, f"{batch.checkpoint}/{_NOTES}/{name}")
+
+
+def write_note(spark: Any, batch: BatchIdentity, name: str, text: str) -> None:
+    """Leaves a text in the checkpoint of a batch, where `--reset-identity` leaves it behind."""
+    if batch.checkpoint is None:
+        return
+    context = spark.sparkContext
+    location = _classes(context._jvm)[0](f"{batch.checkpoint}/{_NOTES}/{name}")
+    stream = location.getFileSystem(context._jsc.hadoopConfiguration()).create(location, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
 
 
 def query_of(spark: Any, root: str) -> str | None:

@@ -18,7 +18,7 @@ from bucketline.state.lsm.merge.order_need import order_matters
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.write_plan import WritePlan
 from bucketline.streaming.batch.history import other_queries
-from bucketline.streaming.batch.identity import BatchIdentity, first_offsets, kafka_offsets
+from bucketline.streaming.batch.identity import BatchIdentity, first_offsets, kafka_offsets, read_note, write_note
 from bucketline.streaming.batch.recover import END_OFFSETS, of_other_cluster
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
@@ -37,6 +37,9 @@ _ORDERED_BY = (
 _OR_ANY_ORDER = "or set key-order to 'warn', which takes rows in the order in which they are read"
 _PAGE = "docs/exactly-once.md says more under 'Order of rows'"
 _READ_ORDER = "The later in the order of topic, partition and offset counts as newer, and a later batch before all"
+
+_REFUSED = "key-order-refused"
+"""The note that names the batch which was refused for the partitions that it begins."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -163,16 +166,17 @@ def check_begun_partitions(
 ) -> Target:
     """The target, for a batch that begins no partition too early; `most_records` is the limit of a batch.
 
-    It follows from offsets that stay as they are, so that a replay finds the same. Raises KeyOrderError where the job
-    is to fail.
+    A batch that was refused is refused again: Spark repeats it as it was planned, whatever the limit is by then.
+    Raises KeyOrderError where the job is to fail.
     """
     plan = target.session.plan
     policy = policy_of(plan, decode)
     starts, ends = (_numbered(kafka_offsets(o)) for o in (identity.start_offsets, identity.end_offsets))
-    # What Spark is asked for, and other queries, only once a partition is begun in a batch that is full.
-    if policy is None or not begun_early(starts, ends, {p for p, at in starts.items() if at > 0}, most_records):
+    # Files of the checkpoint and other queries are asked only where a batch begins a partition beside others.
+    if policy is None or not begun_beside(starts, ends, {p for p, at in starts.items() if at > 0}):
         return target
-    if not order_matters(plan.schema):
+    was_refused = read_note(spark, identity, _REFUSED) == identity.digest
+    if not (was_refused or is_full(starts, ends, most_records)) or not order_matters(plan.schema):
         return target
     began = _numbered(kafka_offsets(first_offsets(spark, identity)))
     others = [
@@ -180,19 +184,22 @@ def check_begun_partitions(
         for s in other_queries(target)
         if not of_other_cluster(identity, s)
     ]
-    early = begun_early(starts, ends, known_before(began, others), most_records)
+    early = begun_beside(starts, ends, known_before(began, others))
     if not early:
         return target
     topic, partition = early[0]
     found = (
         f"batch {identity.batch_id} takes the first records of {counted(len(early), 'partition')} that topic {topic!r} "
-        f"has gained (partition {partition}), while older partitions of it hold records that the batch does not reach "
-        f"({most_records:,} at most): where a key has moved, older records would come after newer ones"
+        f"has gained (partition {partition}), and older partitions of it hold more records than the batch takes: where "
+        "a key has moved, older records would come after newer ones"
     )
     if fails(policy, plan):
+        if identity.digest is not None:
+            write_note(spark, identity, _REFUSED, identity.digest)
         raise KeyOrderError(
-            f"{found}. Nothing of the batch is committed. Raise source.options.maxOffsetsPerTrigger so that one batch "
-            f"takes all of them: then it is seen whether a key has moved. {_ORDERED_BY}; {_OR_ANY_ORDER}. {_PAGE}",
+            f"{found}. Nothing of the batch is committed. Run the job once with --reset-identity, and with a "
+            "source.options.maxOffsetsPerTrigger that lets one batch take all of them: then it is seen whether a key "
+            f"has moved. {_ORDERED_BY}; {_OR_ANY_ORDER}. {_PAGE}",
             batch_id=identity.batch_id,
             partitions=early,
         )
@@ -210,19 +217,24 @@ def known_before(began: Offsets, others: Iterable[Offsets]) -> set[TopicPartitio
     return {p for p, offset in began.items() if p[0] not in topics or offset > 0} | continued
 
 
-def begun_early(
-    starts: Offsets, ends: Offsets, known: Iterable[TopicPartition], most_records: int | None
-) -> list[TopicPartition]:
-    """The partitions whose first records a batch takes, though they are not known, and known ones of their topic hold
-    more than it takes; ascending.
+def is_full(starts: Offsets, ends: Offsets, most_records: int | None) -> bool:
+    """Whether a batch may leave records behind, as it takes about as many as it may.
 
-    A batch is limited to `most_records`, which Spark shares among partitions by what each holds, rounded, and never to
-    none: so it takes records of each partition that holds any, and one that is not full takes all of them.
-    Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
+    Spark shares the limit among partitions by what each holds, rounds each share down, and gives one record to those
+    that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
     """
-    taken = {p: end - starts.get(p, 0) for p, end in ends.items() if end > starts.get(p, 0)}
-    if most_records is None or sum(taken.values()) <= most_records - len(ends):
-        return []
-    before = set(known)
-    behind = {topic for topic, partition in taken if (topic, partition) in before}
-    return sorted(p for p in taken if starts.get(p, 0) == 0 and p not in before and p[0] in behind)
+    return most_records is not None and sum(_taken(starts, ends).values()) > most_records - len(ends)
+
+
+def begun_beside(starts: Offsets, ends: Offsets, known: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions whose first records a batch takes, though they are not known, beside records of known ones of
+    their topic; ascending. A full batch takes records of each partition that holds any.
+    """
+    taken, before = _taken(starts, ends), set(known)
+    beside = {topic for topic, partition in taken if (topic, partition) in before}
+    return sorted(p for p in taken if starts.get(p, 0) == 0 and p not in before and p[0] in beside)
+
+
+def _taken(starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+    """How many records a batch takes of each partition that it takes any of."""
+    return {p: end - starts.get(p, 0) for p, end in ends.items() if end > starts.get(p, 0)}

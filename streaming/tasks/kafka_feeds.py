@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -31,34 +32,49 @@ class KafkaFeeds:
     partition: str = "partition"
     beside: tuple[str, ...] = ()
 
-    def numbers(self, records: pa.Table) -> NDArray[np.int32]:
-        """The feed of each record. Shapes: n records in, n out.
+    def numbers(self, records: pa.Table) -> NDArray[Any]:
+        """The feed of each record. Shapes: n records in, n integers out, as narrow as they may be.
 
         Raises SchemaMismatchError for a record of a topic or partition that the batch does not read.
         """
-        if not records.num_rows:
-            return np.empty(0, np.int32)
         topics, table = _numbered(self.partitions)
-        partitions = _known(records, self.partition, pa.int64())
-        within = (partitions >= 0) & (partitions < table.shape[1])
-        if len(topics) == 1 and self.topic == "topic":
-            # Records of a job that reads one topic are of no other.
-            rows = np.zeros(len(partitions), np.int64)
+        partitions = one_array(records[self.partition])
+        if not records.num_rows:
+            return table[0, :0]
+        if partitions.null_count or not pa.types.is_integer(partitions.type):
+            return self._refuse(records, pc.index(partitions.is_null(), True).as_py() if partitions.null_count else 0)
+        numbers = partitions.to_numpy()
+        low, high = int(numbers.min()), int(numbers.max())
+        if low < 0 or high >= table.shape[1]:
+            return self._refuse(records, int(numbers.argmin() if low < 0 else numbers.argmax()))
+        topic = self._topic(records, topics)
+        if isinstance(topic, int) and low == high:
+            found = np.full(records.num_rows, table[topic, low])
         else:
-            codes = pc.fill_null(
-                pc.index_in(one_array(records[self.topic]), value_set=pa.array(topics, pa.string())), -1
-            )
-            rows = codes.to_numpy().astype(np.int64)
-        found = np.where(within & (rows >= 0), table[rows, np.where(within, partitions, 0)], -1)
+            found = table[topic, numbers]
         if (found < 0).any():
-            self._refuse(records, int(np.argmin(found)))
-        return found.astype(np.int32)
+            return self._refuse(records, int(np.argmax(found < 0)))
+        return found
+
+    def _topic(self, records: pa.Table, topics: list[str]) -> int | NDArray[Any]:
+        """The position of the topic of all records, or of each; one behind the last for a topic that is not there."""
+        if len(topics) == 1 and self.topic == "topic":
+            return 0  # a job that reads one topic gets records of no other
+        column = one_array(records[self.topic])
+        if not pa.types.is_string(column.type):
+            return len(topics)
+        first = column[0]
+        if first.is_valid and pc.all(pc.fill_null(pc.equal(column, first), False)).as_py():
+            return topics.index(first.as_py()) if first.as_py() in topics else len(topics)
+        codes = pc.fill_null(pc.index_in(column, value_set=pa.array(topics, pa.string())), len(topics))
+        positions: NDArray[Any] = codes.to_numpy()
+        return positions
 
     def rows(self, records: pa.Table) -> pa.Table:
         """The records without the columns that are not the table's."""
         return records.drop_columns(list(self.beside)) if self.beside else records
 
-    def _refuse(self, records: pa.Table, row: int) -> None:
+    def _refuse(self, records: pa.Table, row: int) -> NoReturn:
         topic, partition = (records[name][row].as_py() for name in (self.topic, self.partition))
         raise SchemaMismatchError(
             f"a row says that it came from topic {topic!r} partition {partition!r}, which the offsets of this batch do "
@@ -67,17 +83,13 @@ class KafkaFeeds:
         )
 
 
-def _known(records: pa.Table, name: str, kind: pa.DataType) -> NDArray[np.int64]:
-    """The numbers in a column, -1 for nulls."""
-    numbers: NDArray[np.int64] = pc.fill_null(one_array(records[name]), -1).cast(kind).to_numpy()
-    return numbers
-
-
 @lru_cache(16)
-def _numbered(partitions: Sequence[TopicPartition]) -> tuple[list[str], NDArray[np.int64]]:
-    """The topics, and a table of numbers by position of the topic and by partition; -1 where there is none."""
+def _numbered(partitions: Sequence[TopicPartition]) -> tuple[list[str], NDArray[Any]]:
+    """The topics, and a table of numbers by position of the topic and by partition; -1 where there is none, as in its
+    last line, which is of no topic."""
     topics = sorted({topic for topic, _ in partitions})
-    table = np.full((max(1, len(topics)), max((p for _, p in partitions), default=0) + 1), -1, np.int64)
+    width = max((p for _, p in partitions), default=0) + 1
+    table = np.full((len(topics) + 1, width), -1, np.min_scalar_type(-max(1, len(partitions))))
     for number, (topic, partition) in enumerate(partitions):
         table[topics.index(topic), partition] = number
     return topics, table

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.key_order import KeyOrderError
+from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.job.run import run_job
 from tests.support.broker import KafkaBroker, KafkaRecord
 
@@ -96,3 +99,70 @@ def test_a_backlog_of_a_topic_that_has_grown_stops_before_an_old_change_counts_a
         open_table(shop.table).set_options({"sequence.field": "n"})
         shop.run(bounded)
         assert shop.snapshots() >= 3 and shop.rows() == dict.fromkeys(range(60), 1)
+
+
+def test_a_job_that_keeps_up_goes_on_while_its_topic_grows(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    shop = Shop(spark, kafka_broker, tmp_path, "grown-live")
+    for n in range(2):
+        shop.put(range(30), n)
+        shop.run()
+    shop.grow()
+    for n in (2, 3):
+        shop.put(range(30), n)
+        shop.run()
+    assert shop.snapshots() == 4 and shop.rows() == dict.fromkeys(range(30), 3)
+
+
+def test_partitions_that_a_topic_has_gained_wait_until_the_older_ones_are_read(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """No key is in two partitions of one batch, and still a key may be in two partitions of two batches."""
+    shop = Shop(spark, kafka_broker, tmp_path, "grown-gained")
+    shop.put(range(20), 0)
+    shop.run()
+    shop.put(range(40), 1)
+    shop.grow()
+    shop.put(range(100, 140), 2)
+    bounded, whole = (f"source.options.maxOffsetsPerTrigger={n}" for n in (20, 1000))
+
+    for limit in (bounded, bounded, whole):
+        # Spark repeats the batch as it was planned with the first limit.
+        with pytest.raises(KeyOrderError, match=r"takes the first records of 2 partitions that topic .* has gained"):
+            shop.run(limit)
+    assert shop.snapshots() == 1
+    shop.run(bounded, "key-order=warn")
+
+    assert shop.rows() == dict.fromkeys(range(40), 1) | dict.fromkeys(range(100, 140), 2)
+    open_table(shop.table).rollback_to(1)
+    with pytest.raises(KeyOrderError, match="has gained"):
+        shop.run(bounded, reset_identity=True)
+    shop.run(whole, reset_identity=True)
+    assert shop.rows() == dict.fromkeys(range(40), 1) | dict.fromkeys(range(100, 140), 2)
+    assert shop.snapshots() == 2
+
+
+def test_a_sink_of_ones_own_looks_at_keys_if_rows_say_where_they_came_from(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    shop = Shop(spark, kafka_broker, tmp_path, "grown-own", "source.decode=none", "create.schema=key BYTES NOT NULL")
+    settings = ("create.primary-key=key", "key-order=fail")
+    shop.put(range(10), 0)
+    shop.run(*settings)  # a job that decodes nothing can say it as well
+    shop.put([4], 1)
+    shop.grow()
+    shop.put([6], 1)
+    shop.broker.produce(shop.topic, [KafkaRecord(b"", b"4", 3)])
+    with pytest.raises(KeyOrderError, match="partitions 0 and 3 of topic 'grown-own'"):
+        shop.run(*settings)
+
+    servers = {"kafka.bootstrap.servers": shop.broker.bootstrap_servers, "startingOffsets": "earliest"}
+    records = spark.readStream.format("kafka").options(**servers).option("subscribe", shop.topic).load()
+    places = [F.col("topic").alias("_kafka_topic"), F.col("partition").alias("_kafka_partition")]
+    sink = TableSink(shop.table, {"key-order": "fail"}, allow_reprocess=True)
+    for columns, said in (([], "the rows have no column '_kafka_topic'"), (places, "both hold records of the key key")):
+        query = records.select("key", *columns).writeStream.foreachBatch(sink).trigger(availableNow=True)
+        with pytest.raises(StreamingQueryException, match=said):
+            query.option("checkpointLocation", str(tmp_path / f"own-{len(columns)}")).start().awaitTermination()
+    assert shop.snapshots() == 1

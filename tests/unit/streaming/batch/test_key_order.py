@@ -11,7 +11,7 @@ from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.lsm.merge.order_need import order_matters
 from bucketline.state.store.table.table import create_table, handle_of
-from bucketline.streaming.batch.key_order import begun_early, known_before
+from bucketline.streaming.batch.key_order import begun_beside, is_full, known_before
 from bucketline.streaming.cli.settings import settings_table
 from bucketline.streaming.job.check import check_job
 
@@ -37,25 +37,20 @@ def test_a_partition_is_begun_early_where_older_ones_may_hold_more_than_the_batc
     starts = {("t", p): 100 if p in old else 0 for p in held}
     taken = taken_by_spark(held, limit)
     ends = {place: at + taken[place[1]] for place, at in starts.items()}
-    early = begun_early(starts, ends, {("t", p) for p in old}, limit)
+    early = begun_beside(starts, ends, {("t", p) for p in old}) if is_full(starts, ends, limit) else []
     begun = sorted(("t", p) for p in held if p not in old and taken[p])
-    leaves_old = any(held[p] > taken[p] for p in old)
-    if leaves_old:
+    if any(held[p] > taken[p] for p in old):
         assert early == begun
-    if sum(taken.values()) <= limit - len(held):
-        assert early == [] and taken == held
-    assert begun_early(starts, ends, old_places(old), None) == []
-
-
-def old_places(old: set[int]) -> set[tuple[str, int]]:
-    return {("t", p) for p in old}
+    if not is_full(starts, ends, limit):
+        assert taken == held
+    assert not is_full(starts, ends, None)
 
 
 def test_only_older_partitions_of_the_same_topic_make_a_new_one_early() -> None:
     starts = {("a", 0): 5, ("b", 0): 7}
-    full = {("a", 0): 15, ("b", 0): 7, ("b", 1): 10}
-    assert begun_early(starts, full, {("a", 0), ("b", 0)}, 20) == []
-    assert begun_early(starts, {**full, ("b", 0): 8}, {("a", 0), ("b", 0)}, 20) == [("b", 1)]
+    ends = {("a", 0): 15, ("b", 0): 7, ("b", 1): 10}
+    assert begun_beside(starts, ends, {("a", 0), ("b", 0)}) == []
+    assert begun_beside(starts, {**ends, ("b", 0): 8}, {("a", 0), ("b", 0)}) == [("b", 1)]
 
 
 def test_what_a_stream_knows_is_what_it_began_with_or_what_the_table_held_by_then() -> None:
