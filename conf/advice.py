@@ -1,10 +1,20 @@
-"""Advice about a table's options when it is opened for writing, one sentence each."""
+"""Advice about a table's options when it is opened, one sentence each."""
 
 from collections.abc import Mapping
 
 from bucketline.conf.sink_options import LEAST_MEMORY_BYTES, ROUTE_MEMORY
 from bucketline.conf.table.compaction_options import COMPACTION_TRIGGER, STOP_TRIGGER
 from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_effect
+from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_writes
+
+
+def advise_read(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Sentences about options of a table that ask reads for something that they do not do, ordered by key."""
+    return tuple(
+        f"'{key}' = {options[key]!r} has no effect here: {why}"
+        for key in sorted(options)
+        if (why := unkept_by_reads(key, options)) is not None
+    )
 
 
 def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -14,7 +24,7 @@ def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
     sentences = [
         f"'{key}' = {options[key]!r} has no effect here: {why}"
         for key in sorted(options)
-        if (why := why_without_effect(key, options)) is not None
+        if (why := why_without_effect(key, options) or unkept_by_writes(key, options)) is not None
     ]
     trigger, stop = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
     if stop is not None and stop < trigger:

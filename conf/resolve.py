@@ -39,6 +39,7 @@ from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table.fixed_options import FIXED_BY_TABLE, check_job_options
 from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_effect
 from bucketline.conf.table.other_options import HARMLESS_PREFIXES
+from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_writes
 from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
@@ -172,7 +173,7 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | Non
         origin = f"{WRITE_BUFFER_SIZE.key} of {buffer.origin}"
         options[ROUTE_MEMORY.key] = Setting(ROUTE_MEMORY.text_of(route_memory(texts)), origin)
     for key, setting in options.items():
-        why = why_without_effect(key, texts)
+        why = why_without_effect(key, texts) or unkept_by_reads(key, texts) or unkept_by_writes(key, texts)
         if why is not None:
             options[key] = Setting(setting.text, f"{setting.origin}; without effect: {why}")
     return dict(sorted(options.items()))

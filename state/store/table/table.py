@@ -10,6 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from bucketline.conf.advice import advise_read
 from bucketline.conf.errors import OptionError
 from bucketline.conf.open_options import open_options
 from bucketline.state.commit.schema_change import (
@@ -25,6 +26,7 @@ from bucketline.state.store.catalog.alter import alter_table, column_changes, co
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema, publish_first_schema
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle, remote_location
+from bucketline.state.store.catalog.tell_once import tell_once
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.doctor.examine import examine
 from bucketline.state.store.doctor.finding import Finding
@@ -460,7 +462,10 @@ def open_table(
     Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
     UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """
-    return Table(open_handle(path, storage_options, *open_options(options or {})))
+    table = Table(open_handle(path, storage_options, *open_options(options or {})))
+    for sentence in advise_read(handle_of(table).table_schema.options):
+        tell_once(table.path, sentence)
+    return table
 
 
 def create_table(

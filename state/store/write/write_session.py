@@ -4,10 +4,9 @@ A stream keeps one open for as long as it runs, so that a batch reads what has c
 opens one and drops it. Not shared between threads.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 from bucketline.conf.advice import advise_write
 from bucketline.conf.table.read_options import named_branch
@@ -28,6 +27,7 @@ from bucketline.state.store.catalog.external_folders import claim_folders
 from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
+from bucketline.state.store.catalog.tell_once import tell_once
 from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.commit.overflow_check import refuse_overflow
 from bucketline.state.store.commit.publish import Base, publish
@@ -41,8 +41,6 @@ from bucketline.state.store.write.compact_due import due_buckets, may_compact, m
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.modes import plan_write
 from bucketline.state.store.write.write_plan import WritePlan
-
-_LOG = logging.getLogger(__name__)
 
 
 class WriteSession:
@@ -254,10 +252,5 @@ class WriteSession:
         )
         check_partitions_kept(plan.schema, table.io, table.path)
         for sentence in advise_write({**plan.schema.options, **self._job_options}):
-            _tell_once(table.path, sentence)
+            tell_once(table.path, sentence)
         return plan
-
-
-@cache
-def _tell_once(path: str, sentence: str) -> None:
-    _LOG.warning("%s: %s", path, sentence)

@@ -6,12 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.conf.advice import advise_write
+from bucketline.conf.advice import advise_read, advise_write
 from bucketline.conf.job import Setting
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import ROUTE_MEMORY, sink_options
 from bucketline.conf.table.memory_options import BOUNDED
-from bucketline.state.store.table.table import create_table, handle_of
+from bucketline.conf.table.promised_options import OF_READS, OF_WRITES
+from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.write_session import WriteSession
 
@@ -74,3 +75,28 @@ def test_a_table_that_is_opened_for_writing_says_it_once(tmp_path: Path, caplog:
         write_table(handle_of(table), ROWS, options={"page-size": "64 kb"})
         assert len(caplog.messages) == 2
     assert WriteSession(table.path, {}).plan.sink.route_memory_bytes == 32 * MB
+
+
+@pytest.mark.parametrize("key", ["file-index.bloom-filter.columns", *OF_WRITES, *OF_READS])
+def test_what_is_promised_and_not_kept_is_told_unless_it_is_off(key: str) -> None:
+    advise = advise_read if key in OF_READS else advise_write
+    (sentence,) = advise({key: "true", "bucket": "1"})
+    assert sentence.startswith(f"'{key}' = 'true' has no effect here: ")
+    assert "without effect" in effective_options({}, {key: "true"})[key].origin
+    assert advise({key: "False", "bucket": "1"}) == ()
+
+
+def test_indexes_that_are_there_already_need_no_word() -> None:
+    assert advise_write({"file-index.read.enabled": "true", "file-index.in-manifest-threshold": "1 kb"}) == ()
+
+
+def test_a_table_says_once_what_is_not_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"bucket": "1", "file-index.bloom-filter.columns": "id", "table-read.sequence-number.enabled": "true"}
+    path = create_table(str(tmp_path / "w.db" / "t"), "id INT", ["id"], options=options).path
+    with caplog.at_level(logging.WARNING, "bucketline"):
+        for _ in range(2):
+            table = open_table(path)
+            table.write(ROWS)
+    told = ["rows are read without their sequence numbers", "no index is written into files"]
+    assert len(caplog.messages) == 2
+    assert all(text in message for text, message in zip(told, caplog.messages, strict=True))

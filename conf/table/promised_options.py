@@ -1,0 +1,47 @@
+"""Paimon's options that ask for something which is not done here. A table may have them for other writers and readers.
+
+Files and rows are right without it, so they are accepted. A message says it once, when such a table is opened;
+`--print-config` shows it too. Options that only tune an engine are in `other_options`, and need no message.
+Source: Paimon 2.0 CoreOptions, SparkConnectorOptions.
+"""
+
+from collections.abc import Mapping
+
+_INDEXES = "no index is written into files; queries read more than they would with one"
+_NO_COLUMN = "rows are read without their sequence numbers"
+_STOPS = "a read stops at such a file; 'bucketline doctor' names all of them"
+_CLUSTERS = "writes do not sort rows; 'bucketline compact --order-by' does"
+_EVOLVES = "a write takes the columns of the table; jobs add new ones with 'schema-evolution' = 'evolve'"
+
+_FILE_INDEX = "file-index."
+_NO_INDEX = frozenset({"file-index.read.enabled", "file-index.in-manifest-threshold"})
+
+OF_READS: Mapping[str, str] = {
+    **dict.fromkeys(("table-read.sequence-number.enabled", "key-value.sequence_number.enabled"), _NO_COLUMN),
+    **dict.fromkeys(("scan.ignore-corrupt-files", "scan.ignore-lost-files"), _STOPS),
+}
+"""What readers are asked for, and why nothing comes of it."""
+
+OF_WRITES: Mapping[str, str] = {
+    **dict.fromkeys(("clustering.columns", "sink.clustering.by-columns"), _CLUSTERS),
+    **dict.fromkeys(
+        ("write.merge-schema", "write.merge-schema.type-widening", "write.merge-schema.explicit-cast"), _EVOLVES
+    ),
+}
+"""What writers are asked for, and why nothing comes of it."""
+
+
+def unkept_by_reads(key: str, options: Mapping[str, str]) -> str | None:
+    """Why nothing comes of an option of reads; None for others, and for one that is off."""
+    return None if _is_off(options.get(key, "")) else OF_READS.get(key)
+
+
+def unkept_by_writes(key: str, options: Mapping[str, str]) -> str | None:
+    """Why nothing comes of an option of writes; None for others, and for one that is off."""
+    if _is_off(options.get(key, "")):
+        return None
+    return _INDEXES if key.startswith(_FILE_INDEX) and key not in _NO_INDEX else OF_WRITES.get(key)
+
+
+def _is_off(text: str) -> bool:
+    return text.strip().lower() == "false"
