@@ -2,7 +2,8 @@
 
 Kafka Connect's JSON converter writes `{"schema": ..., "payload": ...}`, and bare payloads with `schemas.enable=false`.
 All events of a table have the same schema, which is many times longer than the row. So its text is parsed once, and
-removed from all records that begin with the same bytes. Records of any other layout are read one by one.
+removed from all records that begin with the same bytes; those whose schemas mean the same are read together. Records of
+any other layout are read one by one.
 
 Source: Kafka 4.0 JsonConverter; Debezium 3 change event keys and values.
 """
@@ -33,23 +34,26 @@ from bucketline.streaming.decode.json_shape import (
     row_shape,
 )
 from bucketline.streaming.decode.other_messages import Skipped, foreign, no_event, no_row, skipped_kind
-from bucketline.streaming.decode.row_changes import table_names, true_of
+from bucketline.streaming.decode.row_changes import chosen, table_names, true_of
 from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
+from bucketline.streaming.decode.texts.prefix_groups import group_by_prefix
 
-_MOST_SCHEMAS = 16
+_MOST_HEADS = 1000
+_MOST_NULL_BYTES = 64
 _HEAD = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _MIDDLE = re.compile(r'\s*,\s*"payload"\s*:\s*')
 _ENVELOPED = r'^\s*\{\s*"schema"\s*:'
-_CLOSED = r"\}\s*$"
 _NULL = r"^\s*null\s*$"
 _NO_SCHEMA: SourceSchema = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """Records with the same schema: their positions, ascending, and the texts of their payloads."""
+    """Records whose schemas give their rows the same shape: these schemas, the positions of the records, and the texts
+    of their payloads."""
 
-    source: SourceSchema
+    sources: tuple[SourceSchema, ...]
+    shape: Shape
     positions: npt.NDArray[np.int64]
     payloads: pa.Array
 
@@ -137,10 +141,12 @@ def source_tables(events: pa.Array) -> frozenset[str]:
 
 
 def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
-    """The events of one schema. It declares all their fields, so unknown fields are not looked for in the values."""
+    """The events with schemas. These declare all their fields, so unknown fields are not looked for in the values."""
     events = part.payloads
-    objects = _without_others(read_objects(events, images.shape(part.source), _only_wider(watch)), events, images)
-    declared = declared_need(part.source, images.fields) if watch is Watch.ALL and len(objects.structs) else NO_NEED
+    objects = _without_others(read_objects(events, part.shape, _only_wider(watch)), events, images)
+    declared = NO_NEED
+    if watch is Watch.ALL and len(objects.structs):
+        declared = joined_all(declared_need(source, images.fields) for source in part.sources)
     return _moved(replace(objects, need=joined(images.need_of_rows(objects.need), declared)), part.positions)
 
 
@@ -199,30 +205,70 @@ def kind_of_text(record: bytes) -> Skipped | None:
 
 
 def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
-    """Enveloped records by schema, and the positions of all others."""
-    pending = np.flatnonzero(true_of(pc.match_substring_regex(values, _ENVELOPED)))
+    """Enveloped records by the shape that their schema gives their rows, and the positions of all others."""
+    heads = _heads_of(images)
     is_unwrapped = np.zeros(len(values), dtype=bool)
-    unwrapped: list[Unwrapped] = []
-    while len(pending) and len(unwrapped) < _MOST_SCHEMAS:
-        head = _envelope_head(values[int(pending[0])].as_py(), images)
-        if head is None:
-            pending = pending[1:]
-            continue
-        prefix, source = head
-        candidates = values.take(pa.array(pending))
-        matches = true_of(
-            pc.and_(pc.starts_with(candidates, pattern=prefix), pc.match_substring_regex(candidates, _CLOSED))
+    by_shape: dict[int, list[tuple[_Head, npt.NDArray[np.int64], pa.Array]]] = {}
+    enveloped = np.flatnonzero(true_of(pc.match_substring_regex(values, _ENVELOPED)))
+    for group in group_by_prefix(values, enveloped, lambda text: heads.prefix(text, images)):
+        closed = true_of(pc.equal(pc.binary_slice(group.rests, -1, 2**31 - 1), b"}"))
+        is_unwrapped[group.positions[closed]] = True
+        payloads = pc.binary_slice(group.rests, 0, -1)
+        is_read = closed & ~_are_null(payloads)
+        head = heads.known[group.prefix]
+        by_shape.setdefault(id(head.shape), []).append((head, group.positions[is_read], chosen(payloads, is_read)))
+    unwrapped = [
+        Unwrapped(
+            tuple(head.source for head, _, _ in parts),
+            parts[0][0].shape,
+            np.concatenate([positions for _, positions, _ in parts]),
+            pa.concat_arrays([payloads for _, _, payloads in parts]),
         )
-        if not matches[0]:
-            pending = pending[1:]
-            continue
-        is_unwrapped[pending[matches]] = True
-        closed = pc.ascii_rtrim_whitespace(candidates.filter(pa.array(matches)).cast(pa.string())).cast(pa.binary())
-        payloads = pc.binary_slice(closed, len(prefix), -1)
-        has_payload = ~true_of(pc.match_substring_regex(payloads, _NULL))
-        unwrapped.append(Unwrapped(source, pending[matches][has_payload], payloads.filter(pa.array(has_payload))))
-        pending = pending[~matches]
+        for parts in by_shape.values()
+    ]
     return unwrapped, np.flatnonzero(~is_unwrapped)
+
+
+def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
+    """True for payloads that are JSON's null."""
+    short = true_of(pc.less(pc.binary_length(payloads), _MOST_NULL_BYTES))
+    if short.any():
+        short[short] = true_of(pc.match_substring_regex(payloads.filter(pa.array(short)), _NULL))
+    return short
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What stands before payloads: the schema of their rows, and the shape that it gives them."""
+
+    source: SourceSchema
+    shape: Shape
+
+
+class _Heads:
+    """The heads that were met for the same columns, by their bytes. Equal shapes are one object."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, _Head] = {}
+
+    def prefix(self, text: bytes, images: Images) -> bytes | None:
+        """The bytes before the payload of a record, whose head is known then; None for a record of another layout."""
+        found = _envelope_head(text, images)
+        if found is None:
+            return None
+        prefix, source = found
+        if prefix not in self.known:
+            if len(self.known) >= _MOST_HEADS:
+                self.known.clear()
+            shape = images.shape(source)
+            same = next((head.shape for head in self.known.values() if head.shape == shape), shape)
+            self.known[prefix] = _Head(source, same)
+        return prefix
+
+
+@lru_cache(maxsize=16)
+def _heads_of(images: Images) -> _Heads:
+    return _Heads()
 
 
 def _envelope_head(value: bytes, images: Images) -> tuple[bytes, SourceSchema] | None:

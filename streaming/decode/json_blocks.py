@@ -11,7 +11,8 @@ If the caller asks, both ways also find what the values need and the shape does 
 finds it in the same pass, as long as the first few values have all unknown fields.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from bucketline.state.types.logical import all_fields
 from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
 from bucketline.streaming.decode.json_exact import Failures, build_array, kind_of, parse_json
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.late_columns import Path, cut_out, late_columns, late_paths
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.schema_needs import (
     NO_NEED,
@@ -35,6 +37,7 @@ from bucketline.streaming.decode.schema_needs import (
     needs_of_texts,
     part_of,
 )
+from bucketline.streaming.decode.texts.json_scan import Scan
 
 BLOCK_BYTES = 8 << 20
 """Bytes of values that are read together; a larger value is a block of its own."""
@@ -42,6 +45,8 @@ BLOCK_BYTES = 8 << 20
 _SPLIT_WAYS = 8
 _EXACT_ROWS = 64
 _SAMPLE_ROWS = 8
+_SPREAD_ROWS = 64
+_ONE_FIELD = pa.struct([("\0", pa.null())])
 _JSON_BLANKS = " \t\n\r"
 _SOURCE = "source"
 _NAME = r'\s*:\s*"[^"{}]*"'
@@ -208,9 +213,17 @@ def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
         if texts is None:
             return None
         settled = settle(shape, _samples(texts))
-        return None if settled is None else _parse(texts, settled, NO_NEED, "ignore")
+        if settled is None:
+            return None
     except (pa.ArrowException, ValueError):
         return None
+    with suppress(pa.ArrowException, ValueError):
+        return _parse(texts, settled, NO_NEED, "ignore")
+    with suppress(pa.ArrowException, ValueError):
+        # A text may be something else further on.
+        other = settle(shape, _samples(texts, _SPREAD_ROWS))
+        return None if other is None or other == settled else _parse(texts, other, NO_NEED, "ignore")
+    return None
 
 
 def _texts(values: pa.Array) -> pa.Array | None:
@@ -218,17 +231,21 @@ def _texts(values: pa.Array) -> pa.Array | None:
     return values if _is_braced(values) else _trimmed(values)
 
 
-def settle(shape: Shape, samples: Sequence[object]) -> Shape | None:
-    """The shape with one form for each leaf: the one that the first sample that is not null has.
+def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> Shape | None:
+    """The shape with one form for each leaf: the one that the first sample that is not null has. What the reader cannot
+    read is late: maps, and texts that get other values.
 
-    None when the fast way cannot read it: maps, literals as texts, forms that are refused.
+    None when the fast way cannot read it: such values inside arrays, and forms that are refused.
     """
     present = [s for s in samples if s is not None]
     if shape.is_map:
-        return None
+        return replace(shape, is_late=True) if in_rows else None
     if not shape.children:
+        forms = {shape.form_of(kind_of(value)) for value in present} or {shape.forms[0]}
+        if any(form is not None and form.reading is Reading.LITERAL for form in forms):
+            return replace(shape, is_late=True) if in_rows else None
         form = shape.form_of(kind_of(present[0])) if present else shape.forms[0]
-        if form is None or form.reading in (Reading.LITERAL, Reading.REFUSED):
+        if form is None or form.reading is Reading.REFUSED:
             return None
         return replace(shape, forms=(form,))
     if shape.is_row:
@@ -236,16 +253,19 @@ def settle(shape: Shape, samples: Sequence[object]) -> Shape | None:
         nested: list[list[object]] = [[o.get(name) for o in objects] for name in shape.names]
     else:
         nested = [[e for s in present if isinstance(s, list) for e in s]]
-    children = [settle(c, values) for c, values in zip(shape.children, nested, strict=True)]
+    inside = in_rows and shape.is_row
+    children = [settle(c, values, in_rows=inside) for c, values in zip(shape.children, nested, strict=True)]
     if any(child is None for child in children):
         return None
     return replace(shape, children=tuple(child for child in children if child is not None))
 
 
-def _samples(texts: pa.Array) -> list[object]:
-    """The first few values, parsed; what cannot be parsed here fails later, with a reason."""
+def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
+    """The first few values, and as many as `spread` of all, parsed; what cannot be parsed here fails later, with a
+    reason."""
     samples: list[object] = []
-    for text in texts.slice(0, _SAMPLE_ROWS).to_pylist():
+    others = np.linspace(0, len(texts) - 1, min(spread, len(texts))).astype(np.int64)
+    for text in (*texts.slice(0, _SAMPLE_ROWS).to_pylist(), *texts.take(pa.array(others)).to_pylist()):
         try:
             samples.append(parse_json(text))
         except ValueError:
@@ -256,6 +276,20 @@ def _samples(texts: pa.Array) -> list[object]:
 def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
     """The structs. Raises ValueError for values that do not fit, or with `error` have more than shape and need say."""
     texts.cast(pa.string())  # refuses what is not UTF-8
+    paths = late_paths(shape)
+    if not paths:
+        return _convert(_read_lines(texts, _raw(shape, need), unexpected), shape, {})
+    if unexpected == "error":
+        # What has been cut out is not looked at any more, so all of it is read once before.
+        _read_lines(texts, _ONE_FIELD, "ignore")
+    scan = Scan.of(texts)
+    lines = cut_out(scan, paths) if unexpected == "error" else texts
+    raw = _read_lines(lines, _raw(shape, need, with_late=unexpected == "error"), unexpected)
+    return _convert(raw, shape, late_columns(scan, len(texts), paths, read_fast))
+
+
+def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Array:
+    """The objects as structs of the fields, as the reader gives them."""
     ends = pa.array([0, len(texts)], pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")
     data = lines.buffers()[2]
@@ -263,24 +297,31 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
         pa.BufferReader(data),
         read_options=pj.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1024)),
         parse_options=pj.ParseOptions(
-            explicit_schema=pa.schema(list(_raw(shape, need))),
+            explicit_schema=pa.schema(list(fields)),
             newlines_in_values=True,
             unexpected_field_behavior=unexpected,
         ),
     )
     if table.num_rows != len(texts):
         raise ValueError("not one object per value")
-    columns = [one_array(table.column(name)) for name in shape.names]
-    children = [_convert(column, child) for column, child in zip(columns, shape.children, strict=True)]
-    if not children:
-        return pa.array([{}] * len(texts), shape.arrow)
-    return pa.StructArray.from_arrays(children, fields=list(shape.arrow))
+    if not table.num_columns:
+        return pa.array([{}] * len(texts), pa.struct([]))
+    return pa.StructArray.from_arrays([one_array(column) for column in table.columns], fields=list(table.schema))
 
 
-def _raw(shape: Shape, need: pa.DataType) -> pa.DataType:
-    """The type given to the reader: the fields of the shape, then the unknown fields of the need."""
+def _raw(shape: Shape, need: pa.DataType, *, with_late: bool = False) -> pa.DataType:
+    """The type given to the reader: the fields of the shape, then the unknown fields of the need. Fields that are late
+    are left out, or null where they have been cut out of the texts."""
+    if shape.is_late:
+        return pa.null()
     if shape.is_row:
-        known = [(n, _raw(c, part_of(need, n))) for n, c in zip(shape.names, shape.children, strict=True)]
+        known = [
+            (n, _raw(c, part_of(need, n), with_late=with_late))
+            for n, c in zip(shape.names, shape.children, strict=True)
+            if with_late or not c.is_late
+        ]
+        if not known and shape.children:
+            known = [(f.name, f.type) for f in _ONE_FIELD]
         unknown = [(f.name, f.type) for f in need if f.name not in shape.names] if pa.types.is_struct(need) else []
         return pa.struct([*known, *unknown])
     if shape.children:
@@ -288,18 +329,20 @@ def _raw(shape: Shape, need: pa.DataType) -> pa.DataType:
     return raw_type(shape.type, _only_form(shape))
 
 
-def _convert(raw: pa.Array, shape: Shape) -> pa.Array:
+def _convert(raw: pa.Array, shape: Shape, late: Mapping[Path, pa.Array], path: Path = ()) -> pa.Array:
     if shape.is_row:
         if not shape.children:
             return pa.array([None if absent else {} for absent in raw.is_null().to_pylist()], shape.arrow)
-        # The shape's fields come first, unknown ones after them.
-        children = [_convert(raw.field(i), child) for i, child in enumerate(shape.children)]
+        children = []
+        for name, child in zip(shape.names, shape.children, strict=True):
+            at = (*path, name)
+            children.append(late[at] if child.is_late else _convert(raw.field(name), child, late, at))
         return pa.StructArray.from_arrays(children, fields=list(shape.arrow), mask=raw.is_null())
     if shape.children:
         assert raw.offset == 0, "raw arrays come fresh from the reader"
         null = np.append(raw.is_null().to_numpy(zero_copy_only=False), False)
         offsets = pa.array(raw.offsets.to_numpy(), mask=null)
-        return pa.ListArray.from_arrays(offsets, _convert(raw.values, shape.children[0]), type=shape.arrow)
+        return pa.ListArray.from_arrays(offsets, _convert(raw.values, shape.children[0], late), type=shape.arrow)
     form = _only_form(shape)
     if form.kind is JsonKind.NUMBER and pa.types.is_floating(raw.type) and pc.any(pc.is_inf(raw)).as_py():
         raise NotConvertible("Infinity, or a number too large for a double: the reader makes no difference")

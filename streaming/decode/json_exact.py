@@ -30,6 +30,19 @@ class Literal(str):
     __slots__ = ()
 
 
+class Doubled(dict[str, object]):
+    """A JSON object in which a name is there twice: the last value counts, and as a text it is as it was written."""
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    known = dict(pairs)
+    return known if len(known) == len(pairs) else Doubled(pairs)
+
+
 @dataclass(slots=True)
 class Failures:
     """The first reason against each record, by the record's number."""
@@ -43,7 +56,13 @@ class Failures:
 def parse_json(data: bytes) -> object:
     """The value of a JSON text, numbers as Literal. Raises ValueError with a reason."""
     try:
-        return json.loads(data.decode("utf-8-sig"), parse_float=Literal, parse_int=Literal, parse_constant=Literal)
+        return json.loads(
+            data.decode("utf-8-sig"),
+            parse_float=Literal,
+            parse_int=Literal,
+            parse_constant=Literal,
+            object_pairs_hook=_object,
+        )
     except RecursionError as e:
         raise ValueError("not readable as JSON: nested too deeply") from e
     except ValueError as e:
@@ -117,7 +136,7 @@ def _build_map(
 def _only(
     wanted: Callable[..., object], value: object, record: int, kind_name: str, path: str, failures: Failures
 ) -> dict[str, object] | None:
-    if value is None or type(value) is wanted:
+    if value is None or (isinstance(wanted, type) and isinstance(value, wanted)):
         return value  # type: ignore[return-value]  # the caller asked for what it gets
     failures.add(record, f"{_place(path)}{show(value)} {_NOT_JSON} {kind_name}")
     return None
@@ -255,7 +274,8 @@ def _nested_text(value: object) -> str:
     if isinstance(value, Literal):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_nested_text(v)}" for k, v in value.items()) + "}"
+        pairs = value.pairs if isinstance(value, Doubled) else value.items()
+        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_nested_text(v)}" for k, v in pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join(_nested_text(v) for v in value) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -283,5 +303,6 @@ _KINDS: dict[type, JsonKind] = {
     Literal: JsonKind.NUMBER,
     bool: JsonKind.BOOLEAN,
     dict: JsonKind.OBJECT,
+    Doubled: JsonKind.OBJECT,
     list: JsonKind.ARRAY,
 }

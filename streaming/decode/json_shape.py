@@ -68,7 +68,7 @@ class Shape:
     two.
 
     `arrow` is the Arrow type of what is read, every part of it nullable and without field ids. `is_envelope` marks a
-    Debezium event: its other fields are not columns.
+    Debezium event: its other fields are not columns. `is_late` marks what is read by itself (`late_columns`).
     """
 
     type: DataType
@@ -77,6 +77,7 @@ class Shape:
     names: tuple[str, ...] = ()
     children: "tuple[Shape, ...]" = ()
     is_envelope: bool = False
+    is_late: bool = False
 
     @property
     def is_row(self) -> bool:

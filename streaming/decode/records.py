@@ -56,6 +56,7 @@ from bucketline.streaming.decode.row_changes import (
 )
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Seen
+from bucketline.streaming.decode.texts.json_scan import has_bytes
 from bucketline.streaming.decode.unavailable import Placeholder
 
 _FULL_IDENTITY = "set REPLICA IDENTITY FULL on the source table"
@@ -64,6 +65,7 @@ _WIDER_KEY = (
     "source table, or make a table whose primary key is the source's (without its partition columns, if need be)"
 )
 _ADDED = ("__deleted", "__op")
+_ADDED_START = b'"__'
 _MAYBE_FLATTENED = r'"(?:__deleted|__op)"\s*:'
 _FLATTENED = (
     "a row of Debezium without an envelope (it has a field __deleted or __op), whose deletes would be taken for "
@@ -146,6 +148,8 @@ def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]
     """The records that are rows of Debezium without an envelope, with the reason; a table that has the columns by which
     they are known takes them as they are."""
     if any(f.name in _ADDED for f in fields):
+        return {}
+    if not has_bytes(records, _ADDED_START):
         return {}
     doubtful = pc.match_substring_regex(records, _MAYBE_FLATTENED)
     reasons = {}

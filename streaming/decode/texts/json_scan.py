@@ -1,0 +1,229 @@
+"""Where the values of fields are in JSON objects, found in all of them at once.
+
+The texts are known to be JSON: somebody has read them before. Quotes that are not escaped come in pairs, the brackets
+outside of them in pairs of the same depth. Positions are those of bytes in one array, in which all texts stand one
+after the other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Positions = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_QUOTE, _BACKSLASH, _COLON, _OPEN_OBJECT = (np.uint8(sign) for sign in b'"\\:{')
+_STEPS = np.zeros(256, dtype=np.int8)
+_STEPS[list(b"{[")] = 1
+_STEPS[list(b"}]")] = -1
+_IS_BLANK = np.zeros(256, dtype=bool)
+_IS_BLANK[list(b" \t\n\r")] = True
+_ENDS_SCALAR = _IS_BLANK.copy()
+_ENDS_SCALAR[list(b",}]")] = True
+_CASE, _OPENS_OR_CLOSES = np.uint8(0x20), np.uint8(0x02)
+"""The bits in which curly brackets differ from square ones, and closing ones from opening ones."""
+_DEEPEST = 100
+_LARGE_SHARE = 8
+_PADDING = np.frombuffer(b"\n", np.uint8)
+
+
+class NotScanned(ValueError):
+    """The texts are not what was expected of them; another way has to read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Parts of texts: the number of the text that each is of, and where it begins and ends."""
+
+    texts: Positions
+    starts: Positions
+    ends: Positions
+
+    def of(self, data: Bytes) -> pa.Array:
+        """The bytes of the parts, as a binary column."""
+        return slices(data, self.starts, self.ends)
+
+    def chosen(self, mask: npt.NDArray[np.bool_]) -> "Ranges":
+        return Ranges(self.texts[mask], self.starts[mask], self.ends[mask])
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """JSON objects, with the places of their strings and brackets."""
+
+    data: Bytes
+    bounds: Positions
+    opening: Positions
+    closing: Positions
+    brackets: Positions
+    depths: Positions
+    levels: Positions
+    partners: Positions
+
+    @staticmethod
+    def of(texts: pa.Array) -> "Scan":
+        """The scan of JSON objects. Shapes: n binary without nulls in."""
+        data, bounds = bytes_of(texts)
+        quotes = _without_escaped(data, np.flatnonzero(data == _QUOTE))
+        if len(quotes) % 2:
+            raise NotScanned("a string is not closed")
+        brackets = np.flatnonzero((((data | _CASE) - _OPEN_OBJECT) & ~_OPENS_OR_CLOSES) == 0)
+        brackets = brackets[np.searchsorted(quotes, brackets) % 2 == 0]
+        own = _STEPS[data[brackets]].astype(np.int64)
+        depths = np.cumsum(own)
+        levels = np.where(own > 0, depths, depths + 1)
+        order = np.argsort(levels, kind="stable")
+        if len(depths) and depths.max() > _DEEPEST:
+            raise NotScanned("nested too deeply")
+        if len(order) % 2 or (len(depths) and (depths[-1] != 0 or depths.min() < 0)):
+            raise NotScanned("brackets do not match")
+        partners = np.zeros(len(brackets), dtype=np.int64)
+        partners[order[::2]], partners[order[1::2]] = brackets[order[1::2]], brackets[order[::2]]
+        return Scan(data, bounds, quotes[::2], quotes[1::2], brackets, depths, levels, partners)
+
+    @property
+    def roots(self) -> Ranges:
+        """The objects themselves."""
+        is_root = (self.levels == 1) & (self.partners > self.brackets)
+        starts = self.brackets[is_root]
+        return Ranges(self._text_of(starts), starts, self.partners[is_root] + 1)
+
+    def values_at(self, path: Sequence[str]) -> Ranges:
+        """The values at the end of a path of fields, where there are such; of a field that is there twice the last."""
+        found = self.roots
+        for level, name in enumerate(path, 1):
+            objects = found.chosen(self.data[found.starts] == _OPEN_OBJECT)
+            found = self._fields(objects, name, level)
+        return found
+
+    def entries(self) -> tuple[Ranges, Ranges]:
+        """The keys of the objects, with their quotes, and the values."""
+        starts, ends = self.opening, self.closing + 1
+        colons = self._behind_blanks(ends)
+        is_key = (self.data[colons] == _COLON) & (self._depth_at(starts) == 1)
+        starts, ends, colons = starts[is_key], ends[is_key], colons[is_key]
+        texts = self._text_of(starts)
+        values = self._behind_blanks(colons + 1)
+        return Ranges(texts, starts, ends), Ranges(texts, values, self._ends(values))
+
+    def _fields(self, objects: Ranges, name: str, level: int) -> Ranges:
+        """The values of a field in objects that are that deep."""
+        wanted = np.frombuffer(name.encode(), np.uint8)
+        at = self.opening[self.closing - self.opening - 1 == len(wanted)]
+        at = at[np.all(self.data[at[:, None] + 1 + np.arange(len(wanted))] == wanted, axis=1)]
+        at = at[self._depth_at(at) == level]
+        colons = self._behind_blanks(at + len(wanted) + 2)
+        is_key = self.data[colons] == _COLON
+        at, colons = at[is_key], colons[is_key]
+        outer = self.brackets[(self.levels == level) & (self.partners > self.brackets)]
+        owners = outer[np.searchsorted(outer, at) - 1] if len(outer) else at
+        owner = np.searchsorted(objects.starts, owners)
+        inside = owner < len(objects.starts)
+        inside[inside] = objects.starts[owner[inside]] == owners[inside]
+        last = np.full(len(objects.starts), -1)
+        last[owner[inside]] = self._behind_blanks(colons[inside] + 1)
+        has_field = last >= 0
+        starts = last[has_field]
+        return Ranges(objects.texts[has_field], starts, self._ends(starts))
+
+    def _ends(self, starts: Positions) -> Positions:
+        """Where the values end that begin there."""
+        first = self.data[starts]
+        ends = starts.copy()
+        is_text, is_nested = first == _QUOTE, _STEPS[first] > 0
+        ends[is_text] = self.closing[np.searchsorted(self.opening, starts[is_text])] + 1
+        ends[is_nested] = self.partners[np.searchsorted(self.brackets, starts[is_nested])] + 1
+        moving = np.flatnonzero(~is_text & ~is_nested)
+        while len(moving):
+            moving = moving[~_ENDS_SCALAR[self.data[ends[moving]]]]
+            ends[moving] += 1
+        return ends
+
+    def _depth_at(self, at: Positions) -> Positions:
+        """How many brackets are open there."""
+        before = np.searchsorted(self.brackets, at) - 1
+        depths: Positions = np.where(before < 0, 0, self.depths[np.maximum(before, 0)]) if len(self.depths) else at * 0
+        return depths
+
+    def _behind_blanks(self, at: Positions) -> Positions:
+        moved = at.copy()
+        moving = np.flatnonzero(_IS_BLANK[self.data[moved]])
+        while len(moving):
+            moved[moving] += 1
+            moving = moving[_IS_BLANK[self.data[moved[moving]]]]
+        return moved
+
+    def _text_of(self, at: Positions) -> Positions:
+        texts: Positions = np.searchsorted(self.bounds, at, side="right") - 1
+        return texts
+
+
+def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
+    """The bytes of texts with one more behind them, and where each text begins, with the end of the last."""
+    large = texts.cast(pa.large_binary())
+    if len(large) == 0:
+        return _PADDING, np.zeros(1, dtype=np.int64)
+    _, offsets, data = large.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(large) + 1, large.offset * 8)
+    own = np.frombuffer(b"" if data is None else data, np.uint8)[bounds[0] : bounds[-1]]
+    return np.concatenate([own, _PADDING]), bounds - bounds[0]
+
+
+def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
+    """Whether the bytes are anywhere in the texts."""
+    data, _ = bytes_of(pc.fill_null(texts, b""))
+    count = len(data) - len(wanted) + 1
+    found = np.ones(max(count, 0), dtype=bool)
+    for at, sign in enumerate(wanted):
+        found &= data[at : at + len(found)] == sign
+    return bool(found.any())
+
+
+def slices(data: Bytes, starts: Positions, ends: Positions) -> pa.Array:
+    """The bytes from each start to its end, as a binary column. No slice begins before the one before it ends."""
+    lengths = ends - starts
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    if offsets[-1] * _LARGE_SHARE > len(data):
+        steps = np.zeros(len(data) + 1, dtype=np.int8)
+        is_some = lengths > 0
+        steps[starts[is_some]] += 1
+        steps[ends[is_some]] -= 1
+        chosen = data[np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)]
+    else:
+        chosen = data[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(chosen))]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(starts), buffers).cast(pa.binary())
+
+
+def without_blanks(texts: pa.Array) -> pa.Array:
+    """JSON texts without the blanks outside of their strings."""
+    data, bounds = bytes_of(texts)
+    blanks = np.flatnonzero(_IS_BLANK[data[:-1]])
+    if not len(blanks):
+        return texts
+    quotes = _without_escaped(data, np.flatnonzero(data == _QUOTE))
+    blanks = blanks[np.searchsorted(quotes, blanks) % 2 == 0]
+    if not len(blanks):
+        return texts
+    keep = np.ones(len(data) - 1, dtype=bool)
+    keep[blanks] = False
+    kept = np.concatenate([[0], np.cumsum(keep)])[bounds]
+    return slices(data[:-1][keep], kept[:-1], kept[1:])
+
+
+def _without_escaped(data: Bytes, quotes: Positions) -> Positions:
+    """The quotes that no backslash escapes: before which their number is even."""
+    doubtful = np.flatnonzero((quotes > 0) & (data[quotes - 1] == _BACKSLASH))
+    if not len(doubtful):
+        return quotes
+    counts = np.zeros(len(quotes), dtype=np.int64)
+    while len(doubtful):
+        counts[doubtful] += 1
+        before = quotes[doubtful] - 1 - counts[doubtful]
+        doubtful = doubtful[(before >= 0) & (data[before] == _BACKSLASH)]
+    plain: Positions = quotes[counts % 2 == 0]
+    return plain
