@@ -39,7 +39,7 @@ _INDEXABLE: Mapping[str, frozenset[TypeRoot]] = {
 }
 """For each index the types of columns that Paimon can build it for."""
 
-_AVRO_CODECS = tuple(CODECS[FileFormat.AVRO])
+_AVRO_CODECS = ("zstandard", *CODECS[FileFormat.AVRO])
 
 
 def rule_problems(schema: TableSchema) -> Iterator[OptionError]:
@@ -154,7 +154,7 @@ def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
         option = FILE_COMPRESSION_PER_LEVEL if 0 in files.codec_per_level else FILE_COMPRESSION
         yield OptionError(
             f"'{option.key}' = {codec!r}: rows of a postpone table wait in Avro files, which Paimon cannot write with "
-            f"it; set one of {', '.join(_AVRO_CODECS)}",
+            "it; set it to 'zstd' or 'snappy', or to 'null' for none",
             key=option.key,
         )
 
