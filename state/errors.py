@@ -141,6 +141,14 @@ class IndexFault(Enum):
     AHEAD = "ahead"
 
 
+class RemovalUnderWayError(BucketlineError):
+    """What would be referred to is being removed by another process; nothing has been changed. The caller tries again,
+    or finishes a removal that died by expiring snapshots.
+    """
+
+    code = "REMOVAL_UNDER_WAY"
+
+
 class IndexStateError(BucketlineError):
     """The local key index cannot be trusted, for this `fault`; the caller builds it again from the table."""
 

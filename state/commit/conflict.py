@@ -105,7 +105,8 @@ def check_bucket_counts(
             return Conflict(
                 "bucket-count",
                 f"the partition has {counted(known, 'bucket')}, these files were written for {entry.total_buckets}: "
-                "rescale the partition, or set the table's `bucket` back",
+                f"if a rescale to {known} was cut short, finish it by the same `rescale({known})`; if the table's "
+                f"`bucket` was changed, move the rows by `rescale({entry.total_buckets})`",
                 {"partition": entry.partition.hex(), "found": known, "expected": entry.total_buckets},
             )
     return None

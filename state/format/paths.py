@@ -23,6 +23,8 @@ TAG_SUCCESS_DIR = "tag-success-file"
 BRANCH_DIR = "branch"
 CONSUMER_DIR = "consumer"
 CHANGELOG_DIR = "changelog"
+OWN_DIR = "bucketline"
+"""Ours: notes of expiry, pins and announcements of removals. Paimon's tools do not look there."""
 COMPACTION_DIR = "compaction"
 """Ours: plans of compactions, and who works on them. Paimon's tools do not look there."""
 LATEST = "LATEST"
@@ -199,6 +201,15 @@ def branch_at(path: str, folder: str) -> str | None:
     """The branch of the table at `path` whose metadata folder is `folder`; None when it is no branch's."""
     name = folder.removeprefix(f"{path}/{BRANCH_DIR}/")
     return None if name == folder or "/" in name else parse_branch(name)
+
+
+def history_of(folder: str) -> tuple[str, str]:
+    """The path of the table, and the branch's folder below it, from a metadata folder; "" for the table's own."""
+    parent, _, name = folder.rpartition("/")
+    path = parent.removesuffix(f"/{BRANCH_DIR}")
+    if path == parent or parse_branch(name) is None:
+        return folder, ""
+    return path, f"{BRANCH_DIR}/{name}"
 
 
 def manifest_name(uuid: str, counter: int) -> str:

@@ -3,13 +3,19 @@
 Source: Paimon 2.0 FileSystemBranchManager.
 """
 
+from collections.abc import Callable, Mapping
+
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.pins import WHOLE_BRANCH
+from bucketline.state.determinism import SYSTEM_PAUSE, Pause
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_folder, parse_branch
+from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_at, branch_folder, history_of, parse_branch
+from bucketline.state.format.pin_json import Hold, Pin, Removal
 from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.catalog.pins import Notebook, pinned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.catalog.tags import Tags, undone
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.rest_table_io import owner_of
 
@@ -37,27 +43,51 @@ class Branches:
         """The metadata folder of a branch."""
         return branch_folder(self._path, name)
 
-    def create(self, name: str, tag: Tag | None = None) -> None:
-        """Creates a branch: empty with the newest schema, or at a tag. Raises OptionError for an existing or invalid
-        name.
+    def create(
+        self,
+        name: str,
+        tag: Tag | None = None,
+        *,
+        pause: Pause = SYSTEM_PAUSE,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Creates a branch: empty with the newest schema, or at a tag.
+
+        `check` raises where what keeps the tag's files has gone. It is called before the branch is there, and after it:
+        then the branch goes again. Raises OptionError for an existing or invalid name, RemovalUnderWayError while a
+        branch of that name is being removed.
         """
         check_branch_name(name)
         if self._owner is not None:
             self._owner.create_branch(name, None if tag is None else tag.name)
             return
         if name in self.names():
-            raise OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
+            raise _name_taken(name)
+        pin = Pin((Hold(history_of(self.path(name))[1], 0),), () if tag is None else (tag.snapshot,))
+        with pinned(self._io, self._path, pin, pause=pause) as pins:
+            check()
+            self._publish(name, tag)
+            with undone(lambda: self._remove(name)):
+                check()
+                if Schemas(self._io, self.path(name)).latest_id() is None:
+                    raise OptionError(f"Branch '{name}' was deleted meanwhile.", key="branch", value=name)
+                pins.check()
+
+    def _publish(self, name: str, tag: Tag | None) -> None:
         schemas, root = Schemas(self._io, self._path), self.path(name)
         newest = schemas.latest_id()
         assert newest is not None, "a table has a schema"
         last = newest if tag is None else tag.snapshot.schema_id
         branch_schemas = Schemas(self._io, root)
-        for schema_id in range(last + 1) if tag is not None else (last,):
-            branch_schemas.create(schemas.get(schema_id))
+        ids = range(last + 1) if tag is not None else (last,)
+        for schema_id in ids:
+            # Of two that make one branch at the same time, one makes its first file.
+            if not branch_schemas.create(schemas.get(schema_id)) and schema_id == ids[0]:
+                raise _name_taken(name)
         if tag is not None:
-            # The tag comes first: it keeps the files of the snapshot from being expired.
-            Tags(self._io, root).create(tag)
+            # A tag whose snapshot is missing would look as if the branch had lost it.
             Snapshots(self._io, root).publish(tag.snapshot)
+            Tags(self._io, root).create(tag)
 
     def delete(self, name: str) -> bool:
         """Removes a branch's metadata; False when there is none. Files that only it used are orphans then."""
@@ -66,13 +96,27 @@ class Branches:
         if self._owner is not None:
             self._owner.delete_branch(name)
             return True
+        notebook = Notebook(self._io, self.path(name))
+        announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH))
+        self._remove(name)
+        notebook.drop(announced)
+        return True
+
+    def finish_removals(self, removals: Mapping[str, Removal | None]) -> None:
+        """Removes what is left of branches whose removal was announced, and drops the announcements."""
+        for note, removal in removals.items():
+            name = None if removal is None else branch_at(self._path, f"{self._path}/{removal.history}")
+            if removal is not None and name is not None and removal.end >= WHOLE_BRANCH:
+                self._remove(name)
+                Notebook(self._io, self._path).drop(note)
+
+    def _remove(self, name: str) -> None:
         root = self.path(name)
         files = self._io.list_files(root)
         # A branch without a schema stops every orphan clean-up, so the schema goes last.
         for file in sorted(files, key=lambda f: f.path.startswith(f"{root}/{SCHEMA_DIR}/")):
             self._io.delete(file.path)
         self._io.delete_folder(root)
-        return True
 
     def states(self) -> list[tuple[str, Snapshot]]:
         """As `states_of`, for all branches. Raises MissingSnapshotError for one that has lost some."""
@@ -139,6 +183,10 @@ class Branches:
                 high = middle
         # What both have had may have expired on one side; the table itself has a longer past than its branches.
         return [*(expired if branch.root == self._path else expired[-1:]), *known[:low]]
+
+
+def _name_taken(name: str) -> OptionError:
+    return OptionError(f"Branch name '{name}' already exists.", key="branch", value=name)
 
 
 def check_branch_name(name: str) -> None:

@@ -6,10 +6,19 @@ No writer of `main` should commit at the same time. The branch stays as it is.
 Source: Paimon 2.0 FileSystemBranchManager.fastForward; unlike there, tags of shared snapshots stay.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import SYSTEM_PAUSE, Pause
+from bucketline.state.errors import RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import history_of
+from bucketline.state.format.pin_json import Hold, Pin
 from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import MAIN, Branches
+from bucketline.state.store.catalog.pins import pinned
 from bucketline.state.store.catalog.rollback import newest_to_write, rollback_to
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -17,9 +26,9 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
 
 
-def fast_forward(io: FileIO, path: str, branch: str) -> Snapshot:
+def fast_forward(io: FileIO, path: str, branch: str, *, pause: Pause = SYSTEM_PAUSE) -> Snapshot:
     """The newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch that is
-    not there, or has no snapshot."""
+    not there, or has no snapshot, RemovalUnderWayError while snapshots of one of the two are being removed."""
     branches = Branches(io, path)
     names = branches.known()
     if branch not in names:
@@ -37,59 +46,89 @@ def fast_forward(io: FileIO, path: str, branch: str) -> Snapshot:
         target.owner.fast_forward(branch)
         return newest
     own = newest_to_write(target)
-    ids = source.ids()
-    shared = _last_shared(source, target, ids)
+    copied = _Copied.of(io, root)
+    shared = _last_shared(copied.snapshots, target)
+    first = min(copied.snapshots) if shared is None else shared
+    pin = Pin(
+        (Hold("", first), Hold(history_of(root)[1], min(copied.snapshots))),
+        (*(s for s in copied.snapshots.values() if s.id >= first), *(t.snapshot for t in copied.tags)),
+    )
+    with pinned(io, path, pin, pause=pause) as pins:
+        # All of the branch is in memory; it was there, whole, beside the pin.
+        if _Copied.of(io, root) != copied or _last_shared(copied.snapshots, target) != shared:
+            raise RemovalUnderWayError(
+                f"{path}: branch '{branch}' or the table changed meanwhile; try again", path=path, branch=branch
+            )
+        pins.check()
+        _forward(io, path, copied, shared, None if own is None else own.id)
+    return newest
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """All that the table gets of a branch: snapshots by id, ascending, tags, and schema files by id, ascending."""
+
+    snapshots: Mapping[int, Snapshot]
+    tags: Sequence[Tag]
+    schemas: Mapping[int, bytes]
+
+    @classmethod
+    def of(cls, io: FileIO, root: str) -> "_Copied":
+        """Raises StorageError, OptionError where the branch has gone meanwhile."""
+        snapshots, schemas = Snapshots(io, root), Schemas(io, root)
+        read = {i: s for i in snapshots.ids() if (s := snapshots.get(i)) is not None}
+        files = {i: data for i in schemas.ids() if (data := io.read_optional(schemas.path(i))) is not None}
+        if not read or not files:
+            raise OptionError(f"{root} has gone meanwhile", key="branch")
+        return cls(read, Tags(io, root).list(), files)
+
+
+def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: int | None) -> None:
+    target, ids = Snapshots(io, path), list(copied.snapshots)
     if shared is None:
-        _replace(io, source, target, ids, None if own is None else own.id)
-    elif own is not None and own.id > shared:
+        _replace(io, copied.snapshots, target, own)
+    elif own is not None and own > shared:
         rollback_to(io, path, shared)
     for tag in Tags(io, path).list():
         if tag.snapshot.id >= ids[0] and (shared is None or tag.snapshot.id > shared):
             Tags(io, path).delete(tag.name)
-    _copy_schemas(io, root, path)
-    for snapshot_id in ids:
-        if shared is None or snapshot_id > shared:
-            snapshot = source.get(snapshot_id)
-            if snapshot is not None and target.get(snapshot_id) != snapshot:
-                target.publish(snapshot)
-    target.write_latest_hint(newest.id)
+    _copy_schemas(io, copied.schemas, path)
+    for snapshot_id, snapshot in copied.snapshots.items():
+        if (shared is None or snapshot_id > shared) and target.get(snapshot_id) != snapshot:
+            target.publish(snapshot)
+    target.write_latest_hint(ids[-1])
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
-    for tag in Tags(io, root).list():
+    for tag in copied.tags:
         Tags(io, path).replace(tag)
-    return newest
 
 
-def _last_shared(source: Snapshots, target: Snapshots, ids: list[int]) -> int | None:
+def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | None:
     """The newest snapshot that both histories have; the shared ones are the first of the branch."""
     last = None
-    for snapshot_id in ids:
-        snapshot = source.get(snapshot_id)
-        if snapshot is None or target.get(snapshot_id) != snapshot:
+    for snapshot_id, snapshot in source.items():
+        if target.get(snapshot_id) != snapshot:
             break
         last = snapshot_id
     return last
 
 
-def _replace(io: FileIO, source: Snapshots, target: Snapshots, ids: list[int], newest: int | None) -> None:
+def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None) -> None:
     """Puts the branch's snapshots in the place of others with their ids, and removes those that come after."""
-    if newest is None or newest < ids[0]:
+    if newest is None or newest < min(source):
         return
-    for snapshot_id in ids:
-        snapshot = source.get(snapshot_id)
-        if snapshot is not None and snapshot_id <= newest:
+    for snapshot_id, snapshot in source.items():
+        if snapshot_id <= newest:
             io.overwrite(target.path(snapshot_id), encode_snapshot(snapshot))
-    if newest > ids[-1]:
-        rollback_to(io, target.root, ids[-1])
+    if newest > max(source):
+        rollback_to(io, target.root, max(source))
 
 
-def _copy_schemas(io: FileIO, root: str, path: str) -> None:
+def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> None:
     """Gives the table the schemas of the branch, and no others from the branch's first one on."""
-    source, target = Schemas(io, root), Schemas(io, path)
-    ids = source.ids()
-    for schema_id in reversed([i for i in target.ids() if i > ids[-1]]):
+    target = Schemas(io, path)
+    for schema_id in reversed([i for i in target.ids() if i > max(schemas)]):
         io.delete(target.path(schema_id))
-    for schema_id in ids:
-        wanted = io.read(source.path(schema_id))
+    for schema_id, wanted in schemas.items():
         if io.read_optional(target.path(schema_id)) != wanted:
             io.overwrite(target.path(schema_id), wanted)

@@ -8,18 +8,19 @@ what the low hint LATEST means (`state.commit.newest`); before that, nothing has
 Source: Paimon 2.0 RollbackHelper.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.replay import MARKER_TAG, writer_of
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, Clock, Pause
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.newest_snapshot import read_hint
+from bucketline.state.store.catalog.pins import pin_of, pinned
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
@@ -30,17 +31,39 @@ ROLLBACK_TAG = "bucketline-rollback"
 _ROLLBACK_TAG_MS = 86_400_000
 
 
-def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_CLOCK) -> Snapshot:
+def rollback_to(
+    io: FileIO,
+    path: str,
+    target: int | str,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    pause: Pause = SYSTEM_PAUSE,
+    check: Callable[[Snapshot], None] = lambda _: None,
+) -> Snapshot:
     """The snapshot of that id, or of the tag of that name, now the newest of the table at `path`.
 
-    Newer snapshots, tags on them and their changelogs are removed, by the catalog if the table belongs to one. Raises
-    OptionError when there is no such snapshot or tag.
+    Newer snapshots, tags on them and their changelogs are removed, by the catalog if the table belongs to one.
+    `check` raises where the snapshot is not whole; nothing has been changed then.
+    Raises OptionError when there is no such snapshot or tag, RemovalUnderWayError when it is being removed.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
-    if snapshots.owner is not None:
-        snapshots.owner.roll_back(target)
-        return wanted
+    check(wanted)
+    with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), pause=pause) as pin:
+        # Whoever removes it from now on sees the pin. What was removed before is not there any more.
+        if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
+            raise OptionError(f"{path}: {target!r} was replaced meanwhile", key="target", value=target)
+        check(wanted)
+        if snapshots.owner is not None:
+            snapshots.owner.roll_back(target)
+            return wanted
+        return _roll_back(snapshots, tags, wanted, clock, pin.check)
+
+
+def _roll_back(
+    snapshots: Snapshots, tags: Tags, wanted: Snapshot, clock: Clock, still_pinned: Callable[[], None]
+) -> Snapshot:
+    io, path = snapshots.io, snapshots.root
     if snapshots.get(wanted.id) is None:
         # Its changelog was removed when it expired, with or without a tag.
         wanted = replace(
@@ -52,6 +75,7 @@ def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_
     newer = [i for i in snapshots.ids() if i > wanted.id]
     if newer and newer[0] > wanted.id + 1:
         newer.insert(0, _bridge(snapshots, wanted))
+    still_pinned()
     if newer:
         _mark(snapshots, tags, newer[-1], clock)
     # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
@@ -60,8 +84,12 @@ def rollback_to(io: FileIO, path: str, target: int | str, clock: Clock = SYSTEM_
     # A tag on a removed snapshot would seem to belong to a later one with the same id.
     _settle_tags(snapshots, tags, wanted)
     _drop_changelogs(io, path, wanted.id)
-    for snapshot_id in reversed(newer):
-        snapshots.delete(snapshot_id)
+    while newer:
+        for snapshot_id in reversed(newer):
+            snapshots.delete(snapshot_id)
+        # A commit that was published meanwhile follows a snapshot that is gone; so does a tag of one.
+        newer = [i for i in snapshots.ids() if i > wanted.id]
+        _settle_tags(snapshots, tags, wanted)
     tags.delete(ROLLBACK_TAG)
     return wanted
 
@@ -80,6 +108,13 @@ def _settle_tags(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> None:
             tags.delete(tag.name)
         else:
             tags.replace(replace(tag, snapshot=newest))
+
+
+def _oldest_moved_to(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> int:
+    """The oldest snapshot that a tag of a stream moves back to, or the wanted one."""
+    moved = [t for t in _readable(tags) if t.snapshot.id > wanted.id and t.name.startswith(MARKER_TAG)]
+    writers = {writer_of(tag.name.removeprefix(MARKER_TAG)) for tag in moved}
+    return min([wanted.id, *(s.id for s in _newest_of_each(snapshots, wanted, writers).values())])
 
 
 def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -> dict[str, Snapshot]:
@@ -110,7 +145,9 @@ def newest_to_write(snapshots: Snapshots) -> Snapshot | None:
     newest = snapshots.find_latest()
     if newest.cut_short is None:
         return newest.snapshot
-    return rollback_to(snapshots.io, snapshots.root, newest.cut_short.target)
+    tags = Tags(snapshots.io, snapshots.root)
+    # It is the newest already, so that no expiry takes it, and needs no pin.
+    return _roll_back(snapshots, tags, _wanted(snapshots, tags, newest.cut_short.target), SYSTEM_CLOCK, lambda: None)
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:

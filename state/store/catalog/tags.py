@@ -3,13 +3,17 @@ removes only its file; `expiry.delete_tag` also removes the files that only the 
 Source: Paimon 2.0 TagManager.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from bucketline.conf.errors import OptionError
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, Clock, Pause
+from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
+from bucketline.state.format.pin_json import Pin
 from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
+from bucketline.state.store.catalog.pins import pin_of, pinned
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
@@ -75,16 +79,26 @@ def tag_snapshot(
     *,
     retained_ms: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    pause: Pause = SYSTEM_PAUSE,
+    check: Callable[[Snapshot], None] = lambda _: None,
 ) -> Tag:
-    """Creates a tag of a snapshot, by default the newest, that stays until it is deleted or expires. Raises OptionError
-    for an existing or invalid name, and for a snapshot that does not exist.
+    """Creates a tag of a snapshot, by default the newest, that stays until it is deleted or expires.
+
+    `check` raises where the snapshot is not whole; it is called once the tag is there, which is then deleted again.
+    Raises OptionError for an existing or invalid name, and for a snapshot that does not exist, RemovalUnderWayError for
+    one that is being expired.
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     tag = _tag_of(snapshots, name, snapshot_id, retained_ms, clock)
-    if not tags.create(tag):
-        raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
-    _check_kept(snapshots, tag, undo=lambda: tags.delete(name))
+    with pinned(io, path, pin_of(path, tag.snapshot), pause=pause) as pin:
+        check_kept(snapshots, tag)
+        if not tags.create(tag):
+            raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
+        with undone(lambda: tags.delete(name)):
+            check_kept(snapshots, tag)
+            check(tag.snapshot)
+            pin.check()
     return tag
 
 
@@ -96,9 +110,12 @@ def move_tag(
     *,
     retained_ms: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    pause: Pause = SYSTEM_PAUSE,
+    check: Callable[[Snapshot], None] = lambda _: None,
 ) -> None:
     """Makes a tag that exists one of a snapshot, by default the newest, in one step. What it alone held becomes an
-    orphan. Raises OptionError for a tag or a snapshot that does not exist, and for tags that a catalog keeps.
+    orphan. `check` and RemovalUnderWayError as for `tag_snapshot`. Raises OptionError for a tag or a snapshot that does
+    not exist, and for tags that a catalog keeps.
 
     Source: Paimon 2.0 TagManager.replaceTag.
     """
@@ -113,11 +130,20 @@ def move_tag(
             value=name,
         )
     tag = _tag_of(snapshots, name, snapshot_id, retained_ms, clock)
-    tags.replace(tag)
-    _check_kept(snapshots, tag, undo=lambda: tags.replace(before))
+    pins = pin_of(path, tag.snapshot)
+    # The state of before is kept until it is certain that the tag does not go back to it.
+    with pinned(io, path, replace(pins, states=(*pins.states, before.snapshot)), pause=pause) as pin:
+        check_kept(snapshots, tag)
+        if tags.get(name) is None:
+            raise OptionError(f"Tag '{name}' doesn't exist any more.", key="tag", value=name)
+        tags.replace(tag)
+        with undone(lambda: tags.replace(before)):
+            check_kept(snapshots, tag)
+            check(tag.snapshot)
+            pin.check()
 
 
-def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
+def rename_tag(io: FileIO, path: str, name: str, to: str, *, pause: Pause = SYSTEM_PAUSE) -> None:
     """Gives a tag another name; nothing it holds is removed. Raises OptionError for a tag that does not exist, and for
     a name that is taken or invalid.
 
@@ -127,13 +153,33 @@ def rename_tag(io: FileIO, path: str, name: str, to: str) -> None:
     tag = tags.get(name)
     if tag is None:
         raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
-    if not tags.create(replace(tag, name=to)):
-        raise OptionError(f"Tag '{to}' already exists.", key="tag", value=to)
-    if tags.get(name) is None:
-        # It was deleted meanwhile, perhaps with its files, by somebody who did not see the new one.
-        tags.delete(to)
-        raise OptionError(f"Tag '{name}' doesn't exist any more.", key="tag", value=name)
+    with pinned(io, path, Pin(states=(tag.snapshot,)), pause=pause) as pin:
+        check_still_there(tags, tag)
+        if not tags.create(replace(tag, name=to)):
+            raise OptionError(f"Tag '{to}' already exists.", key="tag", value=to)
+        with undone(lambda: tags.delete(to)):
+            check_still_there(tags, tag)
+            pin.check()
     tags.delete(name)
+
+
+def check_still_there(tags: Tags, tag: Tag) -> None:
+    """Returns if a tag has neither been deleted since it was read, nor moved: whoever deletes it from now on sees the
+    pin of the caller. Raises OptionError."""
+    found = tags.get(tag.name)
+    if found is None or found.snapshot.base_manifest_list != tag.snapshot.base_manifest_list:
+        gone = "doesn't exist any more" if found is None else "was moved meanwhile"
+        raise OptionError(f"Tag '{tag.name}' {gone}.", key="tag", value=tag.name)
+
+
+@contextmanager
+def undone(undo: Callable[[], None]) -> Iterator[None]:
+    """What has been published goes again if what is checked inside does not hold."""
+    try:
+        yield
+    except BucketlineError:
+        undo()
+        raise
 
 
 def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, clock: Clock) -> Tag:
@@ -146,11 +192,10 @@ def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_m
     return Tag(name, snapshot, created_local_ms=created, retained_ms=retained_ms)
 
 
-def _check_kept(snapshots: Snapshots, tag: Tag, *, undo: Callable[[], None]) -> None:
-    """Returns if the snapshot is still there. If it expired meanwhile, in a run that did not see the tag: `undo`, then
-    OptionError."""
-    if snapshots.get(tag.snapshot.id) is None:
-        undo()
+def check_kept(snapshots: Snapshots, tag: Tag) -> None:
+    """Returns if the snapshot is still there: it has neither expired nor been rolled back. Raises OptionError."""
+    found = snapshots.get(tag.snapshot.id)
+    if found is None or found.base_manifest_list != tag.snapshot.base_manifest_list:
         wanted = tag.snapshot.id
         raise OptionError(f"{snapshots.root} has no snapshot {wanted} any more", key="snapshot", value=wanted)
 

@@ -14,8 +14,9 @@ from bucketline.state.determinism import Clock
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.tag_json import Tag
+from bucketline.state.store.catalog.pins import pin_of, pinned
 from bucketline.state.store.catalog.snapshots import Snapshots
-from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.catalog.tags import Tags, check_kept, undone
 from bucketline.state.store.maintenance.expiry import delete_tag
 from bucketline.state.store.maintenance.success_files import mark_tag
 from bucketline.state.store.storage.file_io import FileIO
@@ -84,7 +85,13 @@ def _create(work: TagWork, name: str, snapshot: Snapshot) -> bool:
     settings = work.schema.settings.tags
     created = None if settings.retained_ms is None else work.clock.local_ms()
     tag = Tag(name, snapshot, created_local_ms=created, retained_ms=settings.retained_ms)
-    made = Tags(work.io, work.root).create(tag)
+    tags, snapshots = Tags(work.io, work.root), Snapshots(work.io, work.root)
+    with pinned(work.io, work.root, pin_of(work.root, snapshot)) as pin:
+        made = tags.create(tag)
+        if made:
+            with undone(lambda: tags.delete(name)):
+                check_kept(snapshots, tag)
+                pin.check()
     if made and settings.success_files:
         mark_tag(work.io, work.root, name, work.clock)
     return made

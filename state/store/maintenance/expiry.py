@@ -8,7 +8,7 @@ Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter 
 files, and a partly missing delta is not used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bucketline.conf.table.choices import ChangelogProducer
@@ -24,10 +24,12 @@ from bucketline.state.commit.expire import (
     sharing_tags,
     unite,
 )
+from bucketline.state.commit.pins import held_end, removal_in_the_way
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
-from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.format.pin_json import Pin, Removal
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
@@ -45,10 +47,14 @@ from bucketline.state.store.catalog.kept_files import (
     reraise_unless_missing,
 )
 from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.pins import Notebook, Notes, pin_of
+from bucketline.state.store.catalog.rollback import ROLLBACK_TAG
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.announced import Announced
 from bucketline.state.store.maintenance.changelog_expiry import expire_changelogs, keep_changelog
 from bucketline.state.store.maintenance.expiry_notes import drop_note, note_expired
+from bucketline.state.store.maintenance.left_pins import look_and_drop_left
 from bucketline.state.store.maintenance.success_files import unmark_tag
 from bucketline.state.store.storage.file_io import FileIO
 
@@ -56,6 +62,7 @@ MARKER_RETAINED_MS = 30 * 86_400_000
 """How long the tag of a writer that has stopped keeps its snapshot's files."""
 
 _PLANS = 3
+_PINNED = "a pinned state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +105,17 @@ def expire_snapshots(
     *,
     retention: Retention | None = None,
     root: str | None = None,
+    finishes: bool = True,
 ) -> ExpireResult:
     """Removes the snapshots that `retention` (None: the table's options) does not keep; expired tags are removed first,
     changelogs that outlive their snapshots last.
 
-    `root` is the metadata folder of a branch (None: the table's own). Raises OptionError for invalid retention,
+    `root` is the metadata folder of a branch (None: the table's own). `finishes`: what another run has announced and
+    left is looked for even if nothing is due here. Raises OptionError for invalid retention,
     StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been removed then.
     """
     run = _Expiry(io, path, schema, root)
-    result = run.run(retention or Retention.of(schema.settings.retention), clock)
+    result = run.run(retention or Retention.of(schema.settings.retention), clock, finishes=finishes)
     changelogs = expire_changelogs(io, path, schema, clock, root=root or path)
     return replace(
         result,
@@ -138,7 +147,7 @@ def maybe_expire(
     retention = Retention.of(schema.settings.retention)
     if not _is_due(Snapshots(io, root or path), retention, clock, newest_id):
         return 0
-    return expire_snapshots(io, path, schema, clock, retention=retention, root=root).snapshots
+    return expire_snapshots(io, path, schema, clock, retention=retention, root=root, finishes=False).snapshots
 
 
 def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, *, root: str | None = None) -> bool:
@@ -180,8 +189,29 @@ def move_tag(
     ):
         return
     tags.replace(Tag(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
+    # The newest snapshot is never announced; who announces one that is not the newest any more sees the tag.
+    if Snapshots(io, root or path).exists(snapshot.id + 1):
+        _take_back_if_expired(io, root or path, tags, name, snapshot, old)
     if old is not None and old.snapshot.id != snapshot.id:
         _Expiry(io, path, schema, root).release(old.snapshot)
+
+
+def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag | None) -> None:
+    """Returns if the snapshot of a marker is neither gone nor being removed. Takes the marker back otherwise, and
+    raises RemovalUnderWayError."""
+    pin, removals = pin_of(root, snapshot), Notebook(io, root).look().removals.values()
+    is_going = removal_in_the_way(pin, [r for r in removals if r is not None]) is not None
+    if not is_going and Snapshots(io, root).exists(snapshot.id):
+        return
+    if old is None:
+        tags.delete(name)
+    else:
+        tags.replace(old)
+    raise RemovalUnderWayError(
+        f"{root}: snapshot {snapshot.id} expired before tag '{name}' was there; a later batch marks its own",
+        path=root,
+        snapshot=snapshot.id,
+    )
 
 
 def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock, newest_id: int | None) -> bool:
@@ -205,25 +235,43 @@ class _Expiry:
         self._snapshots = Snapshots(io, self._root)
         self._tags = Tags(io, self._root)
         self._branches = Branches(io, path)
+        self._notebook = Notebook(io, self._root)
         retention = schema.settings.retention
         # Source: Paimon 2.0 SnapshotDeletion: readers of a table without changelog files read its new data files.
         self._keeps_changelogs = longer_changelog(retention) is not None
         self._changelog_is_data = schema.settings.changelog.producer is ChangelogProducer.NONE
 
-    def run(self, retention: Retention, clock: Clock) -> ExpireResult:
+    def run(self, retention: Retention, clock: Clock, *, finishes: bool) -> ExpireResult:
+        """Expires; `finishes`: what others have announced and not done as well, even if nothing else is due."""
         ended = self._end_tags(clock)
         idle_ms = self._schema.settings.retention.consumers_ms
         if idle_ms is not None:
             drop_idle_consumers(self._io, self._root, idle_ms=idle_ms, now_ms=clock.now_ms())
-        for _ in range(_PLANS):
-            names = self._tags.names()
-            begin, end = self._range(retention, clock)
-            if begin >= end:
-                return ExpireResult(begin, begin, tags=ended)
-            steps = self._plan(begin, end)
-            # A tag created meanwhile may need files of the plan; a missing kept state was expired by another run.
-            if steps is not None and self._tags.names() == names:
-                return self._remove(begin, end, steps, ended, names)
+        with Announced(self._notebook) as own:
+            for _ in range(_PLANS):
+                begin, end = self._range(retention, clock)
+                if begin >= end and not finishes:
+                    break
+                if finishes:
+                    # A rollback to a tag that died leaves its snapshot below the hint EARLIEST.
+                    begin = min([begin, *self._snapshots.ids()])
+                if begin < end:
+                    own.announce(end, self._snapshots.get(end - 1))
+                # In this order: what is tagged before the look and not after it has its pin in the look.
+                tags = self._without_done_rollback(self._tags.list())
+                notes = look_and_drop_left(self._io, self._notebook, clock, own.name)
+                self._branches.finish_removals(notes.removals)
+                others = [r for name, r in notes.removals.items() if name != own.name]
+                end = self._end_beside(end, others, notes.pins.values(), clock)
+                if begin >= end:
+                    self._drop_done(notes, own)
+                    return ExpireResult(begin, begin, tags=ended)
+                steps = self._plan(begin, end, tags, notes.pins.values())
+                # A tag that Paimon created meanwhile may need files; a missing kept state was expired by another run.
+                if steps is not None and self._tags.names() == sorted(t.name for t in tags):
+                    result = self._remove(begin, end, steps, ended, tags, own)
+                    self._drop_done(notes, own)
+                    return result
         return ExpireResult(tags=ended)
 
     def release(self, released: Snapshot) -> None:
@@ -237,11 +285,16 @@ class _Expiry:
         if earliest is None or released.id >= earliest:
             return
         oldest, others = self._snapshots.get(earliest), [t.snapshot for t in self._tags.list()]
-        if oldest is None or any(o.id == released.id for o in others):
+        # Looked for after the tag has gone: who has found the tag after writing a pin is seen here, or in what it made.
+        pins = self._notebook.look().pins.values()
+        if oldest is None or None in pins or any(o.id == released.id for o in others):
             return
         before = [s for s in others if s.id < released.id]
         after = sorted((s for s in (*others, oldest) if s.id > released.id), key=lambda s: s.id)
         kept = [*before[-1:], after[0], *(s for _, s in self._branches.states_beside(self._root))]
+        kept += [s for pin in pins if pin is not None for s in pin.states]
+        if any(s.base_manifest_list == released.base_manifest_list for s in kept):
+            return
         try:
             entries = self._manifests.live_entries(released)
             footprint = footprint_of(self._manifests, self._schema, released)
@@ -267,8 +320,6 @@ class _Expiry:
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(clock.now_ms())
         if earliest is None or latest is None:
             return 0, 0
-        holds = not (self._keeps_changelogs and self._schema.settings.retention.consumers_hold_changelogs)
-        consumers = next_of_consumers(self._io, self._root) if holds else {}
 
         def time_of(snapshot_id: int) -> int | None:
             snapshot = self._snapshots.get(snapshot_id)
@@ -279,11 +330,42 @@ class _Expiry:
             latest,
             retention,
             now_ms=clock.now_ms(),
-            next_of_consumers=consumers.values(),
+            next_of_consumers=self._next_of_consumers(),
             time_of=time_of,
         )
 
-    def _plan(self, begin: int, end: int) -> list[_Step] | None:
+    def _end_beside(self, end: int, others: Iterable[Removal | None], pins: Iterable[Pin | None], clock: Clock) -> int:
+        """Up to where snapshots go beside other processes: as far as another has announced, and pins allow."""
+        announced = [r for r in others if r is not None and r.history == self._notebook.history and r.end > end]
+        further = [r.end for r in announced if r.is_of(self._snapshots.get(r.end - 1))]
+        if further:
+            latest = self._snapshots.settled_id(clock.now_ms())
+            end = max(end, min([max(further), latest or 0, *self._next_of_consumers()]))
+        return held_end(self._notebook.history, end, pins)
+
+    def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
+        """The tags without the one of a rollback that removed its last snapshot and died; that one is removed."""
+        mark = next((t for t in tags if t.name == ROLLBACK_TAG), None)
+        if mark is None or mark.snapshot.is_same_as(self._snapshots.get(mark.snapshot.id)):
+            return tags
+        if self._snapshots.find_latest().cut_short is not None:
+            return tags
+        self._tags.delete(mark.name)
+        return [t for t in tags if t is not mark]
+
+    def _drop_done(self, notes: Notes, own: Announced) -> None:
+        """Drops the announcements of others whose snapshots are gone, or were replaced by a rollback."""
+        for name, removal in notes.removals.items():
+            if name == own.name or removal is None or removal.history != self._notebook.history:
+                continue
+            if not removal.is_of(self._snapshots.get(removal.end - 1)):
+                self._notebook.drop(name)
+
+    def _next_of_consumers(self) -> Iterable[int]:
+        holds = not (self._keeps_changelogs and self._schema.settings.retention.consumers_hold_changelogs)
+        return next_of_consumers(self._io, self._root).values() if holds else ()
+
+    def _plan(self, begin: int, end: int, tags: Sequence[Tag], pins: Iterable[Pin | None]) -> list[_Step] | None:
         """The files removed with each snapshot of [begin, end), oldest first; None when a kept snapshot was removed
         meanwhile."""
         snapshots = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
@@ -299,11 +381,14 @@ class _Expiry:
                 if last_entry[1].file.file_source is FileSource.COMPACT
             }
         kept = Footprint()
-        for name, state in [(f"snapshot {end}", oldest_kept), *self._sharing(begin, end)]:
+        pinned = [(_PINNED, s) for pin in pins if pin is not None for s in pin.states]
+        for name, state in [(f"snapshot {end}", oldest_kept), *self._sharing(begin, end, tags), *pinned]:
             try:
                 kept = kept.union(footprint_of(self._manifests, self._schema, state))
                 live = live_keys(self._manifests, state, [e for _, e in dead.values()]) if state.id != end else set()
             except StorageError as e:
+                if name == _PINNED and e.missing:
+                    continue  # whoever refers to it finds that out as well
                 self._refuse_broken(name, e)
                 return None
             for key in live & dead.keys():
@@ -312,9 +397,9 @@ class _Expiry:
         gone = retire([(i, self._remains(s)) for i, s in ordered], kept)
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
-    def _sharing(self, begin: int, end: int) -> list[tuple[str, Snapshot]]:
+    def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
         """The tags and branch states that may need files of [begin, end), with a name for each."""
-        tagged = [(f"tag {t.name}", t.snapshot) for t in self._tags.list()]
+        tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_beside(self._root)
 
@@ -338,18 +423,21 @@ class _Expiry:
         )
 
     def _remove(
-        self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...], names: Sequence[str]
+        self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...], tags: Sequence[Tag], own: Announced
     ) -> ExpireResult:
-        note_expired(self._io, self._root, self._tags.list(), {s.snapshot_id: s.commit_user for s in steps})
+        note_expired(self._io, self._root, tags, {s.snapshot_id: s.commit_user for s in steps})
+        names = sorted(t.name for t in tags)
         for number, step in enumerate(steps):
-            if number > 0 and self._tags.names() != names:
-                # A tag may keep the next snapshot; the next run sees it.
+            # A tag of Paimon may keep the next snapshot; the next run sees it. Who finds what it announced gone was
+            # stopped for so long that another run has taken over.
+            if not own.goes_on() or (number > 0 and self._tags.names() != names):
                 end, steps = step.snapshot_id, steps[:number]
                 break
             if self._keeps_changelogs:
                 keep_changelog(self._io, self._root, self._snapshots, step.snapshot_id)
             remove_in_steps(self._io, self._schema, (*step.data, *step.changelog), *step.metadata)
             self._io.delete(self._snapshots.path(step.snapshot_id))
+        own.is_half_done = False
         self._snapshots.write_earliest_hint(end)
         return ExpireResult(
             begin,

@@ -1,14 +1,16 @@
 """Which files a table needs: what its snapshots, tags, changelogs, branches and compaction plans name."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestEntry, Snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, parse_changelog_id
+from bucketline.state.format.paths import CHANGELOG_DIR, OWN_DIR, parse_changelog_id
 from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
@@ -29,6 +31,7 @@ class NamedFiles:
 
     def collect(self, progress: Progress) -> None:
         """Raises CorruptFileError when a state is there and cannot be read."""
+        self._add_pinned()
         roots = self._roots()
         total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)
         done = 0
@@ -44,6 +47,9 @@ class NamedFiles:
 
     def follow(self) -> None:
         """Adds what snapshots name that were published since, and tags and branches as they are now."""
+        # Before what is published: whoever publishes drops the pin after it. What a pin refers to was named by
+        # something else before, which an earlier look has seen.
+        self._add_pinned()
         for where, root in self._roots():
             known = self._newest.get(root)
             snapshots = Snapshots(self._io, root)
@@ -70,6 +76,21 @@ class NamedFiles:
             if name == f"snapshot {snapshot.id}":
                 self._newest[root] = snapshot
             yield name
+
+    def _add_pinned(self) -> None:
+        """What somebody is about to refer to. A pin that cannot be read does not say what it needs."""
+        notes = Notebook(self._io, self._path).look()
+        for name, pin in notes.pins.items():
+            if pin is None:
+                raise CorruptFileError(
+                    f"{self._path}: {name} in the folder '{OWN_DIR}' cannot be read, so it is not known what is in "
+                    "use; expiry drops it once it is an hour old",
+                    path=self._path,
+                )
+            for state in pin.states:
+                with suppress(CorruptFileError):
+                    self._add_state(name, self._path, name, state)
+                self._add_changelog(state.changelog_manifest_list)
 
     def _add_state(self, shown: str, root: str, name: str, snapshot: Snapshot) -> None:
         try:

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from bucketline.conf.errors import FilesTooYoungError, OptionError
 from bucketline.state.commit.file_age import REMOVABLE_MS
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
+from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.owned import check_owned
+from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.maintenance.clean_places import OldFiles, is_of_plan, is_temporary, table_folders
+from bucketline.state.store.maintenance.left_pins import look_and_drop_left
 from bucketline.state.store.maintenance.named_files import NamedFiles, Progress
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO
@@ -64,6 +67,9 @@ def remove_orphan_files(
     if not dry_run:
         check_owned(table.table_schema, table.io, table.path)
     _check_age(table, older_than_ms, may_be_young=dry_run or no_writers)
+    if not dry_run:
+        notes = look_and_drop_left(table.io, Notebook(table.io, table.path), clock)
+        Branches(table.io, table.path).finish_removals(notes.removals)
     # Listed before the names are collected: what is committed in between is named by then.
     listed = []
     for folder in table_folders(table):

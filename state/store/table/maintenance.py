@@ -13,14 +13,14 @@ from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.table_rules import branches_read
 from bucketline.state.errors import StorageError
-from bucketline.state.format.entries import FileKind
+from bucketline.state.format.entries import FileKind, Snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.kept_files import data_paths, exists_file
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
-from bucketline.state.store.catalog.tags import Tags, tag_snapshot
+from bucketline.state.store.catalog.tags import Tags, check_still_there, tag_snapshot
 from bucketline.state.store.catalog.tags import move_tag as _move_tag
 from bucketline.state.store.catalog.tags import rename_tag as _rename_tag
 from bucketline.state.store.maintenance.done_actions import mark_partitions
@@ -107,7 +107,16 @@ def tag_table(
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
-    tag_snapshot(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=table.world.clock)
+    tag_snapshot(
+        table.io,
+        table.metadata_path,
+        name,
+        snapshot,
+        retained_ms=retained_ms,
+        clock=table.world.clock,
+        pause=table.world.pause,
+        check=lambda found: _refuse_half_expired(table, found.id, "be tagged"),
+    )
     if settings.success_files:
         mark_tag(table.io, table.metadata_path, name, table.world.clock)
 
@@ -125,13 +134,22 @@ def move_tag(table: TableHandle, name: str, snapshot: int | None, retained: time
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
-    _move_tag(table.io, table.metadata_path, name, snapshot, retained_ms=retained_ms, clock=table.world.clock)
+    _move_tag(
+        table.io,
+        table.metadata_path,
+        name,
+        snapshot,
+        retained_ms=retained_ms,
+        clock=table.world.clock,
+        pause=table.world.pause,
+        check=lambda found: _refuse_half_expired(table, found.id, "be tagged"),
+    )
 
 
 def rename_tag(table: TableHandle, name: str, to: str) -> None:
     """Gives a tag another name. Raises OptionError for one that is not there, and for a name that is taken."""
     check_owned(table.table_schema, table.io, table.metadata_path)
-    _rename_tag(table.io, table.metadata_path, name, to)
+    _rename_tag(table.io, table.metadata_path, name, to, pause=table.world.pause)
 
 
 def untag_table(table: TableHandle, name: str) -> bool:
@@ -143,10 +161,16 @@ def untag_table(table: TableHandle, name: str) -> bool:
 def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
     """Makes a branch, at a tag if one is named. Raises OptionError for names that are taken or not there."""
     check_owned(table.table_schema, table.io, table.path)
-    stored_tag = None if tag is None else Tags(table.io, table.path).get(tag)
+    tags = Tags(table.io, table.path)
+    stored_tag = None if tag is None else tags.get(tag)
     if tag is not None and stored_tag is None:
         raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag)
-    Branches(table.io, table.path).create(name, stored_tag)
+
+    def check() -> None:
+        if stored_tag is not None:
+            check_still_there(tags, stored_tag)
+
+    Branches(table.io, table.path).create(name, stored_tag, pause=table.world.pause, check=check)
 
 
 def unbranch_table(table: TableHandle, name: str) -> bool:
@@ -165,20 +189,23 @@ def unbranch_table(table: TableHandle, name: str) -> bool:
 def forward_table(table: TableHandle, branch: str) -> int:
     """The id of the branch's newest snapshot, which is that of the table now. Raises OptionError as `fast_forward`."""
     check_owned(table.table_schema, table.io, table.path)
-    return fast_forward(table.io, table.path, branch).id
+    return fast_forward(table.io, table.path, branch, pause=table.world.pause).id
 
 
 def roll_back_table(table: TableHandle, target: int | str) -> int:
     """The id of the snapshot that is the newest now. Raises OptionError when it is not there, or not whole any more."""
     check_owned(table.table_schema, table.io, table.metadata_path)
-    if isinstance(target, int):
-        _refuse_half_expired(table, target)
-    return rollback_to(table.io, table.metadata_path, target).id
+
+    def check(wanted: Snapshot) -> None:
+        if isinstance(target, int):
+            _refuse_half_expired(table, wanted.id, "be the newest again")
+
+    return rollback_to(table.io, table.metadata_path, target, table.world.clock, pause=table.world.pause, check=check).id
 
 
-def _refuse_half_expired(table: TableHandle, snapshot_id: int) -> None:
+def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None:
     """An expiry that was cut short leaves the file of a snapshot whose other files are gone: those that the next one
-    does not need. Then the later snapshots are all that is left of the table."""
+    does not need. So does one of Paimon that runs at the same time. Raises OptionError."""
     store, manifests = table.snapshot_store, table.manifests
     snapshot, following = store.get(snapshot_id), store.get(snapshot_id + 1)
     if snapshot is None or following is None or snapshot_id != store.ids()[0]:
@@ -194,7 +221,7 @@ def _refuse_half_expired(table: TableHandle, snapshot_id: int) -> None:
         gone = str(e.path)
     if gone is not None:
         raise OptionError(
-            f"snapshot {snapshot_id} of {table.path} cannot be the newest again: {gone} is gone, as an expiry that was "
+            f"snapshot {snapshot_id} of {table.path} cannot {use}: {gone} is gone, as an expiry that was "
             "cut short leaves it; choose a later snapshot, or a tag",
             key="snapshot",
             value=snapshot_id,

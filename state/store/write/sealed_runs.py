@@ -323,12 +323,21 @@ def _check_totals(partitions: list[bytes], plan: SealPlan) -> None:
             named = partition_path(plan.schema, partition).rstrip("/").replace("/", ",")
             raise OptionError(
                 f"Try to write partition {{{named}}} with a new bucket num {plan.total_buckets}, but the previous "
-                f"bucket num is {previous}. Please switch to batch mode, and perform INSERT OVERWRITE to rescale "
-                "current data layout first.",
+                f"bucket num is {previous}. {_remedy(plan, previous)}",
                 key=BUCKET.key,
                 expected=previous,
                 found=plan.total_buckets,
             )
+
+
+def _remedy(plan: SealPlan, previous: int) -> str:
+    total = plan.total_buckets
+    if not plan.schema.primary_keys:
+        return f"Overwrite the partition, or set '{BUCKET.key}' back to {previous}."
+    return (
+        f"If a rescale to {previous} was cut short, finish it by the same `rescale({previous})`; if '{BUCKET.key}' was "
+        f"changed, move the rows by `rescale({total})`."
+    )
 
 
 def _narrow(groups: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from bucketline.state.store.table.rescale import commit_rescale, plan_rescale, r
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.faulty_io import FaultyIO
 from tests.support.watched_access import on_io
+from tests.support.tasks import killed_at
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
                      ("v", pa.int64())])  # fmt: skip
@@ -122,3 +124,28 @@ def test_a_rescale_that_lost_leaves_no_files_behind(tmp_path: Path) -> None:
         rescale_table(handle_of(on_io(table, FaultyIO(handle_of(table).io, before_call=write_meanwhile))), 4)
     live = {Path(f["file_path"]).name for f in table.files().to_pylist()}
     assert {p.name for p in Path(table.path).rglob("data-*")} == live
+
+
+def test_a_rescale_that_was_cut_short_is_finished_by_the_same_rescale_and_writers_are_told_so(tmp_path: Path) -> None:
+    """Wherever it dies: the table takes rows, or says that `rescale(4)` is to be repeated; then it takes them."""
+    told = 0
+    for at in count(1):
+        table = fixed(tmp_path / str(at))
+        table.write(rows("a", range(30)))
+        with killed_at(at) as death:
+            table.rescale(4)
+        if not death.is_dead:
+            break
+        table = open_table(table.path)
+        try:
+            table.write(rows("a", range(3), plus=1))
+        except OptionError as e:
+            told += 1
+            assert "If a rescale to 4 was cut short, finish it by the same `rescale(4)`" in e.message
+            assert open_table(table.path).rescale(4) is None
+        open_table(table.path).rescale(4)
+        table = open_table(table.path)
+        assert table.options["bucket"] == "4"
+        table.write(rows("a", range(3), plus=2))
+        assert len(content(table)) == 30 and table.doctor(rows=True) == []
+    assert told > 0

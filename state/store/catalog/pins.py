@@ -1,0 +1,167 @@
+"""Pins and announcements of removals in the folder `bucketline/` of a table, which its branches share.
+
+Each is a file of its own with a fresh name: made if absent, never changed, removed by its maker. Removing one that is
+old is left to whoever removes files (`maintenance/left_pins`).
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from bucketline.state.commit.pins import WHOLE_BRANCH, removal_in_the_way
+from bucketline.state.determinism import SYSTEM_IDS, SYSTEM_PAUSE, IdSource, Pause
+from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import OWN_DIR, history_of
+from bucketline.state.format.pin_json import (
+    Hold,
+    Pin,
+    Removal,
+    decode_pin,
+    decode_removal,
+    encode_pin,
+    encode_removal,
+)
+from bucketline.state.store.storage.file_io import FileIO
+
+_LOG = logging.getLogger(__name__)
+
+_PIN, _REMOVAL = "pin-", "removal-"
+_WAITS_MS = (10, 20, 50, 100, 200, 400, 800)
+"""Pauses between looks at announcements: who refers waits a second and a half for a removal to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What one look showed, by the name of each file. None: it cannot be read, so that it counts against everything."""
+
+    pins: Mapping[str, Pin | None] = field(default_factory=dict)
+    removals: Mapping[str, Removal | None] = field(default_factory=dict)
+
+
+class Notebook:
+    """The pins and announcements of a table, found from the metadata folder of the table or of a branch of it."""
+
+    def __init__(self, io: FileIO, root: str, *, ids: IdSource = SYSTEM_IDS) -> None:
+        self._io, self._ids = io, ids
+        self.table, self.history = history_of(root)
+        self._folder = f"{self.table}/{OWN_DIR}"
+
+    def look(self) -> Notes:
+        """One listing, and a read of each pin and announcement. Raises StorageError."""
+        pins: dict[str, Pin | None] = {}
+        removals: dict[str, Removal | None] = {}
+        for name in self._io.list_names(self._folder):
+            if not name.startswith((_PIN, _REMOVAL)):
+                continue
+            path = self.path(name)
+            data = self._io.read_optional(path)
+            if data is None:
+                continue
+            try:
+                if name.startswith(_PIN):
+                    pins[name] = decode_pin(path, data)
+                else:
+                    removals[name] = decode_removal(path, data)
+            except CorruptFileError as e:
+                _LOG.warning("%s; it counts against everything until it is an hour old", e)
+                (pins if name.startswith(_PIN) else removals)[name] = None
+        return Notes(pins, removals)
+
+    def pin(self, pin: Pin) -> str:
+        """Writes a pin; its name. Raises StorageError."""
+        name = f"{_PIN}{self._ids.new_uuid()}"
+        self._io.publish(self.path(name), encode_pin(pin))
+        return name
+
+    def announce(self, removal: Removal) -> str:
+        """Writes an announcement; its name. Raises StorageError."""
+        name = f"{_REMOVAL}{self._ids.new_uuid()}"
+        self._io.publish(self.path(name), encode_removal(removal))
+        return name
+
+    def is_there(self, name: str) -> bool:
+        return self._io.exists(self.path(name))
+
+    def drop(self, name: str) -> None:
+        """Removes a pin or announcement; a missing one is no error."""
+        self._io.delete(self.path(name))
+
+    def path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A pin that has been written, beside which nothing that it needs is being removed."""
+
+    notebook: Notebook
+    name: str
+
+    def check(self) -> None:
+        """Returns if the pin is still there: whoever removes has given way to it. Raises RemovalUnderWayError: this
+        process was stopped for so long that the pin was dropped."""
+        if not self.notebook.is_there(self.name):
+            raise RemovalUnderWayError(
+                f"{self.notebook.table}: this process was stopped for more than an hour, so what it was about to refer "
+                "to may be gone; nothing has been changed; try again",
+                path=self.notebook.path(self.name),
+            )
+
+
+@contextmanager
+def pinned(
+    io: FileIO, root: str, pin: Pin, *, ids: IdSource = SYSTEM_IDS, pause: Pause = SYSTEM_PAUSE
+) -> Iterator[Pinned]:
+    """Inside, what the pin names stays; `root` is the metadata folder of the table, or of a branch of it.
+
+    Whoever publishes a reference inside looks first whether its source is still there, and again after it.
+    Raises RemovalUnderWayError where a removal has been announced and does not end within some seconds.
+    """
+    notebook = Notebook(io, root, ids=ids)
+    name = notebook.pin(pin)
+    try:
+        _wait_for_removals(notebook, pin, pause)
+        yield Pinned(notebook, name)
+    except BaseException:
+        # One that stays only keeps files for longer.
+        with suppress(StorageError):
+            notebook.drop(name)
+        raise
+    notebook.drop(name)
+
+
+def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
+    """A pin of a snapshot of the history at `root`, and of the later ones; `first` is an earlier id to hold from."""
+    history = history_of(root)[1]
+    return Pin((Hold(history, snapshot.id if first is None else min(first, snapshot.id)),), (snapshot,))
+
+
+def _wait_for_removals(notebook: Notebook, pin: Pin, pause: Pause) -> None:
+    for wait_ms in (*_WAITS_MS, None):
+        removal = _in_the_way(pin, list(notebook.look().removals.values()))
+        if removal is None:
+            return
+        if wait_ms is None:
+            raise RemovalUnderWayError(
+                f"{notebook.table}: {_going(removal)} by another process, so nothing is done; try again. If that "
+                "process has died, `expire_snapshots` finishes what it began",
+                path=notebook.table,
+                history=removal.history,
+                end=removal.end,
+            )
+        pause.wait_ms(wait_ms)
+
+
+def _in_the_way(pin: Pin, removals: Sequence[Removal | None]) -> Removal | None:
+    if pin.holds and None in removals:
+        return Removal(pin.holds[0].history, WHOLE_BRANCH)
+    return removal_in_the_way(pin, [r for r in removals if r is not None])
+
+
+def _going(removal: Removal) -> str:
+    where = f" of {removal.history}" if removal.history else ""
+    if removal.end >= WHOLE_BRANCH:
+        return f"everything{where} is being removed"
+    return f"the snapshots before {removal.end}{where} are being removed"

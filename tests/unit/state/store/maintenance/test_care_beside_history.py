@@ -1,0 +1,163 @@
+"""Expiry and the end of tags beside those who refer to what they remove: either is stopped at each of its calls to
+storage while the other runs whole. Nothing refers to what is gone, and a refused operation has changed nothing."""
+
+import os
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.pins import PIN_LEFT_MS
+from bucketline.state.errors import RemovalUnderWayError
+from bucketline.state.store.table.table import Table, create_table, open_table
+from tests.support.interleaved import stopped_at
+
+_NONE = timedelta(0)
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+OPERATIONS: dict[str, Callable[[Table], object]] = {
+    "expire": lambda t: t.expire_snapshots(retain_min=1, retain_max=2),
+    "rollback": lambda t: t.rollback_to(5),
+    "rollback to a tag": lambda t: t.rollback_to("old"),
+    "tag": lambda t: t.create_tag("new", snapshot=4),
+    "branch": lambda t: t.create_branch("b", "old"),
+    "delete the tag": lambda t: t.delete_tag("old"),
+}
+PAIRS = [
+    ("expire", "rollback"), ("rollback", "expire"), ("expire", "tag"), ("tag", "expire"),
+    ("branch", "delete the tag"), ("delete the tag", "branch"),
+    ("rollback to a tag", "delete the tag"), ("delete the tag", "rollback to a tag"),
+    ("rollback to a tag", "expire"), ("expire", "rollback to a tag"),
+]  # fmt: skip
+
+
+def _table(path: Path) -> Table:
+    table = create_table(str(path / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    for v in range(4):
+        table.write(pa.table({"id": [1, 2], "v": [v, v]}, schema=COLUMNS))
+        table.compact()
+    table.create_tag("old", snapshot=2)
+    return table
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Table]:
+    """A table with a tag; and one whose tag is all that is left of its snapshot."""
+    whole, expired = (_table(tmp_path_factory.mktemp(name)) for name in ("whole", "expired"))
+    expired.expire_snapshots(retain_min=1, retain_max=4)
+    return {False: whole, True: expired}
+
+
+def _copied(table: Table, path: Path) -> Table:
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(table.path, path)
+    return open_table(str(path))
+
+
+def _values(table: Table, **options: str) -> set[int]:
+    return set(open_table(table.path, options=options).to_arrow()["v"].to_pylist())
+
+
+def _done(table: Table, operation: str) -> bool:
+    try:
+        OPERATIONS[operation](open_table(table.path))
+    except BucketlineError:
+        return False
+    return True
+
+
+def _check(table: Table, done: dict[str, bool]) -> None:
+    """The table is sound, and what an operation said is so."""
+    newest = 2 if done.get("rollback") else 0 if done.get("rollback to a tag") else 3
+    tags = set(table.tags()["tag_name"].to_pylist())
+    assert not done.get("tag") or "new" in tags
+    assert not done.get("branch") or table.branches() == ["b"]
+    for _ in range(2):
+        assert _values(table) == {newest}
+        assert open_table(table.path).doctor(rows=True) == []
+        for tag in tags:
+            assert _values(table, **{"scan.tag-name": tag}) == {0 if tag == "old" else 1}
+        for branch in table.branches():
+            assert _values(table, branch=branch) == {0}
+        open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
+        open_table(table.path).remove_orphan_files(dry_run=False, older_than=_NONE, no_writers=True)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_whichever_is_stopped_nothing_refers_to_what_is_gone(
+    first: str, second: str, tables: dict[bool, Table], tmp_path: Path
+) -> None:
+    base = tables["expire" not in (first, second) or "rollback to a tag" in (first, second)]
+    both = 0
+    for at in count(1):
+        table, done = _copied(base, tmp_path / "t"), dict[str, bool]()
+
+        def meanwhile(table: Table = table, done: dict[str, bool] = done) -> None:
+            done[second] = _done(table, second)
+
+        with stopped_at(at, meanwhile) as stopped:
+            done[first] = _done(table, first)
+        if not stopped.where:
+            break
+        both += all(done.values())
+        assert any(done.values()), stopped.where
+        _check(table, done)
+    assert both > 0, "at some moments both can be done"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_a_process_leaves_that_has_died_stops_no_later_care(
+    operation: str, tables: dict[bool, Table], tmp_path: Path
+) -> None:
+    base = tables[operation not in ("expire", "tag", "rollback")]
+    for at in count(1):
+        table = _copied(base, tmp_path / "t")
+        with stopped_at(at) as stopped:
+            _done(table, operation)
+        if not stopped.where:
+            break
+        newest = _values(table)
+        open_table(table.path).expire_snapshots(retain_min=1, retain_max=3)
+        assert _values(table) == newest
+        _check_later_care(table)
+
+
+def _check_later_care(table: Table) -> None:
+    """Whatever was left: it is cleared away after an hour, all operations work, and nothing is kept for ever."""
+    table.write(pa.table({"id": [1, 2], "v": [9, 9]}, schema=COLUMNS))
+    for note in Path(table.path, "bucketline").glob("*"):
+        then = note.stat().st_mtime_ns - (PIN_LEFT_MS + 1000) * 1_000_000
+        os.utime(note, ns=(then, then))
+    open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
+    open_table(table.path).remove_orphan_files(dry_run=False, older_than=_NONE, no_writers=True)
+    assert list(Path(table.path, "bucketline").glob("*")) == []
+    assert _values(table) == {9} and open_table(table.path).doctor(rows=True) == []
+    open_table(table.path).create_tag("later")
+    assert len(open_table(table.path).snapshots()) == 1
+    assert open_table(table.path).rollback_to("later") > 0
+    for name in open_table(table.path).branches():
+        assert open_table(table.path).delete_branch(name)
+    assert list(Path(table.path, "bucketline").glob("*")) == []
+
+
+def test_an_announcement_that_was_left_is_finished_by_the_next_expiry_and_stops_references_until_then(
+    tables: dict[bool, Table], tmp_path: Path
+) -> None:
+    table = _copied(tables[False], tmp_path / "t")
+    with stopped_at(None) as counted:
+        _copied(table, tmp_path / "counted").expire_snapshots(retain_min=1, retain_max=2)
+    first_removed = next(n for n, call in enumerate(counted.log, 1) if call.startswith("delete "))
+    with stopped_at(first_removed + 1) as dead:
+        table.expire_snapshots(retain_min=1, retain_max=2)
+    assert dead.is_dead
+    with stopped_at(None), pytest.raises(RemovalUnderWayError, match="`expire_snapshots` finishes what it began"):
+        table.create_tag("late", snapshot=table.snapshots()["snapshot_id"].to_pylist()[0])
+    assert list(Path(table.path, "bucketline").glob("pin-*")) == []
+    open_table(table.path).expire_snapshots(retain_min=1, retain_max=8)
+    assert table.snapshots()["snapshot_id"].to_pylist() == [7, 8]
+    assert list(Path(table.path, "bucketline").glob("*")) == []
+    assert table.doctor(rows=True) == []
