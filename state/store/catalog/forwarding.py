@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SYSTEM_PAUSE, Pause
-from bucketline.state.errors import RemovalUnderWayError
+from bucketline.state.errors import CommitConflictError, RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import history_of
 from bucketline.state.format.pin_json import Hold, Pin
@@ -24,6 +24,9 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
+
+_TRIES = 5
+"""How often a snapshot of a writer that commits meanwhile is taken out of the way."""
 
 
 def fast_forward(io: FileIO, path: str, branch: str, *, pause: Pause = SYSTEM_PAUSE) -> Snapshot:
@@ -93,10 +96,15 @@ def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: in
         if tag.snapshot.id >= ids[0] and (shared is None or tag.snapshot.id > shared):
             Tags(io, path).delete(tag.name)
     _copy_schemas(io, copied.schemas, path)
-    for snapshot_id, snapshot in copied.snapshots.items():
-        if (shared is None or snapshot_id > shared) and target.get(snapshot_id) != snapshot:
-            target.publish(snapshot)
+    for snapshot in copied.snapshots.values():
+        if shared is None or snapshot.id > shared:
+            _publish(target, snapshot)
     target.write_latest_hint(ids[-1])
+    if target.exists(ids[-1] + 1):
+        rollback_to(io, path, ids[-1])
+    schemas = Schemas(io, path)
+    for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
+        io.delete(schemas.path(schema_id))
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
     for tag in copied.tags:
@@ -113,6 +121,21 @@ def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | Non
     return last
 
 
+def _publish(target: Snapshots, snapshot: Snapshot) -> None:
+    """Publishes a snapshot of the branch; one of a writer that has taken its id meanwhile goes, as those before it."""
+    for _ in range(_TRIES):
+        if target.get(snapshot.id) == snapshot or target.publish(snapshot):
+            return
+        if target.exists(snapshot.id - 1):
+            rollback_to(target.io, target.root, snapshot.id - 1)
+        else:
+            target.io.overwrite(target.path(snapshot.id), encode_snapshot(snapshot))
+    raise CommitConflictError(
+        f"{target.root}: writers commit while it is taken to a branch; stop them, and fast-forward again",
+        path=target.root,
+    )
+
+
 def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None) -> None:
     """Puts the branch's snapshots in the place of others with their ids, and removes those that come after."""
     if newest is None or newest < min(source):
@@ -125,10 +148,8 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
 
 
 def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> None:
-    """Gives the table the schemas of the branch, and no others from the branch's first one on."""
+    """Gives the table the schemas of the branch."""
     target = Schemas(io, path)
-    for schema_id in reversed([i for i in target.ids() if i > max(schemas)]):
-        io.delete(target.path(schema_id))
     for schema_id, wanted in schemas.items():
         if io.read_optional(target.path(schema_id)) != wanted:
             io.overwrite(target.path(schema_id), wanted)

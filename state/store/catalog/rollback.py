@@ -17,7 +17,14 @@ from bucketline.state.commit.replay import MARKER_TAG, writer_of
 from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, Clock, Pause
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
+from bucketline.state.format.paths import (
+    CHANGELOG_DIR,
+    EARLIEST,
+    LATEST,
+    SNAPSHOT_DIR,
+    changelog_name,
+    parse_changelog_id,
+)
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.newest_snapshot import read_hint
 from bucketline.state.store.catalog.pins import pin_of, pinned
@@ -90,6 +97,9 @@ def _roll_back(
         # A commit that was published meanwhile follows a snapshot that is gone; so does a tag of one.
         newer = [i for i in snapshots.ids() if i > wanted.id]
         _settle_tags(snapshots, tags, wanted)
+        hint = read_hint(io, f"{path}/{SNAPSHOT_DIR}", LATEST)
+        if newer or (hint is not None and hint.snapshot_id != wanted.id):
+            snapshots.write_latest_hint(wanted.id)
     tags.delete(ROLLBACK_TAG)
     return wanted
 
