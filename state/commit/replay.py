@@ -17,6 +17,11 @@ MARKER_TAG = "bucketline-writer-"
 _PREFIXED = re.compile(r"(?:.*_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-.*)?)", re.DOTALL)
 
 
+def is_marker(state: str) -> bool:
+    """Whether a state, named as "tag <name>", is the tag by which a stream marks its newest snapshot."""
+    return state.startswith(f"tag {MARKER_TAG}")
+
+
 def commit_user(prefix: str | None, writer: str) -> str:
     """The commit user of a writer's snapshots."""
     return f"{prefix}_{writer}" if prefix else writer

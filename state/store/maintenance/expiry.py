@@ -25,6 +25,7 @@ from bucketline.state.commit.expire import (
     unite,
 )
 from bucketline.state.commit.pins import held_end, removal_in_the_way
+from bucketline.state.commit.replay import is_marker
 from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.data_file import FileSource
@@ -189,16 +190,19 @@ def move_tag(
     ):
         return
     tags.replace(Tag(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
-    # The newest snapshot is never announced; who announces one that is not the newest any more sees the tag.
-    if Snapshots(io, root or path).exists(snapshot.id + 1):
-        _take_back_if_expired(io, root or path, tags, name, snapshot, old)
-    if old is not None and old.snapshot.id != snapshot.id:
+    if old is not None and (old.snapshot.id == snapshot.id or Snapshots(io, root or path).exists(old.snapshot.id)):
+        return  # while the snapshot before is there, none after it has lost a file
+    _take_back_if_expired(io, root or path, tags, name, snapshot, old)
+    if old is not None:
         _Expiry(io, path, schema, root).release(old.snapshot)
 
 
 def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag | None) -> None:
     """Returns if the snapshot of a marker is neither gone nor being removed. Takes the marker back otherwise, and
     raises RemovalUnderWayError."""
+    # The newest snapshot is never announced; who announces one that is not the newest any more sees the tag.
+    if not Snapshots(io, root).exists(snapshot.id + 1):
+        return
     pin, removals = pin_of(root, snapshot), Notebook(io, root).look().removals.values()
     is_going = removal_in_the_way(pin, [r for r in removals if r is not None]) is not None
     if not is_going and Snapshots(io, root).exists(snapshot.id):
@@ -387,8 +391,8 @@ class _Expiry:
                 kept = kept.union(footprint_of(self._manifests, self._schema, state))
                 live = live_keys(self._manifests, state, [e for _, e in dead.values()]) if state.id != end else set()
             except StorageError as e:
-                if name == _PINNED and e.missing:
-                    continue  # whoever refers to it finds that out as well
+                if e.missing and (name == _PINNED or is_marker(name)):
+                    continue  # whoever refers to it finds that out as well; a marker says how far its stream has got
                 self._refuse_broken(name, e)
                 return None
             for key in live & dead.keys():

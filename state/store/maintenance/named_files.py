@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+from bucketline.state.commit.replay import is_marker
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, OWN_DIR, parse_changelog_id
@@ -97,8 +98,8 @@ class NamedFiles:
             self._add_lists(snapshot)
         except StorageError as e:
             reraise_unless_missing(e)
-            if name not in (n for n, _ in _states(self._io, root)):
-                return  # expired or deleted meanwhile
+            if is_marker(name) or name not in (n for n, _ in _states(self._io, root)):
+                return  # expired or deleted meanwhile, or a marker, which says how far its stream has got all the same
             raise CorruptFileError(
                 f"{self._path}: {shown} cannot be read, so it is not known what is in use: {e.message}; expire it or "
                 "delete it, or see what `doctor` says",

@@ -200,7 +200,9 @@ def roll_back_table(table: TableHandle, target: int | str) -> int:
         if isinstance(target, int):
             _refuse_half_expired(table, wanted.id, "be the newest again")
 
-    return rollback_to(table.io, table.metadata_path, target, table.world.clock, pause=table.world.pause, check=check).id
+    return rollback_to(
+        table.io, table.metadata_path, target, table.world.clock, pause=table.world.pause, check=check
+    ).id
 
 
 def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None:

@@ -14,8 +14,8 @@ from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.table.rescale import commit_rescale, plan_rescale, rescale_table
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.faulty_io import FaultyIO
-from tests.support.watched_access import on_io
 from tests.support.tasks import killed_at
+from tests.support.watched_access import on_io
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
                      ("v", pa.int64())])  # fmt: skip

@@ -9,9 +9,10 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import RemovalUnderWayError
 from bucketline.state.store.table.maintenance import roll_back_table
-from bucketline.state.store.table.table import create_table, handle_of, open_table
+from bucketline.state.store.table.table import create_table, open_table
 from tests.support.interleaved import NoPause
 from tests.support.tasks import killed_at
+from tests.support.worlds import handle_in
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -30,7 +31,7 @@ def test_a_snapshot_that_is_half_gone_is_not_made_the_newest(tmp_path: Path, see
         table = open_table(path)
         rows, ids = table.to_arrow(), table.snapshots()["snapshot_id"].to_pylist()
         try:
-            roll_back_table(handle_with(table, pause=NoPause()), ids[0])
+            roll_back_table(handle_in(table, pause=NoPause()), ids[0])
         except OptionError as e:
             refused += 1
             assert "cannot be the newest again: " in e.message and "choose a later snapshot" in e.message
