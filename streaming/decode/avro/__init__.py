@@ -1,0 +1,1 @@
+"""Avro bodies become Arrow arrays."""

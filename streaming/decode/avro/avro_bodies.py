@@ -1,0 +1,121 @@
+"""Avro bodies of one schema as an Arrow array, and the damaged ones with their reasons.
+
+Bodies are read side by side (`avro_columns`). When some of them are damaged, they are left out and the others are read
+again; after a few such turns the rest is read one by one (`avro_exact`), as are bodies whose schema cannot be read side
+by side.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.streaming.decode.avro.avro_columns import read_column
+from bucketline.streaming.decode.avro.avro_cursor import Cursor, DamagedRecords, LongRecords, Longs
+from bucketline.streaming.decode.avro.avro_exact import LEFT_OVER, DamagedRecord, read_value
+from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node
+
+_MOST_TURNS = 16
+_FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """`values` are of the Arrow type of the schema's root; `positions` are their bodies' positions in the input,
+    ascending. `bad` are (position, reason), ascending."""
+
+    values: pa.Array
+    positions: Longs
+    bad: tuple[tuple[int, str], ...]
+
+
+def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies:
+    """The values in records of the schema; each body is all from byte `begin` on.
+
+    Shapes: n binary without nulls in; values and bad ones are n together.
+    """
+    starts, ends, data = _places(records)
+    starts = np.minimum(starts + begin, ends)
+    pending = np.arange(len(records), dtype=np.int64)
+    alone: list[Longs] = []
+    bad: dict[int, str] = {}
+    together, values = pending[:0], pa.nulls(0, schema.root.arrow)
+    if not schema.root.is_parallel or len(records) <= _FEW:
+        alone, pending = [pending], pending[:0]
+    turns = 0
+    while len(pending):
+        turns += 1
+        if turns > _MOST_TURNS:
+            alone.append(pending)
+            break
+        cursor = Cursor(data, starts[pending], ends[pending], pending)
+        try:
+            values, together = _whole(schema.root, cursor), pending
+            break
+        except DamagedRecords as e:
+            bad.update(dict.fromkeys(e.records.tolist(), e.reason))
+            pending = np.setdiff1d(pending, e.records, assume_unique=True)
+        except LongRecords as e:
+            alone.append(e.records)
+            pending = np.setdiff1d(pending, e.records, assume_unique=True)
+    one_by_one = np.sort(np.concatenate([pending[:0], *alone]))
+    if len(one_by_one):
+        others, read = _one_by_one(records, one_by_one, schema, begin, bad)
+        values, together = _in_order(pa.concat_arrays([values, others]), np.concatenate([together, read]))
+    return Bodies(values, together, tuple(sorted(bad.items())))
+
+
+def _places(records: pa.Array) -> tuple[Longs, Longs, np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    """The first byte of each record, the one behind its last, and the buffer that has them all."""
+    width = np.int64 if pa.types.is_large_binary(records.type) else np.int32
+    _, offsets, data = records.buffers()
+    if offsets is None or len(records) == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8)
+    places = np.frombuffer(offsets, dtype=width)[records.offset : records.offset + len(records) + 1].astype(np.int64)
+    return places[:-1], places[1:], np.frombuffer(data or b"", dtype=np.uint8)
+
+
+def _whole(root: Node, cursor: Cursor) -> pa.Array:
+    values = read_column(root, cursor)
+    cursor.demand(cursor.at == cursor.end, LEFT_OVER)
+    return values
+
+
+def _one_by_one(
+    records: pa.Array, positions: Longs, schema: AvroSchema, begin: int, bad: dict[int, str]
+) -> tuple[pa.Array, Longs]:
+    values, read = [], []
+    for position, record in zip(positions.tolist(), records.take(pa.array(positions)).to_pylist(), strict=True):
+        try:
+            values.append(_arrow_ready(read_value(record[begin:], schema), schema.root))
+            read.append(position)
+        except DamagedRecord as e:
+            bad[position] = str(e)
+    return pa.array(values, schema.root.arrow), np.array(read, dtype=np.int64)
+
+
+def _arrow_ready(value: object, node: Node) -> object:
+    """The value with maps as lists of pairs, which older releases of pyarrow ask for."""
+    if value is None or node.is_text:
+        return value
+    if isinstance(value, dict) and node.kind is Kind.MAP:
+        return [(name, _arrow_ready(item, node.children[0])) for name, item in value.items()]
+    if isinstance(value, dict) and node.kind is Kind.RECORD:
+        return {name: _arrow_ready(value[name], child) for name, child in node.read_fields}
+    if isinstance(value, list):
+        return [_arrow_ready(item, node.children[0]) for item in value]
+    if node.kind is Kind.UNION:
+        return _arrow_ready(value, _branch_of(value, node.children))
+    return value
+
+
+def _branch_of(value: object, branches: Sequence[Node]) -> Node:
+    """A branch with the form of the value; all branches that are not null have the same Arrow type."""
+    kinds = (Kind.MAP, Kind.RECORD) if isinstance(value, dict) else (Kind.ARRAY,)
+    return next((branch for branch in branches if branch.kind in kinds), branches[0])
+
+
+def _in_order(values: pa.Array, positions: Longs) -> tuple[pa.Array, Longs]:
+    order = np.argsort(positions, kind="stable")
+    return values.take(pa.array(order)), positions[order]

@@ -1,0 +1,126 @@
+"""Where each of many records is being read, in the one buffer that holds them all.
+
+Each step reads one thing from all records: a number, a length, some bytes. Every read is checked against the record's
+own end, so that a damaged record never reads another one's bytes. The first step that some records fail raises
+`DamagedRecords` with all of them; the caller leaves them out and begins again.
+
+Source: Avro 1.12 specification, binary encoding.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_MOST_SHIFT = 63
+
+
+class DamagedRecords(Exception):
+    """Some records cannot be read: `records` are their numbers, `reason` says why, for people."""
+
+    def __init__(self, records: Longs, reason: str) -> None:
+        super().__init__(reason)
+        self.records = records
+        self.reason = reason
+
+
+class LongRecords(Exception):
+    """Reading these few records side by side would take longer than reading each by itself."""
+
+    def __init__(self, records: Longs) -> None:
+        super().__init__()
+        self.records = records
+
+
+@dataclass(slots=True)
+class Cursor:
+    """The next byte of each record that is read (`at`), and the first byte behind it (`end`).
+
+    `data` is the buffer of all, `record` each record's number. The rows are in the order of their bytes.
+    """
+
+    data: npt.NDArray[np.uint8]
+    at: Longs
+    end: Longs
+    record: Longs
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def some(self, rows: Longs) -> "Cursor":
+        """A cursor of its own for these rows; `go_on` brings back how far it came."""
+        return Cursor(self.data, self.at[rows], self.end[rows], self.record[rows])
+
+    def go_on(self, rows: Longs, other: "Cursor") -> None:
+        self.at[rows] = other.at
+
+    def demand(self, holds: Flags, reason: str) -> None:
+        """Raises DamagedRecords for the rows where the condition does not hold."""
+        if not holds.all():
+            raise DamagedRecords(np.unique(self.record[~holds]), reason)
+
+    def skip(self, counts: Longs | int, path: str) -> Longs:
+        """Goes over that many bytes in each row; gives the places of their first bytes. No count is negative."""
+        self.demand(counts <= self.end - self.at, _ends_early(path))
+        start = self.at
+        self.at = start + counts
+        return start
+
+    def numbers(self, path: str) -> Longs:
+        """The next number of each row: zigzag, seven bits a byte, the lowest first, ten bytes at most."""
+        self.demand(self.at < self.end, _ends_early(path))
+        first = self.data[self.at]
+        self.at = self.at + 1
+        value = (first & 0x7F).astype(np.uint64)
+        rows = np.flatnonzero(first >= 0x80)
+        shift = 7
+        while len(rows):
+            places = self.at[rows]
+            inside = places < self.end[rows]
+            if not inside.all():
+                raise DamagedRecords(np.unique(self.record[rows[~inside]]), _ends_early(path))
+            byte = self.data[places]
+            too_large = byte > (1 if shift == _MOST_SHIFT else 0xFF)
+            if too_large.any():
+                raise DamagedRecords(np.unique(self.record[rows[too_large]]), f"{path}a number has more than 64 bits")
+            value[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            self.at[rows] = places + 1
+            rows = rows[byte >= 0x80]
+            shift += 7
+        return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+
+    def lengths(self, path: str) -> Longs:
+        """The next number of each row, as a count of bytes that the row has."""
+        counts = self.numbers(path)
+        self.demand(counts >= 0, f"{path}a length is negative")
+        return counts
+
+    def spans(self, counts: Longs | int, path: str) -> pa.Array:
+        """The next bytes of each row. Shapes: n counts in; n binary out, without nulls."""
+        start = self.skip(counts, path)
+        if len(start) == 0:
+            return pa.array([], pa.binary())
+        # Every second value of an array over the whole buffer is what lies between two wanted ones.
+        offsets = np.empty(2 * len(start), dtype=np.int64)
+        offsets[0::2], offsets[1::2] = start, self.at
+        is_small = len(self.data) < 2**31
+        of = pa.Array.from_buffers(
+            pa.binary() if is_small else pa.large_binary(),
+            len(offsets) - 1,
+            [None, pa.py_buffer(offsets.astype(np.int32) if is_small else offsets), pa.py_buffer(self.data)],
+        )
+        return of.take(pa.array(np.arange(0, len(offsets) - 1, 2))).cast(pa.binary())
+
+    def block(self, width: int, path: str) -> npt.NDArray[np.uint8]:
+        """The next `width` bytes of each row. Shapes: n x width out."""
+        start = self.skip(width, path)
+        places = start[:, None] + np.arange(width)
+        return np.take(self.data, places)
+
+
+def _ends_early(path: str) -> str:
+    return f"{path}the record ends too early"

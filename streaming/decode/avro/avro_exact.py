@@ -1,0 +1,208 @@
+"""One Avro value at a time, as Python values: for what cannot be read side by side.
+
+It makes the checks of `avro_columns`, so that a record's fate does not depend on the records beside it. fastavro judges
+it in tests and does not read here: a record that contains itself a few thousand times ends the process there, and the
+index -1 of a union is its last branch.
+
+Source: Avro 1.12 specification, binary encoding.
+"""
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+
+from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node
+
+MOST_DEPTH = 200
+"""How deep values may lie in values; only records that contain themselves can be deeper than their schema."""
+
+LEFT_OVER = "bytes are left behind the value; was it written with another schema?"
+_ENDS_EARLY = "the record ends too early"
+
+
+class DamagedRecord(ValueError):
+    """A record cannot be read; the message says why, for people."""
+
+
+def read_value(body: bytes, schema: AvroSchema) -> object:
+    """The value in the whole of a body, ready for `pa.array` with the Arrow type of the schema's root.
+
+    Raises DamagedRecord.
+    """
+    reading = _Reading(body, schema.records)
+    value = reading.value(schema.root, "")
+    if reading.at != len(body):
+        raise DamagedRecord(LEFT_OVER)
+    return value
+
+
+class _Reading:
+    """How far one body has been read."""
+
+    def __init__(self, body: bytes, records: Mapping[str, Node]) -> None:
+        self.body = body
+        self.at = 0
+        self._records = records
+        self._depth = 0
+        self._in_text = False
+        self._readers: dict[Kind, Callable[[Node, str], object]] = {
+            Kind.NULL: lambda node, path: None,
+            Kind.BOOLEAN: self._boolean,
+            Kind.INT: self._int,
+            Kind.LONG: lambda node, path: self._number(path),
+            Kind.FLOAT: lambda node, path: struct.unpack("<f", self._bytes(4, path))[0],
+            Kind.DOUBLE: lambda node, path: struct.unpack("<d", self._bytes(8, path))[0],
+            Kind.BYTES: lambda node, path: self._bytes(self._length(path), path),
+            Kind.STRING: self._string,
+            Kind.FIXED: lambda node, path: self._bytes(node.size, path),
+            Kind.ENUM: self._enum,
+            Kind.ARRAY: self._array,
+            Kind.MAP: self._map,
+            Kind.UNION: self._union,
+            Kind.RECORD: self._record,
+            Kind.NAME: lambda node, path: self.value(self._records[node.name], path),
+        }
+
+    def value(self, node: Node, path: str) -> object:
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise DamagedRecord(f"{path}the value is nested more than {MOST_DEPTH} deep")
+        begins_text = node.is_text and not self._in_text
+        self._in_text |= begins_text
+        value = self._readers[node.kind](node, path)
+        self._depth -= 1
+        if not begins_text:
+            return value
+        self._in_text = False
+        return as_text(value)
+
+    def _bytes(self, count: int, path: str) -> bytes:
+        start, self.at = self.at, self.at + count
+        if self.at > len(self.body):
+            raise DamagedRecord(path + _ENDS_EARLY)
+        return self.body[start : self.at]
+
+    def _number(self, path: str) -> int:
+        value = shift = 0
+        while True:
+            (byte,) = self._bytes(1, path)
+            if shift == 63 and byte > 1:
+                raise DamagedRecord(f"{path}a number has more than 64 bits")
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+
+    def _length(self, path: str) -> int:
+        count = self._number(path)
+        if count < 0:
+            raise DamagedRecord(f"{path}a length is negative")
+        return count
+
+    def _boolean(self, node: Node, path: str) -> bool:
+        (byte,) = self._bytes(1, path)
+        if byte > 1:
+            raise DamagedRecord(f"{path}a boolean is neither 0 nor 1")
+        return bool(byte)
+
+    def _int(self, node: Node, path: str) -> int:
+        number = self._number(path)
+        if not -(2**31) <= number < 2**31:
+            raise DamagedRecord(f"{path}an int has more than 32 bits")
+        return number
+
+    def _string(self, node: Node, path: str) -> str:
+        text = self._bytes(self._length(path), path)
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            raise DamagedRecord(f"{path}a text is not UTF-8") from None
+
+    def _one_of(self, count: int, path: str, what: str) -> int:
+        at = self._number(path)
+        if not 0 <= at < count:
+            raise DamagedRecord(f"{path}the {what}, and the record names another one")
+        return at
+
+    def _enum(self, node: Node, path: str) -> str:
+        return node.names[self._one_of(len(node.names), path, f"enum has {len(node.names)} symbols")]
+
+    def _union(self, node: Node, path: str) -> object:
+        branches = node.children
+        return self.value(branches[self._one_of(len(branches), path, f"union has {len(branches)} branches")], path)
+
+    def _record(self, node: Node, path: str) -> dict[str, object]:
+        row = {}
+        for name, child in zip(node.names, node.children, strict=True):
+            inside = inside_of(path, name)
+            if child.is_read:
+                row[name] = self.value(child, inside)
+            else:
+                self._skip(child, inside)
+        return row
+
+    def _array(self, node: Node, path: str) -> list[object]:
+        return [self.value(node.children[0], path) for _ in self._items(node, path)]
+
+    def _map(self, node: Node, path: str) -> object:
+        entries: dict[str, object] = {}
+        for _ in self._items(node, path):
+            name = self._string(node, path)
+            entries.pop(name, None)
+            entries[name] = self.value(node.children[0], path)
+        return entries
+
+    def _items(self, node: Node, path: str) -> Iterator[None]:
+        """Once for each item that comes next."""
+        fewest = node.children[0].fewest_bytes + (node.kind is Kind.MAP)
+        while count := self._number(path):
+            if count < 0:
+                count = -count
+                if self._length(path) > len(self.body) - self.at:
+                    raise DamagedRecord(f"{path}a block is longer than the record")
+            if count > (len(self.body) - self.at) // fewest:
+                raise DamagedRecord(f"{path}there are more items than bytes")
+            for _ in range(count):
+                yield
+
+    def _skip(self, node: Node, path: str) -> None:
+        """Goes over a value as `avro_columns.skip_column` does: its texts need not be UTF-8."""
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise DamagedRecord(f"{path}the value is nested more than {MOST_DEPTH} deep")
+        if node.kind is Kind.NAME:
+            self._skip(self._records[node.name], path)
+        elif node.kind in (Kind.STRING, Kind.BYTES):
+            self._bytes(self._length(path), path)
+        elif node.kind is Kind.RECORD:
+            for name, child in zip(node.names, node.children, strict=True):
+                self._skip(child, inside_of(path, name))
+        elif node.kind is Kind.UNION:
+            branches = node.children
+            self._skip(branches[self._one_of(len(branches), path, f"union has {len(branches)} branches")], path)
+        elif node.kind in (Kind.ARRAY, Kind.MAP):
+            for _ in self._items(node, path):
+                if node.kind is Kind.MAP:
+                    self._bytes(self._length(path), path)
+                self._skip(node.children[0], path)
+        else:
+            self._readers[node.kind](node, path)
+        self._depth -= 1
+
+
+def inside_of(path: str, name: str) -> str:
+    """The beginning of a reason about a field; `path` is that of the record around it."""
+    return f"field {name}: " if not path else f"{path[:-2]}.{name}: "
+
+
+def as_text(value: object) -> str | None:
+    """A value that has no Arrow type of its own: a string as it is, anything else as JSON, bytes in base64."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, default=_json_bytes, ensure_ascii=False, separators=(",", ":"))
+
+
+def _json_bytes(value: object) -> str:
+    assert isinstance(value, bytes), "Avro has no other value without JSON"
+    return base64.b64encode(value).decode()

@@ -1,0 +1,272 @@
+"""An Avro schema as a tree of nodes, each with the Arrow type of its values as they stand in the bytes.
+
+Logical types change nothing here: a date is the int that was written, a decimal its bytes. `Node.properties` keeps what
+the schema says about a value beside its type (`logicalType`, `precision`, `connect.name`, ...).
+
+Two things have no Arrow type of their own: a union of unlike types, and a record that contains itself. Their values are
+texts: a string as it is, anything else as JSON with bytes in base64.
+
+Source: Avro 1.12 specification, schema declaration; fastavro checks the schema and resolves its names.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import SchemaParseException, UnknownType
+
+from bucketline.state.errors import SchemaMismatchError
+
+
+class Kind(Enum):
+    """What is written in the bytes."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    BYTES = "bytes"
+    STRING = "string"
+    FIXED = "fixed"
+    ENUM = "enum"
+    ARRAY = "array"
+    MAP = "map"
+    UNION = "union"
+    RECORD = "record"
+    NAME = "name"  # a record that this node lies in
+
+
+_PLAIN = {
+    Kind.NULL: pa.null(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.BYTES: pa.binary(),
+    Kind.STRING: pa.string(),
+    Kind.FIXED: pa.binary(),
+    Kind.ENUM: pa.string(),
+    Kind.NAME: pa.string(),
+}
+_WIDER = ((Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE))
+_MOST_NODES, _MOST_DEPTH = 20_000, 100
+_STRUCTURE = frozenset({"type", "name", "namespace", "aliases", "fields", "symbols", "items", "values", "size", "doc"})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A type in a schema.
+
+    `children` are the fields of a record, the branches of a union, or the one type of the items of an array or of the
+    values of a map. `names` are those of the fields, or an enum's symbols. `size` is a fixed's number of bytes.
+    `is_read` is false for a field that the caller does not need. `is_text` says that the values are read as texts.
+    `fewest_bytes` is what the shortest value takes.
+    """
+
+    kind: Kind
+    name: str = ""
+    children: tuple["Node", ...] = ()
+    names: tuple[str, ...] = ()
+    size: int = 0
+    is_read: bool = True
+    properties: Mapping[str, object] = field(default_factory=dict, compare=False)
+    fewest_bytes: int = 1
+    is_text: bool = False
+
+    @property
+    def read_fields(self) -> tuple[tuple[str, "Node"], ...]:
+        """The fields of a record that the caller needs."""
+        return tuple((name, child) for name, child in zip(self.names, self.children, strict=True) if child.is_read)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of the values. Every part of it is nullable."""
+        if self.is_text:
+            return pa.string()
+        if self.kind is Kind.RECORD:
+            return pa.struct([(name, child.arrow) for name, child in self.read_fields])
+        if self.kind is Kind.ARRAY:
+            return pa.list_(self.children[0].arrow)
+        if self.kind is Kind.MAP:
+            return pa.map_(pa.string(), self.children[0].arrow)
+        if self.kind is Kind.UNION:
+            types = [child.arrow for child in self.children if child.kind is not Kind.NULL]
+            return types[-1] if len(set(types)) == 1 else _widest(self.children) if types else pa.null()
+        return _PLAIN[self.kind]
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether many values can be read side by side (`avro_columns`)."""
+        return not self.is_text and all(child.is_parallel for child in self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A schema: the type of the whole value, and the records that contain themselves, by full name."""
+
+    root: Node
+    records: Mapping[str, Node]
+
+
+def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> AvroSchema:
+    """The schema in parsed JSON. `references` are the schemas that it names, each after those that it names itself.
+
+    Raises SchemaMismatchError for what is not an Avro schema, or has more than 20,000 types with all names resolved,
+    or nests them more than 100 deep.
+    """
+    named: dict[str, object] = {}
+    try:
+        for reference in references:
+            fastavro.parse_schema(reference, named_schemas=named)
+        parsed = fastavro.parse_schema(schema, named_schemas=named)
+        building = _Building(named)
+        root = building.node(parsed)
+    except UnknownType as e:
+        raise _no_schema(f"it names a type that it does not hold: {e.name}") from e
+    except (SchemaParseException, KeyError, ValueError, TypeError, AttributeError, RecursionError) as e:
+        raise _no_schema(str(e) or type(e).__name__) from e
+    return AvroSchema(root, MappingProxyType(building.recursive))
+
+
+def only_fields(schema: AvroSchema, wanted: Mapping[str, object]) -> AvroSchema:
+    """The schema that reads only some fields of its record.
+
+    `wanted` has the names of the fields; its values say the same of a field's own record, or are empty for all of it.
+    Other fields are passed over in the bytes, and checked only as far as needed for that.
+    """
+    return replace(schema, root=_only(schema.root, wanted))
+
+
+def _only(node: Node, wanted: Mapping[str, object]) -> Node:
+    if not wanted:
+        return node
+    if node.kind is Kind.UNION:
+        return replace(node, children=tuple(_only(child, wanted) for child in node.children))
+    if node.kind is not Kind.RECORD or node.is_text:
+        return node
+    children = []
+    for name, child in zip(node.names, node.children, strict=True):
+        inner = wanted.get(name)
+        kept = _only(child, inner) if isinstance(inner, Mapping) else child
+        children.append(kept if name in wanted else replace(child, is_read=False))
+    return replace(node, children=tuple(children))
+
+
+def _no_schema(why: str) -> SchemaMismatchError:
+    return SchemaMismatchError(f"not an Avro schema: {why}")
+
+
+class _Building:
+    """Nodes of one schema. Each name becomes a node once; a name inside its own record stays a name."""
+
+    def __init__(self, named: Mapping[str, object]) -> None:
+        self.named = named
+        self.recursive: dict[str, Node] = {}
+        self._ready: dict[str, Node] = {}
+        self._sizes: dict[str, int] = {}
+        self._open: list[str] = []
+        self._again: set[str] = set()
+        self._nodes = 0
+        self._depth = 0
+
+    def node(self, schema: object) -> Node:
+        self._depth += 1
+        if self._depth > _MOST_DEPTH:
+            raise ValueError(f"its types are nested more than {_MOST_DEPTH} deep")
+        node = self._node(schema)
+        self._depth -= 1
+        return node
+
+    def _node(self, schema: object) -> Node:
+        if isinstance(schema, str):
+            return self._of_name(schema)
+        if isinstance(schema, Sequence):
+            return self._union([self.node(branch) for branch in schema])
+        assert isinstance(schema, Mapping), "fastavro has checked the schema"
+        kind = schema["type"]
+        properties = {key: value for key, value in schema.items() if key not in _STRUCTURE and key[:2] != "__"}
+        if kind in ("record", "error", "enum", "fixed"):
+            return replace(self._named(str(schema["name"])), properties=properties)
+        self._count(1)
+        if kind == "array":
+            return self._of_items(Kind.ARRAY, schema["items"], properties)
+        if kind == "map":
+            return self._of_items(Kind.MAP, schema["values"], properties)
+        return replace(self.node(kind), properties=properties)
+
+    def _of_name(self, name: str) -> Node:
+        if name in self.named:
+            return self._named(name)
+        self._count(1)
+        kind = Kind(name)
+        return Node(kind, fewest_bytes={Kind.NULL: 0, Kind.FLOAT: 4, Kind.DOUBLE: 8}.get(kind, 1))
+
+    def _of_items(self, kind: Kind, items: object, properties: Mapping[str, object]) -> Node:
+        child = self.node(items)
+        if kind is Kind.ARRAY and child.fewest_bytes == 0:
+            raise ValueError("the items of an array take no bytes, so that a few bytes could mean any number of them")
+        return Node(kind, children=(child,), properties=properties, is_text=False)
+
+    def _union(self, branches: list[Node]) -> Node:
+        types = {branch.arrow for branch in branches if branch.kind is not Kind.NULL}
+        is_text = len(types) > 1 and _widest(branches) == pa.string()
+        is_text |= any(branch.kind is Kind.NAME for branch in branches)
+        return Node(Kind.UNION, children=tuple(branches), is_text=is_text)
+
+    def _named(self, name: str) -> Node:
+        if name in self._open:
+            self._again.add(name)
+            self._count(1)
+            return Node(Kind.NAME, name=name, is_text=True)
+        if name in self._ready:
+            self._count(self._sizes[name])
+            return self._ready[name]
+        before = self._nodes
+        self._open.append(name)
+        node = self._define(name)
+        self._open.pop()
+        if name in self._again:
+            self.recursive[name] = node
+        if not (self._again & set(self._open)):
+            self._ready[name], self._sizes[name] = node, self._nodes - before
+        return node
+
+    def _define(self, name: str) -> Node:
+        schema = self.named[name]
+        assert isinstance(schema, Mapping)
+        self._count(1)
+        if schema["type"] == "enum":
+            return Node(Kind.ENUM, name=name, names=tuple(schema["symbols"]))
+        if schema["type"] == "fixed":
+            return Node(Kind.FIXED, name=name, size=int(schema["size"]), fewest_bytes=int(schema["size"]))
+        fields = list(schema["fields"])
+        children = tuple(_with_field(self.node(f["type"]), f) for f in fields)
+        names = tuple(str(f["name"]) for f in fields)
+        fewest = sum(child.fewest_bytes for child in children)
+        return Node(Kind.RECORD, name=name, children=children, names=names, fewest_bytes=fewest)
+
+    def _count(self, more: int) -> None:
+        self._nodes += more
+        if self._nodes > _MOST_NODES:
+            raise ValueError(f"it has more than {_MOST_NODES} types")
+
+
+def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
+    """The node of a field. Some writers put a type's properties beside the field's name; the type's own win."""
+    beside = {k: v for k, v in declared.items() if k not in _STRUCTURE and k not in ("default", "order")}
+    return replace(node, properties={**beside, **node.properties}) if beside else node
+
+
+def _widest(branches: Sequence[Node]) -> pa.DataType:
+    """The type of the values of all branches; text where none holds them exactly."""
+    kinds = {branch.kind for branch in branches} - {Kind.NULL}
+    for narrow, wide in _WIDER:
+        if kinds <= {narrow, wide} and not any(branch.is_text for branch in branches):
+            return _PLAIN[wide]
+    return pa.string()
