@@ -1,0 +1,194 @@
+"""Values as they stand in Avro's bytes → values of table columns, with the readings that values in JSON have.
+
+Whole columns are converted at a time. Where that fails, the values that fail are found by halving, and their records
+are bad. Fields are matched by name. A field that the schema does not have is null.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.streaming.decode.avro.avro_cursor import Longs
+from bucketline.streaming.decode.avro.avro_exact import as_text
+from bucketline.streaming.decode.base64_column import decimals_of_bytes
+from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+
+_SHOWN_CHARACTERS = 60
+
+
+@dataclass(slots=True)
+class Misfits:
+    """The first reason against each record, by the record's place in the values."""
+
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def add(self, place: int, path: str, reason: str) -> None:
+        self.reasons.setdefault(place, f"field {path}: {reason}" if path else f"the record: {reason}")
+
+
+def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
+    """The values as the shape has them. Shapes: n in, n out; what does not fit is null there and noted in `misfits`."""
+    return _converted(values, shape, np.arange(len(values), dtype=np.int64), "", misfits)
+
+
+def _converted(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
+    """`places` says for each value which record it comes from."""
+    kind = values.type
+    if pa.types.is_null(kind):
+        return pa.nulls(len(values), shape.arrow)
+    if shape.is_row and pa.types.is_struct(kind):
+        return _row(values, shape, places, path, misfits)
+    if shape.is_map and pa.types.is_map(kind):
+        return _map(values, shape, places, path, misfits)
+    if shape.children and not shape.is_row and not shape.is_map and pa.types.is_list(kind):
+        return _list(values, shape, places, path, misfits)
+    if shape.children or shape.is_row:
+        return _none(values, shape, places, path, misfits)
+    return _leaf(values, shape, places, path, misfits)
+
+
+def _row(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
+    if not shape.children:
+        return pa.array([None if absent else {} for absent in values.is_null().to_pylist()], shape.arrow)
+    present = values.is_valid()
+    children = []
+    for name, child in zip(shape.names, shape.children, strict=True):
+        at = values.type.get_field_index(name)
+        inside = f"{path}.{name}" if path else name
+        inner = pa.nulls(len(values)) if at < 0 else _under(values, at)
+        children.append(_converted(inner, child, places, inside, misfits))
+    return pa.StructArray.from_arrays(children, fields=list(shape.arrow), mask=pc.invert(present))
+
+
+def _under(values: pa.Array, at: int) -> pa.Array:
+    """A field of structs, null where the struct is null."""
+    return pc.struct_field(values, [at])
+
+
+def _list(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
+    owners, offsets = _owners(values, places)
+    child = _converted(values.flatten(), shape.children[0], owners, f"{path}[]", misfits)
+    return pa.ListArray.from_arrays(offsets, child, type=shape.arrow)
+
+
+def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
+    entries = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
+    owners, offsets = _owners(entries, places)
+    flat = entries.flatten()
+    keys = _converted(_under(flat, 0), shape.children[0], owners, f"{path} key", misfits)
+    if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
+        failed = pc.is_in(pa.array(places), value_set=pa.array(list(misfits.reasons), pa.int64()))
+        return _map(pc.if_else(failed, pa.scalar(None, values.type), values), shape, places, path, misfits)
+    items = _converted(_under(flat, 1), shape.children[1], owners, f"{path}{{}}", misfits)
+    return pa.MapArray.from_arrays(offsets, keys, items, type=shape.arrow)
+
+
+def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
+    """The record of each item; and offsets of the lists, null for a list that is null."""
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    absent = np.append(values.is_null().to_numpy(zero_copy_only=False), False)
+    return np.repeat(places, lengths), pa.array(ends, mask=absent)
+
+
+def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
+    form = shape.form_of(_kind_of(values.type))
+    if form is None:
+        return _none(values, shape, places, path, misfits)
+    pending = [(0, len(values))]
+    parts: list[tuple[int, pa.Array]] = []
+    while pending:
+        start, stop = pending.pop()
+        part = values.slice(start, stop - start)
+        try:
+            parts.append((start, _convert(part, shape, form)))
+        except ValueError as e:
+            if stop - start > 1:
+                half = (start + stop) // 2
+                pending += [(half, stop), (start, half)]
+                continue
+            reason = str(e) if isinstance(e, NotConvertible) else f"cannot become {shape.type}"
+            misfits.add(int(places[start]), path, f"{_shown(part[0].as_py())} {reason}")
+            parts.append((start, pa.nulls(1, shape.arrow)))
+    return pa.concat_arrays([pa.nulls(0, shape.arrow), *(part for _, part in sorted(parts, key=lambda p: p[0]))])
+
+
+def _kind_of(kind: pa.DataType) -> JsonKind:
+    """The kind of JSON value that these values would be."""
+    if pa.types.is_boolean(kind):
+        return JsonKind.BOOLEAN
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return JsonKind.NUMBER
+    if pa.types.is_struct(kind) or pa.types.is_map(kind):
+        return JsonKind.OBJECT
+    return JsonKind.ARRAY if pa.types.is_list(kind) else JsonKind.TEXT
+
+
+def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
+    """Values of one form as values of the column. Raises ValueError when any of them cannot be converted."""
+    target = shape.arrow
+    if pa.types.is_binary(values.type):
+        return _of_bytes(values, shape, form)
+    if form.reading is Reading.VARIABLE_DECIMAL:
+        return _variable_decimal(values, target)
+    if form.reading is Reading.LITERAL:
+        return _literals(values).cast(target)
+    wanted = raw_type(shape.type, form)
+    if pa.types.is_decimal(wanted):
+        # The shortest text of a fraction is what was meant: 0.1, and not the nearest number of 64 bits.
+        values = values.cast(pa.string())
+    return convert_leaf(values.cast(wanted), shape, form)
+
+
+def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
+    if form.reading is Reading.DECIMAL_BYTES:
+        return decimals_of_bytes(values.cast(pa.large_binary()), form.scale).cast(shape.arrow)
+    if pa.types.is_binary(shape.arrow) or pa.types.is_fixed_size_binary(shape.arrow):
+        return values.cast(shape.arrow)
+    if pa.types.is_string(shape.arrow):
+        raise NotConvertible("are bytes, and the column is text; declare it as BYTES")
+    raise NotConvertible(f"are bytes, and cannot become {shape.type}")
+
+
+def _literals(values: pa.Array) -> pa.Array:
+    """Numbers, booleans, and nested values as JSON texts."""
+    if pa.types.is_boolean(values.type) or pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        return values.cast(pa.string())
+    return pa.array([as_text(_plain(value, values.type)) for value in values.to_pylist()], pa.string())
+
+
+def _plain(value: object, kind: pa.DataType) -> object:
+    """A nested value as JSON has it: Arrow gives maps as lists of pairs."""
+    if isinstance(value, list) and pa.types.is_map(kind):
+        return {name: _plain(item, kind.item_type) for name, item in value}
+    if isinstance(value, list):
+        return [_plain(item, kind.value_type) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item, kind.field(name).type) for name, item in value.items()}
+    return value
+
+
+def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Decimals with a scale in each value: one pass for each scale. Source: Debezium VariableScaleDecimal."""
+    scales, numbers = pc.struct_field(values, ["scale"]), pc.struct_field(values, ["value"]).cast(pa.large_binary())
+    decimals = pa.nulls(len(values), target)
+    for scale in np.unique(scales.drop_null().to_numpy()):
+        has_scale = pc.fill_null(pc.equal(scales, int(scale)), False)
+        of_scale = pc.if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
+        decimals = pc.coalesce(decimals, decimals_of_bytes(of_scale, int(scale)).cast(target))
+    return decimals
+
+
+def _none(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
+    """Nulls; each value that is there is a misfit."""
+    for at in np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)):
+        misfits.add(int(places[at]), path, f"{_shown(values[int(at)].as_py())} cannot become {shape.type}")
+    return pa.nulls(len(values), shape.arrow)
+
+
+def _shown(value: object) -> str:
+    text = value.hex() if isinstance(value, bytes) else as_text(value) or ""
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."

@@ -1,0 +1,88 @@
+"""What an Avro schema says of values, in the words of a Kafka Connect schema, which the decoders of JSON know already.
+
+Connect's converter writes its own names beside Avro's types: `connect.name`, `connect.type`, `connect.parameters`.
+Debezium puts its times there. Where they are missing, Avro's logical types say the same.
+
+Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
+"""
+
+from collections.abc import Mapping
+
+from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node
+from bucketline.streaming.decode.json_shape import SourceSchema
+
+_TYPES = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT: "int32",
+    Kind.LONG: "int64",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.BYTES: "bytes",
+    Kind.FIXED: "bytes",
+}
+_LOGICAL = {
+    "date": "org.apache.kafka.connect.data.Date",
+    "time-millis": "org.apache.kafka.connect.data.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "local-timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "decimal": "org.apache.kafka.connect.data.Decimal",
+}
+_BASE = {
+    "date": (Kind.INT,),
+    "time-millis": (Kind.INT,),
+    "decimal": (Kind.BYTES, Kind.FIXED),
+}
+"""The types that a logical type may have; long where it is not here. Others say nothing, as Avro asks for."""
+
+
+def source_of(schema: AvroSchema) -> SourceSchema:
+    """The node of a Connect schema for the values of an Avro schema."""
+    return _source(schema.root)
+
+
+def value_node(node: Node) -> Node:
+    """The node itself, or that of the values of a union with null."""
+    if node.kind is not Kind.UNION or node.is_text:
+        return node
+    present = [child for child in node.children if child.kind is not Kind.NULL]
+    return present[-1] if len(present) == 1 else node
+
+
+def _source(union: Node) -> SourceSchema:
+    node = value_node(union)
+    if node.is_text:
+        return {"type": "string"}
+    if node.kind is Kind.UNION:
+        wide = {child.kind for child in node.children} - {Kind.NULL}
+        return {"type": "int64" if Kind.LONG in wide else "double" if Kind.DOUBLE in wide else "string"}
+    if node.kind is Kind.RECORD:
+        fields = [{"field": name, **_source(child)} for name, child in zip(node.names, node.children, strict=True)]
+        return {"type": "struct", "name": node.properties.get("connect.name", node.name), "fields": fields}
+    if node.kind is Kind.ARRAY:
+        return {"type": "array", "items": _source(node.children[0])}
+    if node.kind is Kind.MAP:
+        return {"type": "map", "keys": {"type": "string"}, "values": _source(node.children[0])}
+    kind = node.properties.get("connect.type", _TYPES.get(node.kind, "string"))
+    return {"type": kind, "name": _name(node), "parameters": _parameters(node)}
+
+
+def _name(node: Node) -> object:
+    name = node.properties.get("connect.name")
+    if name is not None:
+        return name
+    logical = str(node.properties.get("logicalType"))
+    return _LOGICAL.get(logical) if node.kind in _BASE.get(logical, (Kind.LONG,)) else None
+
+
+def _parameters(node: Node) -> Mapping[str, object]:
+    declared = node.properties.get("connect.parameters")
+    parameters = dict(declared) if isinstance(declared, Mapping) else {}
+    if node.properties.get("logicalType") == "decimal":
+        parameters["scale"] = str(node.properties.get("scale", 0))
+        parameters["connect.decimal.precision"] = str(node.properties.get("precision"))
+    return parameters
