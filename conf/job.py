@@ -19,6 +19,7 @@ from bucketline.conf.option import (
     parse_names,
     parse_text,
 )
+from bucketline.conf.registry_options import REGISTRY_OPTIONS, RegistryOptions, registry_options
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER, KeyOrder
 from bucketline.conf.storage_options import check_storage_options
@@ -30,6 +31,8 @@ class RecordFormat(Enum):
     JSON = "json"
     DEBEZIUM_JSON = "debezium-json"
     DEBEZIUM_FLAT_JSON = "debezium-flat-json"
+    AVRO = "avro"
+    DEBEZIUM_AVRO = "debezium-avro"
     CANAL_JSON = "canal-json"
     MAXWELL_JSON = "maxwell-json"
     NONE = "none"
@@ -37,12 +40,17 @@ class RecordFormat(Enum):
     @property
     def has_row_kinds(self) -> bool:
         """Whether records say what became of a row; else each is an insert."""
-        return self not in (RecordFormat.JSON, RecordFormat.NONE)
+        return self not in (RecordFormat.JSON, RecordFormat.AVRO, RecordFormat.NONE)
 
     @property
     def is_debezium(self) -> bool:
         """Whether Debezium writes the records."""
-        return self in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_FLAT_JSON)
+        return self in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_FLAT_JSON, RecordFormat.DEBEZIUM_AVRO)
+
+    @property
+    def is_avro(self) -> bool:
+        """Whether records name their schemas, which a registry has."""
+        return self in (RecordFormat.AVRO, RecordFormat.DEBEZIUM_AVRO)
 
     @property
     def names_tables(self) -> bool:
@@ -136,6 +144,7 @@ class JobConfig:
     catalog: CatalogSettings | None = None
     messages: MessageOptions = NO_MESSAGE_OPTIONS
     key_order: KeyOrder | None = None
+    registry: RegistryOptions | None = field(default=None, repr=False)
 
 
 def parse_trigger(text: str) -> Trigger:
@@ -170,7 +179,11 @@ CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-ke
 CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
 CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
 
-JOB_KEYS = tuple(option.key for option in (*globals().values(), *MESSAGE_OPTIONS) if isinstance(option, Option))
+JOB_KEYS = tuple(
+    option.key
+    for option in (*globals().values(), *MESSAGE_OPTIONS, *REGISTRY_OPTIONS.values())
+    if isinstance(option, Option)
+)
 """The keys of a job file that are no families. Those of bad records, and `key-order`, are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
@@ -204,6 +217,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         catalog=catalog_settings(catalog, storage) if catalog else None,
         messages=message_options(texts),
         key_order=KEY_ORDER.find(texts),
+        registry=registry_options(texts),
     )
 
 

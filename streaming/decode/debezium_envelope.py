@@ -10,10 +10,11 @@ Source: Kafka 4.0 JsonConverter; Debezium 3 change event keys and values.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,10 +59,22 @@ class Unwrapped:
     payloads: pa.Array
 
 
+class EventReader(Protocol):
+    """Reads records of another form than JSON."""
+
+    def events(self, values: pa.Array, images: "Images", watch: Watch) -> Objects:
+        """As `read_events`."""
+
+    def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """As `row_changes.lacks_key`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Images:
     """The columns that are read: `fields` of the row after a change, and `before` of the row before it; None: the same
     of both. `messages` is what the job says of them.
+
+    `reader` reads records that are not JSON.
 
     With `key` records are no events but rows, as ExtractNewRecordState makes them: a record that has none of the
     columns of the key is no row.
@@ -71,6 +84,7 @@ class Images:
     before: tuple[DataField, ...] | None = None
     messages: MessageOptions = NO_MESSAGE_OPTIONS
     key: tuple[str, ...] = ()
+    reader: EventReader | None = None
 
     def shape(self, source: SourceSchema) -> Shape:
         """The shape of an event whose images have that schema."""
@@ -113,9 +127,11 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
     Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad. Messages that are
     known to hold no row are `skipped`.
     """
+    if images.reader is not None:
+        return images.reader.events(values, images, watch)
     unwrapped, rest = _unwrap(values, images)
     parts = [_read_unwrapped(part, images, watch) for part in unwrapped]
-    bare = _moved(read_objects(values.take(pa.array(rest)), images.shape(_NO_SCHEMA), watch), rest)
+    bare = moved(read_objects(values.take(pa.array(rest)), images.shape(_NO_SCHEMA), watch), rest)
     no_op = images.are_others(bare.structs)
     other = bare.positions[no_op]
     need = as_declared(images.need_of_rows(bare.need), images.messages.types)
@@ -123,7 +139,7 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
         replace(bare, structs=bare.structs.filter(pa.array(~no_op)), positions=bare.positions[~no_op], need=need)
     )
     parts.extend(_read_unusual(values.take(pa.array(other)), other, images, watch))
-    objects = _in_order(parts)
+    objects = joined_objects(parts)
     return replace(objects, bad=tuple((at, _named(values, at, reason)) for at, reason in objects.bad))
 
 
@@ -147,7 +163,7 @@ def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
     declared = NO_NEED
     if watch is Watch.ALL and len(objects.structs):
         declared = joined_all(declared_need(source, images.fields) for source in part.sources)
-    return _moved(replace(objects, need=joined(images.need_of_rows(objects.need), declared)), part.positions)
+    return moved(replace(objects, need=joined(images.need_of_rows(objects.need), declared)), part.positions)
 
 
 def _without_others(objects: Objects, payloads: pa.Array, images: Images) -> Objects:
@@ -171,10 +187,15 @@ def _only_wider(watch: Watch) -> Watch:
     return watch if watch is Watch.NOTHING else Watch.WIDER
 
 
-def read_keys(keys: pa.Array, fields: tuple[DataField, ...], messages: MessageOptions = NO_MESSAGE_OPTIONS) -> pa.Array:
+def read_keys(
+    keys: pa.Array,
+    fields: tuple[DataField, ...],
+    messages: MessageOptions = NO_MESSAGE_OPTIONS,
+    reader: EventReader | None = None,
+) -> pa.Array:
     """The key columns in record keys; null if a key does not have all of them. Shapes: n binary in, n out."""
     present = np.flatnonzero(true_of(keys.is_valid()))
-    images = Images(fields, messages=messages, key=tuple(f.name for f in fields))
+    images = Images(fields, messages=messages, key=tuple(f.name for f in fields), reader=reader)
     found = read_events(keys.take(pa.array(present)), images)
     complete = np.ones(len(found.structs), dtype=bool)
     for column in found.structs.flatten():
@@ -369,14 +390,15 @@ def _writing(messages: MessageOptions) -> Writing:
     return Writing(messages.bytes_form, is_debezium=True)
 
 
-def _moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
+def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
     """The same objects, with their positions in the whole instead of in the part."""
     bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
     skipped = tuple((int(positions[at]), kind) for at, kind in objects.skipped)
     return Objects(objects.structs, positions[objects.positions], bad, objects.need, skipped)
 
 
-def _in_order(parts: list[Objects]) -> Objects:
+def joined_objects(parts: Sequence[Objects]) -> Objects:
+    """The objects of all parts, in the order of their records."""
     structs = pa.concat_arrays([part.structs for part in parts])
     positions = np.concatenate([part.positions for part in parts])
     bad = tuple(sorted(pair for part in parts for pair in part.bad))

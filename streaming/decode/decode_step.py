@@ -21,12 +21,15 @@ from bucketline.state.types.fit import fit_array
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
+from bucketline.streaming.decode.avro.avro_frames import KEY_HEADER, VALUE_HEADER, with_frames
+from bucketline.streaming.decode.avro.avro_reader import AvroReader
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.flat_records import decode_flat
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
-from bucketline.streaming.decode.records import decode_debezium, decode_json
+from bucketline.streaming.decode.records import decode_avro, decode_debezium, decode_json
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows, pack_rejects
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
@@ -66,7 +69,7 @@ class DecodeStep:
     `loose` are NOT NULL columns that a delete may leave out. One call returns at most `reject_limit` bad records; more
     would change nothing once there are more than the job allows. `watch` says whether to look for fields and values
     that the table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types. `messages` is what
-    the job says of its messages.
+    the job says of its messages; `registry` has the schemas of Avro records.
     """
 
     decode: RecordFormat
@@ -78,13 +81,16 @@ class DecodeStep:
     watch: Watch = Watch.NOTHING
     fixed: tuple[str, ...] = ()
     messages: MessageOptions = NO_MESSAGE_OPTIONS
+    registry: RegistrySchemas | None = None
 
     @property
     def input_columns(self) -> tuple[str, ...]:
         """The columns of Spark's Kafka source that this step reads."""
         needed = {"value", *_PLACE, *(METADATA[f.name] for f in self.fields if f.name in METADATA)}
-        if self.decode.reads_keys or (self.decode is RecordFormat.JSON and self.primary_key):
+        if self.decode.reads_keys or (not self.decode.has_row_kinds and self.primary_key):
             needed.add("key")
+        if self.decode.is_avro:
+            needed.add("headers")
         return tuple(name for name in _SPARK_TYPES if name in needed)
 
     @property
@@ -110,8 +116,10 @@ class DecodeStep:
         values = records["value"]
         keys = records["key"] if "key" in records.column_names else None
         others = 0
+        if self.decode.is_avro:
+            values, keys = _with_frames(records, "value", VALUE_HEADER), _with_frames(records, "key", KEY_HEADER)
         if self.messages.source_table is not None:
-            values, are_others = without_other_tables(values, self.decode, self.messages)
+            values, are_others = without_other_tables(values, self.decode, self.messages, self._reader)
             others = int(are_others.sum())
             # Without a value a key would delete a row.
             keys = keys if keys is None or not others else if_else(pa.array(are_others), None, one_array(keys))
@@ -146,7 +154,7 @@ class DecodeStep:
 
     def _decode(self, values: pa.Array | pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray | None) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
-        if self.decode is RecordFormat.DEBEZIUM_JSON:
+        if self.decode in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_AVRO):
             return decode_debezium(
                 values,
                 fields,
@@ -156,6 +164,7 @@ class DecodeStep:
                 update_before=self.update_before,
                 watch=self.watch,
                 messages=self.messages,
+                reader=self._reader,
             )
         if self.decode is RecordFormat.DEBEZIUM_FLAT_JSON:
             return decode_flat(
@@ -179,7 +188,14 @@ class DecodeStep:
                 update_before=self.update_before,
                 watch=self.watch,
             )
-        return decode_json(values, fields, self.watch, self.messages, keys if self.primary_key else None)
+        own_keys = keys if self.primary_key else None
+        if self._reader is not None:
+            return decode_avro(values, fields, self._reader, watch=self.watch, messages=self.messages, keys=own_keys)
+        return decode_json(values, fields, self.watch, self.messages, own_keys)
+
+    @property
+    def _reader(self) -> AvroReader | None:
+        return None if self.registry is None else AvroReader(self.registry)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
         """The schema needs that the table can satisfy; reserved column names are left out."""
@@ -201,6 +217,14 @@ class DecodeStep:
             for field in REJECTS_SCHEMA
         ]
         return RejectedRows(len(kept), pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA)))
+
+
+def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
+    """A column of Avro records, each with its frame, also where a header has it."""
+    if name not in records.column_names:
+        return None
+    headers = one_array(records["headers"]) if "headers" in records.column_names else None
+    return with_frames(one_array(records[name]).cast(pa.binary()), headers, header)
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:

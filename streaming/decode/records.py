@@ -19,9 +19,10 @@ connectors.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,9 @@ from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, BytesForm, Messa
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import (
+    EventReader,
     Images,
+    moved,
     read_events,
     read_keys,
     says_what_became,
@@ -72,10 +75,17 @@ _FLATTENED = (
     "inserts; use decode: debezium-flat-json"
 )
 _TOMBSTONE = (
-    "a record with a key and without a value, which deletes the row of its key; decode: json cannot do that, use "
-    "decode: debezium-flat-json, which reads plain rows, too"
+    "a record with a key and without a value, which deletes the row of its key, and plain rows cannot do that; "
+    "use decode: debezium-flat-json for rows in JSON, which can"
 )
 _NO_KEY = "a delete (op d) without before, and the record key does not hold the primary key"
+
+
+class RowReader(Protocol):
+    """Reads records of another form than JSON as rows."""
+
+    def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: Watch) -> Objects:
+        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +136,52 @@ def decode_json(
     live = true_of(data.is_valid())
     positions = np.flatnonzero(live)
     objects = read_objects(chosen(data, live), _json_shape(tuple(fields), messages), watch)
+    flattened = _flattened(data, fields)
+    return inserts(moved(objects, positions), data, tuple(fields), messages, keys, flattened)
+
+
+def decode_avro(
+    values: pa.Array | pa.ChunkedArray,
+    fields: Sequence[DataField],
+    reader: RowReader,
+    *,
+    watch: Watch = Watch.NOTHING,
+    messages: MessageOptions = NO_MESSAGE_OPTIONS,
+    keys: pa.Array | pa.ChunkedArray | None = None,
+) -> Decoded:
+    """The rows in records of Avro, all of them inserts; as `decode_json` in all else."""
+    data = as_binary(values)
+    live = has_text(data)
+    rows = moved(reader.rows(chosen(data, live), tuple(fields), watch), np.flatnonzero(live))
+    return inserts(rows, data, tuple(fields), messages, keys, {})
+
+
+def inserts(
+    objects: Objects,
+    records: pa.Array,
+    fields: tuple[DataField, ...],
+    messages: MessageOptions,
+    keys: pa.Array | pa.ChunkedArray | None,
+    refused: Mapping[int, str],
+) -> Decoded:
+    """The rows in objects that are rows of the columns, all of them inserts. `keys` as in `decode_json`; `refused` are
+    more records that are bad, with the reason."""
     unjudged = Unjudged(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
-        positions[objects.positions],
-        {int(positions[at]): reason for at, reason in objects.bad},
+        objects.positions,
+        dict(objects.bad),
         objects.need,
-        Seen(_skipped(data, objects)),
+        Seen(_skipped(records, objects)),
     )
-    unjudged.bad.update(_flattened(data, fields))
+    unjudged.bad.update(refused)
     refuse_unavailable(unjudged, fields, (), Placeholder(messages.unavailable_value))
     if keys is not None:
-        lost = np.flatnonzero(~has_text(data) & has_text(as_binary(keys)))
+        lost = np.flatnonzero(~has_text(records) & has_text(as_binary(keys)))
         unjudged.bad.update((record, _TOMBSTONE) for record in lost.tolist())
         skipped = {k: n - len(lost) if k is Skipped.TOMBSTONE else n for k, n in unjudged.seen.skipped.items()}
         unjudged = replace(unjudged, seen=Seen({kind: count for kind, count in skipped.items() if count}))
-    return judge_rows(unjudged, tuple(fields))
+    return judge_rows(unjudged, fields)
 
 
 def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]:
@@ -176,8 +216,9 @@ def decode_debezium(
     update_before: UpdateBefore = UpdateBefore.DROP,
     watch: Watch = Watch.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
+    reader: EventReader | None = None,
 ) -> Decoded:
-    """The row changes in Debezium events.
+    """The row changes in Debezium events. `reader` reads events that are not JSON.
 
     Shapes: n binary or string values in, and the records' n keys, if known. `loose` names the NOT NULL columns that a
     delete may leave out; by default all that are not in `primary_key`.
@@ -189,11 +230,11 @@ def decode_debezium(
     alive = chosen(data, live)
     needs_all = update_before is UpdateBefore.EMIT or watch is not Watch.NOTHING or not primary_key
     of_key = None if needs_all else tuple(f for f in columns if f.name in primary_key)
-    images = Images(columns, of_key, messages)
+    images = Images(columns, of_key, messages, reader=reader)
     objects = read_events(alive, images, watch)
     events = _Events(objects.structs, positions[objects.positions])
     bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(events)
-    bad |= _without_old_key(events, keys, primary_key)
+    bad |= _without_old_key(events, keys, primary_key, reader)
     moved = _moved(events, primary_key)
     gone = moved | (events.is_one_of("d") & events.has_before)
     if needs_all:
@@ -207,7 +248,7 @@ def decode_debezium(
     nameless = events.is_one_of("d") & ~events.has_before
     if np.any(nameless):
         records = events.records[nameless]
-        rows = rows_of_keys(keys, records, columns, primary_key, events.after.type, messages)
+        rows = rows_of_keys(keys, records, columns, primary_key, events.after.type, messages, reader)
         known = true_of(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
@@ -229,7 +270,10 @@ def _unfollowed(events: _Events) -> dict[int, str]:
 
 
 def _without_old_key(
-    events: _Events, keys: pa.Array | pa.ChunkedArray | None, primary_key: Sequence[str]
+    events: _Events,
+    keys: pa.Array | pa.ChunkedArray | None,
+    primary_key: Sequence[str],
+    reader: EventReader | None,
 ) -> dict[int, str]:
     """The records that do not say which row they replace or delete, with the reason.
 
@@ -247,7 +291,8 @@ def _without_old_key(
     if keys is None or not len(blind):
         return reasons
     records = events.records[blind]
-    for at in np.flatnonzero(lacks_key(as_binary(keys).take(pa.array(records)), primary_key)):
+    lacks = lacks_key if reader is None else reader.lacks_key
+    for at in np.flatnonzero(lacks(as_binary(keys).take(pa.array(records)), primary_key)):
         reasons[int(records[at])] = f"an update without the row before it, whose key lacks {_WIDER_KEY}"
     return reasons
 
@@ -303,12 +348,13 @@ def rows_of_keys(
     primary_key: Sequence[str],
     row_type: pa.DataType,
     messages: MessageOptions,
+    reader: EventReader | None = None,
 ) -> pa.Array:
     """Rows with the primary key from the records' keys and nothing else; null if a key lacks a column."""
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)
-    key_rows = read_keys(as_binary(keys).take(pa.array(records)), key_fields, messages)
+    key_rows = read_keys(as_binary(keys).take(pa.array(records)), key_fields, messages, reader)
     complete = true_of(key_rows.is_valid())
     children = [
         key_rows.field(f.name) if f in key_fields else pa.nulls(len(key_rows), child.type)

@@ -11,6 +11,7 @@ from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import MessageOptions
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.flat_records import FLAT_PARTS
 from bucketline.streaming.decode.json_blocks import read_objects
 from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, row_shape
@@ -23,18 +24,21 @@ _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 
 
 def without_other_tables(
-    values: pa.Array | pa.ChunkedArray, decode: RecordFormat, messages: MessageOptions
+    values: pa.Array | pa.ChunkedArray, decode: RecordFormat, messages: MessageOptions, reader: AvroReader | None = None
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """The values, those of other tables than `source-table` as null; and which these are. What names no table, or
-    cannot be read, is left as it is."""
+    cannot be read, is left as it is. `reader` reads records of Avro."""
     data = as_binary(values)
     positions = np.flatnonzero(has_text(data))
     shape, parts = _READ[decode]
-    found = read_objects(data.take(pa.array(positions)), shape)
+    records = data.take(pa.array(positions))
+    found = read_objects(records, shape) if reader is None else reader.sources(records, shape)
     others = np.zeros(len(data), dtype=bool)
     at = positions[found.positions]
-    for events in (found.structs, found.structs.field("payload")) if decode.is_debezium else (found.structs,):
-        named = pc.struct_field(events, "source") if decode is RecordFormat.DEBEZIUM_JSON else events
+    for events in (
+        (found.structs, found.structs.field("payload")) if decode.is_debezium and reader is None else (found.structs,)
+    ):
+        named = pc.struct_field(events, "source") if parts is SOURCE_PARTS else events
         others[at] |= _is_other(named, parts, messages)
     if not others.any():
         return data, others
@@ -66,6 +70,7 @@ _EVENT = (DataField(0, "source", DataType(TypeRoot.ROW, fields=_texts(SOURCE_PAR
 _BINLOG = (row_shape(_texts(BINLOG_PARTS)), BINLOG_PARTS)
 _READ = {
     RecordFormat.DEBEZIUM_JSON: (_with_payload(*_EVENT), SOURCE_PARTS),
+    RecordFormat.DEBEZIUM_AVRO: (row_shape(_EVENT), SOURCE_PARTS),
     RecordFormat.DEBEZIUM_FLAT_JSON: (_with_payload(*_texts(FLAT_PARTS)), FLAT_PARTS),
     RecordFormat.CANAL_JSON: _BINLOG,
     RecordFormat.MAXWELL_JSON: _BINLOG,

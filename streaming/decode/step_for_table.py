@@ -13,10 +13,14 @@ from bucketline.conf.message_options import (
     MessageOptions,
 )
 from bucketline.conf.option import UNLIMITED
+from bucketline.conf.registry_options import URL as REGISTRY_URL
+from bucketline.conf.registry_options import RegistryOptions
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.determinism import SystemIds
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
@@ -28,7 +32,11 @@ _MOST_REJECTS = 1 << 31
 
 
 def decode_step(
-    decode: RecordFormat, schema: TableSchema, bad_records: BadRecords, messages: MessageOptions = NO_MESSAGE_OPTIONS
+    decode: RecordFormat,
+    schema: TableSchema,
+    bad_records: BadRecords,
+    messages: MessageOptions = NO_MESSAGE_OPTIONS,
+    registry: RegistryOptions | None = None,
 ) -> DecodeStep | None:
     """The step that turns records into rows of the table; None when they are rows already.
 
@@ -40,10 +48,12 @@ def decode_step(
             key=BAD_RECORDS_PATH.key,
         )
     _check_messages(decode, messages)
+    _check_registry(decode, registry)
     if decode is RecordFormat.NONE:
         return None
+    schemas = None if registry is None else RegistrySchemas(registry, SystemIds().new_uuid())
     limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
-    return step_for(DecodeStep(decode, (), reject_limit=limit, messages=messages), schema)
+    return step_for(DecodeStep(decode, (), reject_limit=limit, messages=messages, registry=schemas), schema)
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:
@@ -81,8 +91,8 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
                     "does not read; take it out, or use another decode",
                     key=option.key,
                 )
-    may_be_debezium = decode is RecordFormat.JSON or decode.is_debezium
-    if not may_be_debezium:
+    may_be_debezium = decode in (RecordFormat.JSON, RecordFormat.AVRO) or decode.is_debezium
+    if not may_be_debezium or decode.is_avro:
         for key, is_set in ((SOURCE_BYTES.key, messages.bytes_form is not None), ("types", bool(messages.types))):
             if is_set:
                 raise OptionError(
@@ -95,6 +105,20 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
             f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "
             "it out",
             key=UNAVAILABLE_VALUE.key,
+        )
+
+
+def _check_registry(decode: RecordFormat, registry: RegistryOptions | None) -> None:
+    """Raises OptionError where Avro has no registry, or a registry has no use."""
+    if decode.is_avro and registry is None:
+        raise OptionError(
+            f"decode: {decode.value} needs the address of the schema registry: set {REGISTRY_URL.key}",
+            key=REGISTRY_URL.key,
+        )
+    if registry is not None and not decode.is_avro:
+        raise OptionError(
+            f"source.registry is about messages in Avro, which decode: {decode.value} does not read; take it out",
+            key=REGISTRY_URL.key,
         )
 
 

@@ -74,7 +74,7 @@ def _check_source(config: JobConfig) -> None:
 
 def _check_with(config: JobConfig, schema: TableSchema) -> None:
     """Returns if the job can write to a table of that schema."""
-    decode_step(config.source.decode, schema, config.bad_records, config.messages)
+    decode_step(config.source.decode, schema, config.bad_records, config.messages, config.registry)
     effective_options(config.settings, schema.options)
     plan = plan_write(config.table, schema, sink_options_of(config))
     if plan.sink.schema_evolution is not EvolutionPolicy.EVOLVE:

@@ -91,7 +91,7 @@ def _run_until(
     source = source_options(config.source)
     table = open_or_create(config)
     schema = handle_of(table).table_schema
-    step = decode_step(config.source.decode, schema, config.bad_records, config.messages)
+    step = decode_step(config.source.decode, schema, config.bad_records, config.messages, config.registry)
     for line in source.advice:
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):

@@ -20,7 +20,7 @@ def plain(value: object) -> object:
     """A value to compare: maps have no order, and no number equals NaN."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 

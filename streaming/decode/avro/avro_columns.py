@@ -137,15 +137,20 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
         if branch.kind is Kind.NULL:
             continue
         if len(rows) == len(cursor):
-            return read_column(branch, cursor, path).cast(kind)
+            return _as(kind, read_column(branch, cursor, path))
         part = cursor.some(rows)
-        columns.append(read_column(branch, part, path).cast(kind))
+        columns.append(_as(kind, read_column(branch, part, path)))
         places.append(rows)
         cursor.go_on(rows, part)
     values, rows = pa.concat_arrays(columns), np.concatenate(places)
     order = np.full(len(cursor), -1, dtype=np.int64)
     order[rows] = np.arange(len(rows))
     return values.take(pa.array(order, mask=order < 0))
+
+
+def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
+    """The values in that type. Arrow's cast of a map without values to its own type breaks it."""
+    return values if values.type == kind else values.cast(kind)
 
 
 def _branches(node: Node, cursor: Cursor, path: str) -> list[tuple[Node, Longs]]:

@@ -115,8 +115,9 @@ def test_the_command_line_wins_over_the_file() -> None:
         ("bad-record.path=x", "did you mean 'bad-records.path'?"),
         ("source.options.=x", "unknown key 'source.options.'"),
         (
-            "source.decode=avro",
-            "must be one of json, debezium-json, debezium-flat-json, canal-json, maxwell-json, none",
+            "source.decode=protobuf",
+            "must be one of json, debezium-json, debezium-flat-json, avro, debezium-avro, canal-json, maxwell-json, "
+            "none",
         ),
         ("trigger=often", "neither 'availableNow' nor an interval"),
         ("bad-records.max=-1", "must not be negative"),

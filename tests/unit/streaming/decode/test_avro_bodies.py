@@ -120,6 +120,14 @@ def test_the_last_entry_of_a_key_stays() -> None:
     assert read(schema, body, copies=1).values[0].as_py() == {"a": [("a", 2)]}
 
 
+def test_a_map_without_values_in_a_union_is_read() -> None:
+    schema = record(a=["null", {"type": "map", "values": "null"}])
+    bodies = [body_of(schema, {"a": value}) for value in (None, {"k": None, "l": None}, {"m": None})]
+    read_ = read(schema, *bodies)
+    read_.values.validate(full=True)
+    assert read_.values.field("a").to_pylist()[:3] == [None, [("k", None), ("l", None)], [("m", None)]]
+
+
 @pytest.mark.parametrize(
     ("schema", "why"),
     [

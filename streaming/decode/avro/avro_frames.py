@@ -1,0 +1,93 @@
+"""Which schema each record was written with: a frame before its body says it, or one of its headers.
+
+A frame is byte 0 and the schema's id (four bytes, the largest first), or byte 1 and the schema's GUID. Serializers that
+leave the body alone write these bytes as a header. The header is put before the body first, so that all else knows one
+form.
+
+Source: Confluent's wire format; confluent-kafka 2.16 SchemaId.
+"""
+
+import uuid
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.streaming.decode.avro.avro_cursor import Longs
+
+VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
+_ID_FRAME, _GUID_FRAME = 5, 17
+_FIRST_ID, _FIRST_GUID = b"\x00", b"\x01"
+_NO_FRAME = (
+    "not in the frame of a schema registry (byte 0, then the schema's id in four bytes); was it written by another "
+    "serializer? Frames of Apicurio and AWS Glue are not read; ids in headers are, with source.options.includeHeaders "
+    "set to true"
+)
+
+SchemaName = int | uuid.UUID
+"""How records name a schema: by its id in the registry, or by its GUID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Records with the same schema: their positions, ascending; each body is all from byte `begin` on."""
+
+    name: SchemaName
+    positions: Longs
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The records by schema, and why others are bad, by position."""
+
+    groups: tuple[Group, ...]
+    bad: dict[int, str]
+
+
+def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Array:
+    """The records, with the header of that name put before those that have it.
+
+    Shapes: n binary, and their n lists of headers, if the source has any; n binary out, nulls kept.
+    """
+    if headers is None or headers.null_count == len(headers):
+        return records
+    entries = headers.flatten()
+    named = pc.fill_null(pc.equal(pc.struct_field(entries, ["key"]), name), False)
+    at = np.flatnonzero(named.to_numpy(zero_copy_only=False))
+    if not len(at):
+        return records
+    lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
+    owners = np.repeat(np.arange(len(headers), dtype=np.int64), lengths)[at]
+    place = np.full(len(headers), -1, dtype=np.int64)
+    place[owners] = at  # of a header that is there twice, the last one counts
+    frames = pc.struct_field(entries, ["value"]).take(pa.array(place, mask=place < 0))
+    return pc.binary_join_element_wise(pc.fill_null(frames.cast(pa.binary()), b""), records, b"")
+
+
+def frames_of(records: pa.Array) -> Frames:
+    """The schemas of the records. Shapes: n binary without nulls in."""
+    first, lengths = pc.binary_slice(records, 0, 1), pc.binary_length(records)
+    by_id = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
+    by_guid = pc.and_(pc.equal(first, _FIRST_GUID), pc.greater_equal(lengths, _GUID_FRAME))
+    groups = [*_groups(records, by_id, _ID_FRAME), *_groups(records, by_guid, _GUID_FRAME)]
+    neither = np.flatnonzero(~pc.or_(by_id, by_guid).to_numpy(zero_copy_only=False))
+    return Frames(tuple(groups), dict.fromkeys(neither.tolist(), _NO_FRAME))
+
+
+def _groups(records: pa.Array, mask: pa.Array, frame_bytes: int) -> list[Group]:
+    """Those of the records that have a frame of that length, by what it says."""
+    positions = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    if not len(positions):
+        return []
+    names = pc.binary_slice(records.take(pa.array(positions)), 1, frame_bytes).dictionary_encode()
+    codes = names.indices.to_numpy(zero_copy_only=False)
+    return [
+        Group(_name(name), positions[codes == code], frame_bytes)
+        for code, name in enumerate(names.dictionary.to_pylist())
+    ]
+
+
+def _name(name: bytes) -> SchemaName:
+    return int.from_bytes(name, "big") if len(name) < _ID_FRAME else uuid.UUID(bytes=name)

@@ -1,0 +1,193 @@
+"""Avro records → the values that the rules of messages (`records.py`) work on.
+
+Each record names the schema that it was written with, so records of one batch may have several. They are read by
+schema, and put back into order.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketline.state.types.logical import DataField
+from bucketline.streaming.decode.avro.avro_bodies import Bodies, read_bodies
+from bucketline.streaming.decode.avro.avro_cursor import Longs
+from bucketline.streaming.decode.avro.avro_frames import SchemaName, frames_of
+from bucketline.streaming.decode.avro.avro_needs import wider_need
+from bucketline.streaming.decode.avro.avro_rows import Misfits, columns_of
+from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node, only_fields
+from bucketline.streaming.decode.avro.avro_source import source_of, value_node
+from bucketline.streaming.decode.debezium_envelope import Images, joined_objects, moved
+from bucketline.streaming.decode.json_blocks import Objects
+from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, row_shape
+from bucketline.streaming.decode.other_messages import Skipped, skipped_kind
+from bucketline.streaming.decode.row_changes import has_text
+from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined
+
+_SAYS_WHAT_BECAME = ("__deleted", "__op")
+_OF_SOURCE: dict[str, object] = {"source": {part: {} for part in SOURCE_PARTS}}
+_FLATTENED = (
+    "a row of Debezium without an envelope (its schema has a field __deleted or __op), whose deletes would be taken "
+    "for inserts; take the transform ExtractNewRecordState out of the connector, and use decode: debezium-avro"
+)
+
+
+class KnownSchemas(Protocol):
+    """Where schemas come from."""
+
+    def schema(self, name: SchemaName) -> AvroSchema | str:
+        """The schema with that id or GUID; or, as a text, why records that name it are bad.
+
+        Raises where the registry does not answer: then no record is to blame.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Records with the same schema, and their positions, ascending; each body is all from byte `begin` on."""
+
+    schema: AvroSchema
+    positions: Longs
+    records: pa.Array
+    begin: int
+
+    @property
+    def row(self) -> Node | None:
+        """The record that the values are; None where they are something else."""
+        node = value_node(self.schema.root)
+        return node if node.kind is Kind.RECORD else None
+
+    def read(self, wanted: Mapping[str, object]) -> Bodies:
+        return read_bodies(self.records, only_fields(self.schema, wanted), self.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroReader:
+    """Reads records of Avro, as `debezium_envelope` and `records` ask for them. The schemas are no part of its
+    identity."""
+
+    schemas: KnownSchemas = field(compare=False)
+
+    def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: Watch = Watch.NOTHING) -> Objects:
+        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
+        groups, bad = self._groups(records)
+        known = {f.name for f in fields}
+        parts = [_nothing(bad, row_shape(fields).arrow)]
+        for group in groups:
+            row = group.row
+            shape = row_shape(fields, source_of(group.schema))
+            if row is None:
+                parts.append(_refused(group, _no_record(group), shape.arrow))
+            elif any(name in row.names and name not in known for name in _SAYS_WHAT_BECAME):
+                parts.append(_refused(group, _FLATTENED, shape.arrow))
+            else:
+                read = group.read(_names(fields))
+                need = _need(read, shape, group, fields, watch)
+                parts.append(moved(_fitting(read, shape, need), group.positions))
+        return joined_objects(parts)
+
+    def events(self, values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) -> Objects:
+        """As `debezium_envelope.read_events`."""
+        groups, bad = self._groups(values)
+        parts = [_nothing(bad, images.shape({}).arrow)]
+        for group in groups:
+            row = group.row
+            if row is None or not set(images.key or ("op",)) <= set(row.names):
+                parts.append(moved(_others(group, images), group.positions))
+                continue
+            source = images.row_schema(source_of(group.schema))
+            shape = images.shape(source)
+            read = group.read(_wanted(images))
+            need = NO_NEED
+            if watch is not Watch.NOTHING and len(read.values):
+                need = images.need_of_rows(wider_need(read.values, shape))
+                need = joined(need, declared_need(source, images.fields)) if watch is Watch.ALL else need
+            parts.append(moved(_fitting(read, shape, need), group.positions))
+        return joined_objects(parts)
+
+    def sources(self, values: pa.Array, shape: Shape) -> Objects:
+        """What events say of their source, in a field `source` of that shape; records without it are left out."""
+        parts = [_nothing({}, shape.arrow)]
+        for group in self._groups(values)[0]:
+            if group.row is not None and "source" in group.row.names:
+                parts.append(moved(_fitting(group.read(_OF_SOURCE), shape, NO_NEED), group.positions))
+        return joined_objects(parts)
+
+    def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """True for keys of records that are records without one of the columns. Shapes: n binary in, n out."""
+        lacks = np.zeros(len(keys), dtype=bool)
+        live = np.flatnonzero(has_text(keys))
+        for group in self._groups(keys.take(pa.array(live)))[0]:
+            lacks[live[group.positions]] = group.row is not None and not set(primary_key) <= set(group.row.names)
+        return lacks
+
+    def _groups(self, records: pa.Array) -> tuple[list[_Group], dict[int, str]]:
+        """The records by schema, and those without one."""
+        frames = frames_of(records)
+        groups, bad = [], dict(frames.bad)
+        for group in frames.groups:
+            schema = self.schemas.schema(group.name)
+            if isinstance(schema, str):
+                bad |= dict.fromkeys(group.positions.tolist(), schema)
+            else:
+                groups.append(_Group(schema, group.positions, records.take(pa.array(group.positions)), group.begin))
+        return groups, bad
+
+
+def _names(fields: Sequence[DataField]) -> Mapping[str, object]:
+    """The fields to read; one that there is not, where there is none to read."""
+    return {f.name: {} for f in fields} or {"": {}}
+
+
+def _wanted(images: Images) -> Mapping[str, object]:
+    if images.key:
+        return _names(images.fields)
+    before = images.fields if images.before is None else images.before
+    return {"before": _names(before), "after": _names(images.fields), "op": {}, **_OF_SOURCE}
+
+
+def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: Watch) -> pa.DataType:
+    """What the values need beyond their columns. Without values nothing is needed, whatever a schema declares."""
+    if watch is Watch.NOTHING or not len(read.values):
+        return NO_NEED
+    need = wider_need(read.values, shape)
+    return joined(need, declared_need(source_of(group.schema), fields)) if watch is Watch.ALL else need
+
+
+def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:
+    """The values that fit their columns; the others are bad."""
+    misfits = Misfits()
+    structs = columns_of(read.values, shape, misfits)
+    bad = dict(read.bad) | {int(read.positions[place]): reason for place, reason in misfits.reasons.items()}
+    good = np.ones(len(structs), dtype=bool)
+    good[list(misfits.reasons)] = False
+    kept = structs.filter(pa.array(good)) if misfits.reasons else structs
+    return Objects(kept, read.positions[good], tuple(sorted(bad.items())), need)
+
+
+def _others(group: _Group, images: Images) -> Objects:
+    """Records that are none of what is read by their schema: messages of Debezium without a row, or something else."""
+    read = read_bodies(group.records, group.schema, group.begin)
+    bad, skipped = dict(read.bad), list[tuple[int, Skipped]]()
+    for position, value in zip(read.positions.tolist(), read.values.to_pylist(), strict=True):
+        kind = skipped_kind(value)
+        if kind is None:
+            bad[position] = images.why_bad(value)
+        else:
+            skipped.append((position, kind))
+    return replace(_nothing(bad, images.shape({}).arrow), skipped=tuple(skipped))
+
+
+def _no_record(group: _Group) -> str:
+    return f"a value of type {value_node(group.schema.root).kind.value}, and a row is a record"
+
+
+def _refused(group: _Group, reason: str, arrow: pa.DataType) -> Objects:
+    return _nothing(dict.fromkeys(group.positions.tolist(), reason), arrow)
+
+
+def _nothing(bad: Mapping[int, str], arrow: pa.DataType) -> Objects:
+    return Objects(pa.nulls(0, arrow), np.zeros(0, dtype=np.int64), tuple(sorted(bad.items())))

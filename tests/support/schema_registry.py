@@ -1,0 +1,88 @@
+"""A small server of a schema registry's API: Confluent's own client and serializers talk to it."""
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class SchemaRegistry:
+    """What the server holds, what it was asked, and how it behaves."""
+
+    url: str = ""
+    schemas: list[dict[str, object]] = field(default_factory=list)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    logins: set[str | None] = field(default_factory=set)
+    status: int = 200
+
+    def add(self, subject: str, schema: object, **more: object) -> int:
+        """The id of a schema that the registry has from now on."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        known = {"schema": text, "schemaType": "AVRO", **more}
+        if known not in self.schemas:
+            self.schemas.append(known)
+        schema_id = self.schemas.index(known) + 1
+        versions = self.subjects.setdefault(subject, [])
+        if schema_id not in versions:
+            versions.append(schema_id)
+        return schema_id
+
+    @staticmethod
+    def guid(schema_id: int) -> str:
+        return str(uuid.UUID(int=schema_id))
+
+    def answer(self, method: str, path: str, body: dict[str, object]) -> tuple[int, dict[str, object]]:
+        parts = path.partition("?")[0].strip("/").split("/")
+        if self.status != 200:
+            return self.status, {"error_code": self.status, "message": "not now"}
+        if method == "POST" and parts[0] == "subjects":
+            known = self.add(parts[1], body["schema"], **{k: v for k, v in body.items() if k == "references"})
+            return 200, {"id": known, "guid": self.guid(known), "version": self.subjects[parts[1]].index(known) + 1}
+        if parts[:2] == ["schemas", "ids"] and 0 < int(parts[2]) <= len(self.schemas):
+            return 200, {**self.schemas[int(parts[2]) - 1], "guid": self.guid(int(parts[2]))}
+        if parts[:2] == ["schemas", "guids"] and uuid.UUID(parts[2]).int <= len(self.schemas):
+            return 200, {**self.schemas[uuid.UUID(parts[2]).int - 1], "id": uuid.UUID(parts[2]).int}
+        if parts[0] == "subjects" and parts[1] in self.subjects:
+            known = self.subjects[parts[1]][int(parts[3]) - 1]
+            return 200, {**self.schemas[known - 1], "id": known, "subject": parts[1], "version": int(parts[3])}
+        return 404, {"error_code": 40403, "message": "Schema not found"}
+
+
+@contextmanager
+def schema_registry(port: int = 0, held: SchemaRegistry | None = None) -> Iterator[SchemaRegistry]:
+    """A server on this machine, for as long as the block runs."""
+    registry = SchemaRegistry() if held is None else held
+
+    class Handler(BaseHTTPRequestHandler):
+        def _handle(self) -> None:
+            registry.asked.append(self.path)
+            registry.logins.add(self.headers.get("Authorization"))
+            length = int(self.headers.get("Content-Length") or 0)
+            status, answer = registry.answer(self.command, self.path, json.loads(self.rfile.read(length) or "{}"))
+            data = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = _handle
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    registry.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

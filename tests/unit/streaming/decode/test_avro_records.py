@@ -1,0 +1,238 @@
+"""Records in Avro become rows: messages of Confluent's serializers, several schemas in a batch, damage, Debezium."""
+
+import pickle
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from bucketline.conf.job import RecordFormat
+from bucketline.conf.message_options import MessageOptions
+from bucketline.conf.registry_options import RegistryOptions
+from bucketline.state.types.logical import DataField, parse_type
+from bucketline.streaming.decode.avro.registry import RegistryError, RegistrySchemas
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.decoder import DecodedRows
+from bucketline.streaming.decode.schema_needs import Watch
+from tests.support.schema_registry import SchemaRegistry, schema_registry
+
+Json = dict[str, Any]
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+FIELDS: list[Json] = [
+    {"name": "id", "type": "long"},
+    {"name": "customer", "type": ["null", "string"], "default": None},
+    {"name": "amount", "type": ["null", DECIMAL], "default": None},
+]
+NOTE: Json = {"name": "note", "type": ["null", "string"], "default": None}
+
+
+def record(name: str, fields: list[Json]) -> Json:
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def columns(**types: Any) -> tuple[DataField, ...]:
+    return tuple(DataField(i, name, parse_type(kind)) for i, (name, kind) in enumerate(types.items()))
+
+
+ORDERS = columns(id="BIGINT NOT NULL", customer="STRING", amount="DECIMAL(12, 2)")
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with schema_registry() as server:
+        yield server
+
+
+class Producer:
+    """Writes messages as Confluent's serializers do."""
+
+    def __init__(self, registry: SchemaRegistry, field: MessageField = MessageField.VALUE, **more: Any) -> None:
+        self._client = SchemaRegistryClient({"url": registry.url})
+        self._field, self._more = field, more
+
+    def write(self, schema: Json, value: object, headers: Any = None) -> bytes:
+        serializer = AvroSerializer(self._client, str(schema).replace("'", '"').replace("None", "null"), **self._more)
+        written = serializer(value, SerializationContext("orders", self._field, headers))
+        assert isinstance(written, bytes)
+        return written
+
+
+def kafka(*values: bytes | None, keys: list[bytes | None] | None = None, headers: Any = None) -> pa.Table:
+    count = len(values)
+    found = {
+        "key": pa.array(keys or [None] * count, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "topic": pa.array(["orders"] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+    }
+    if headers is not None:
+        kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        found["headers"] = pa.array([[{"key": k, "value": v} for k, v in one] for one in headers], kind)
+    return pa.table(found)
+
+
+def step(registry: SchemaRegistry, decode: RecordFormat = RecordFormat.AVRO, **more: Any) -> DecodeStep:
+    schemas = RegistrySchemas(RegistryOptions(registry.url, retries=0, wait_ms=0), f"{registry.url} of a test")
+    made = DecodeStep(decode, more.pop("fields", ORDERS), reject_limit=1000, registry=schemas, **more)
+    return pickle.loads(pickle.dumps(made))
+
+
+def reasons(decoded: DecodedRows) -> dict[int, str]:
+    if decoded.rejects is None:
+        return {}
+    found = pa.ipc.open_stream(decoded.rejects.blob).read_all()
+    return dict(zip(found["offset"].to_pylist(), found["reason"].to_pylist(), strict=True))
+
+
+def order(key: int, **more: object) -> Json:
+    return {"id": key, "customer": "ann", "amount": Decimal("9.90"), **more}
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+def test_messages_of_two_schemas_a_damaged_one_and_an_unknown_id(registry: SchemaRegistry, copies: int) -> None:
+    producer = Producer(registry)
+    old, new = record("Order", FIELDS), record("Order", [*FIELDS, NOTE])
+    good = [producer.write(old, order(1)), producer.write(new, order(2, note="x")), producer.write(old, order(3))]
+    values = [*good[:2], good[0][:-2], b"\x00\x00\x00\x03\xe7\x02", b"{}", None, good[2]]
+
+    decoded = step(registry)(kafka(*values * copies))
+
+    assert decoded.rows.to_pylist() == [order(1), order(2), order(3)] * copies
+    why = reasons(decoded)
+    assert {at % 7: why[at] for at in why} == {at: why[at] for at in (2, 3, 4)}
+    assert len(why) == 3 * copies
+    assert why[2] == "field amount: the record ends too early"
+    assert why[3] == "the schema registry has no schema with id 999"
+    assert "not in the frame of a schema registry" in why[4]
+
+
+def test_ids_in_headers_are_read(registry: SchemaRegistry) -> None:
+    producer = Producer(registry, conf={"schema.id.serializer": header_schema_id_serializer})
+    headers: list[tuple[str, bytes]] = []
+    body = producer.write(record("Order", FIELDS), order(1), headers)
+    plain = Producer(registry).write(record("Order", FIELDS), order(2))
+    assert not body.startswith(b"\x00\x00\x00\x00")
+    assert [name for name, _ in headers] == ["__value_schema_id"]
+
+    decoded = step(registry)(kafka(body, plain, headers=[[("other", b"x"), *headers], []]))
+
+    assert decoded.rows.to_pylist() == [order(1), order(2)]
+    assert not reasons(decoded)
+
+
+def test_new_fields_are_what_the_schema_declares(registry: SchemaRegistry) -> None:
+    value = Producer(registry).write(record("Order", [*FIELDS, NOTE]), order(1, note=None))
+    watching = step(registry, watch=Watch.ALL)
+    assert watching(kafka(value)).need.type == pa.struct([("note", pa.string())])
+    assert step(registry)(kafka(value)).need.type == pa.null()
+
+
+def test_a_number_that_is_too_large_for_its_column_says_which_type_it_needs(registry: SchemaRegistry) -> None:
+    value = Producer(registry).write(record("Order", FIELDS), order(2**40))
+    decoded = step(registry, fields=columns(id="INT"), watch=Watch.WIDER)(kafka(value))
+    assert decoded.need.type == pa.struct([("id", pa.int64())])
+    assert "cannot become INT" in reasons(decoded)[0]
+
+
+def test_a_tombstone_is_bad_where_it_would_delete_a_row(registry: SchemaRegistry) -> None:
+    assert "deletes the row of its key" in reasons(step(registry, primary_key=("id",))(kafka(None, keys=[b"k"])))[0]
+
+
+def test_a_registry_that_does_not_answer_is_no_records_fault(registry: SchemaRegistry) -> None:
+    value = Producer(registry).write(record("Order", FIELDS), order(1))
+    registry.status = 500
+    with pytest.raises(RegistryError, match="answers 500"):
+        step(registry)(kafka(value))
+
+
+SOURCE = record("Source", [{"name": name, "type": "string"} for name in ("db", "schema", "table")])
+VALUE = record("Value", FIELDS)
+ENVELOPE = record(
+    "Envelope",
+    [
+        {"name": "before", "type": ["null", VALUE], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": SOURCE},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ],
+)
+KEY = record("Key", [{"name": "id", "type": "long"}])
+
+
+def event(op: str, before: Json | None, after: Json | None, table: str = "orders") -> Json:
+    source = {"db": "shop", "schema": "public", "table": table}
+    return {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1}
+
+
+def debezium(registry: SchemaRegistry, **more: Any) -> DecodeStep:
+    return step(registry, RecordFormat.DEBEZIUM_AVRO, primary_key=("id",), **more)
+
+
+def rows(decoded: DecodedRows) -> list[tuple[int, int, object]]:
+    return [(row["_row_kind"], row["id"], row["customer"]) for row in decoded.rows.to_pylist()]
+
+
+@pytest.mark.parametrize("copies", [1, 30])
+def test_debeziums_events_become_changes_of_rows(registry: SchemaRegistry, copies: int) -> None:
+    write = Producer(registry).write
+    values = [
+        write(ENVELOPE, event("c", None, order(1))),
+        write(ENVELOPE, event("u", order(1), order(1, customer="bob"))),
+        write(ENVELOPE, event("u", order(1), order(7))),
+        write(ENVELOPE, event("d", order(7), None)),
+        write(ENVELOPE, event("r", None, order(9))),
+    ]
+    decoded = debezium(registry)(kafka(*values * copies))
+    assert not reasons(decoded)
+    expected = [(0, 1, "ann"), (2, 1, "bob"), (3, 1, "ann"), (2, 7, "ann"), (3, 7, "ann"), (0, 9, "ann")]
+    assert rows(decoded) == expected * copies
+
+
+def test_a_delete_without_the_row_before_it_takes_the_key_of_the_record(registry: SchemaRegistry) -> None:
+    key = Producer(registry, MessageField.KEY).write(KEY, {"id": 5})
+    value = Producer(registry).write(ENVELOPE, event("d", None, None))
+    decoded = debezium(registry)(kafka(value, None, keys=[key, key]))
+    assert rows(decoded) == [(3, 5, None)]
+    assert not reasons(decoded)
+
+
+def test_an_update_whose_key_is_narrower_than_the_tables_is_bad(registry: SchemaRegistry) -> None:
+    key = Producer(registry, MessageField.KEY).write(KEY, {"id": 5})
+    value = Producer(registry).write(ENVELOPE, event("u", None, order(5)))
+    wider = step(registry, RecordFormat.DEBEZIUM_AVRO, primary_key=("id", "customer"))
+    assert "REPLICA IDENTITY FULL" in reasons(wider(kafka(value, keys=[key])))[0]
+
+
+def test_heartbeats_are_skipped_and_other_records_are_bad(registry: SchemaRegistry) -> None:
+    write = Producer(registry).write
+    heartbeat = write(record("Heartbeat", [{"name": "ts_ms", "type": "long"}]), {"ts_ms": 1})
+    decoded = debezium(registry)(kafka(heartbeat, write(VALUE, order(1))))
+    assert {kind.value: count for kind, count in decoded.seen.skipped.items()} == {"heartbeat": 1}
+    assert "not a Debezium event" in reasons(decoded)[1]
+
+
+def test_records_of_other_tables_are_left_out(registry: SchemaRegistry) -> None:
+    write = Producer(registry).write
+    values = [write(ENVELOPE, event("c", None, order(1), table)) for table in ("orders", "items")]
+    chosen = debezium(registry, messages=MessageOptions(source_table="public.orders"))
+    decoded = chosen(kafka(*values))
+    assert rows(decoded) == [(0, 1, "ann")]
+    assert not reasons(decoded)
+
+
+def test_debeziums_placeholder_is_refused_in_avro_too(registry: SchemaRegistry) -> None:
+    value = Producer(registry).write(ENVELOPE, event("u", None, order(1, customer="__debezium_unavailable_value")))
+    assert "field customer: __debezium_unavailable_value" in reasons(debezium(registry)(kafka(value)))[0]
+
+
+def test_rows_of_debezium_without_an_envelope_are_bad_as_plain_rows(registry: SchemaRegistry) -> None:
+    flat = record("Flat", [*FIELDS, {"name": "__deleted", "type": "string"}])
+    value = Producer(registry).write(flat, order(1, __deleted="true"))
+    assert "use decode: debezium-avro" in reasons(step(registry)(kafka(value)))[0]
