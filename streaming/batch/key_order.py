@@ -64,18 +64,16 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
 
     Raises OptionError where `key-order` is set and nothing says which partitions the rows came from.
     """
-    if isinstance(rows, ParquetFiles):
+    if isinstance(rows, ParquetFiles) or policy_of(plan, rows.decode) is None:
         return rows
+    is_asked = plan.sink.key_order is not None
+    partitions = _partitions(identity, is_asked=is_asked)
+    matters = len(partitions) > 1 and order_matters(plan.schema)
+    columns = _feed_columns(rows, is_asked=is_asked) if matters or is_asked else None
     beside = () if rows.decode is not None or isinstance(rows, KafkaRanges) else beside_table(rows.frame.columns, plan)
-    if policy_of(plan, rows.decode) is None:
-        return rows
-    columns = _feed_columns(rows, is_asked=plan.sink.key_order is not None)
-    partitions = _partitions(identity, is_asked=plan.sink.key_order is not None)
-    if columns is not None and len(partitions) > 1 and order_matters(plan.schema):
+    if matters and columns is not None:
         return replace(rows, feeds=KafkaFeeds(partitions, *columns, beside))
-    if isinstance(rows, Frame) and beside:
-        return replace(rows, frame=rows.frame.drop(*beside))
-    return rows
+    return replace(rows, frame=rows.frame.drop(*beside)) if isinstance(rows, Frame) and beside else rows
 
 
 def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:

@@ -26,7 +26,9 @@ from bucketline.state.lsm.merge.feeds import (
 )
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.write import dynamic
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.cross import cross_write
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
 from bucketline.state.store.write.write_buckets import write_buckets
@@ -88,7 +90,7 @@ class Stream:
         pieces = [data.slice(a, b - a) for a, b in zip([0, *borders], [*borders, len(records)], strict=True)]
         parts = [p.to_batches(max_chunksize=self.draw.choice((3, 1000))) for p in pieces]
         cluster = Cluster(self.draw, self.draw.randint(1, 3), unrest=0.1)
-        options = {"key-order": policy, "local-directory": str(self.folder)}
+        options = {"key-order": policy, "local-directory": str(self.folder), "key-index-memory": "8 mb"}
         TableSink(self.table.path, options).write(Frame(cluster, parts, NAMES.names), identity)
         self.batch_id += 1
 
@@ -110,11 +112,16 @@ def drawn_records(draw: random.Random, kind: Kind, *, keeps_partitions: bool) ->
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, "cross-partition in pieces", "dynamic by shares"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_key_of_two_partitions_is_found_and_no_other(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: str, engine: str, seed: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, mode: str, engine: str, seed: int
 ) -> None:
+    """A share of a cross-partition table that is large is placed in pieces; a large HASH index makes each assigner look
+    its keys up in a stage of its own."""
+    monkeypatch.setattr(cross_write, "CHUNK_BYTES", 1000 if "pieces" in mode else cross_write.CHUNK_BYTES)
+    monkeypatch.setattr(dynamic, "BYTES_PER_KEY", 1 << 20 if "shares" in mode else dynamic.BYTES_PER_KEY)
+    mode = mode.partition(" ")[0]
     caplog.set_level("INFO", "bucketline.streaming.batch.key_order")
     draw = random.Random(f"{seed} {mode} {engine}")
     kind = draw_kind(draw, mode, engine)

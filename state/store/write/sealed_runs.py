@@ -2,7 +2,7 @@
 
 A sealed run is what travels in the shuffle: a few compressed bytes instead of many rows. Its rows are sorted by
 (trimmed primary key, sequence fields, arrival); `_SEQUENCE_NUMBER` holds the arrival rank inside (origin, partition,
-bucket), which the reduce side turns into Paimon's sequence numbers by adding where the origin starts.
+group), which the reduce side turns into Paimon's sequence numbers by adding where origin and group start.
 
 Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, merged-away rows included).
 """
