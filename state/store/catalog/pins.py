@@ -48,12 +48,12 @@ class Notebook:
         self.table, self.history = history_of(root)
         self._folder = f"{self.table}/{OWN_DIR}"
 
-    def look(self) -> Notes:
-        """One listing, and a read of each pin and announcement. Raises StorageError."""
+    def look(self, own: str | None = None) -> Notes:
+        """One listing, and a read of each pin and announcement but `own`. Raises StorageError."""
         pins: dict[str, Pin | None] = {}
         removals: dict[str, Removal | None] = {}
         for name in self._io.list_names(self._folder):
-            if not name.startswith((_PIN, _REMOVAL)):
+            if name == own or not name.startswith((_PIN, _REMOVAL)):
                 continue
             path = self.path(name)
             data = self._io.read_optional(path)

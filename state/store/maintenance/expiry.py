@@ -30,7 +30,7 @@ from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import ManifestEntry, Snapshot
-from bucketline.state.format.pin_json import Pin, Removal
+from bucketline.state.format.pin_json import Pin
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
@@ -265,16 +265,15 @@ class _Expiry:
                 tags = self._without_done_rollback(self._tags.list())
                 notes = look_and_drop_left(self._io, self._notebook, clock, own.name)
                 self._branches.finish_removals(notes.removals)
-                others = [r for name, r in notes.removals.items() if name != own.name]
-                end = self._end_beside(end, others, notes.pins.values(), clock)
+                end = self._end_beside(end, notes, clock)
                 if begin >= end:
-                    self._drop_done(notes, own)
+                    self._drop_done(notes)
                     return ExpireResult(begin, begin, tags=ended)
                 steps = self._plan(begin, end, tags, notes.pins.values())
                 # A tag that Paimon created meanwhile may need files; a missing kept state was expired by another run.
                 if steps is not None and self._tags.names() == sorted(t.name for t in tags):
                     result = self._remove(begin, end, steps, ended, tags, own)
-                    self._drop_done(notes, own)
+                    self._drop_done(notes)
                     return result
         return ExpireResult(tags=ended)
 
@@ -338,14 +337,15 @@ class _Expiry:
             time_of=time_of,
         )
 
-    def _end_beside(self, end: int, others: Iterable[Removal | None], pins: Iterable[Pin | None], clock: Clock) -> int:
+    def _end_beside(self, end: int, notes: Notes, clock: Clock) -> int:
         """Up to where snapshots go beside other processes: as far as another has announced, and pins allow."""
-        announced = [r for r in others if r is not None and r.history == self._notebook.history and r.end > end]
+        others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
+        announced = [r for r in others if r.end > end]
         further = [r.end for r in announced if r.is_of(self._snapshots.get(r.end - 1))]
         if further:
             latest = self._snapshots.settled_id(clock.now_ms())
             end = max(end, min([max(further), latest or 0, *self._next_of_consumers()]))
-        return held_end(self._notebook.history, end, pins)
+        return held_end(self._notebook.history, end, notes.pins.values())
 
     def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
         """The tags without the one of a rollback that removed its last snapshot and died; that one is removed."""
@@ -357,10 +357,10 @@ class _Expiry:
         self._tags.delete(mark.name)
         return [t for t in tags if t is not mark]
 
-    def _drop_done(self, notes: Notes, own: Announced) -> None:
+    def _drop_done(self, notes: Notes) -> None:
         """Drops the announcements of others whose snapshots are gone, or were replaced by a rollback."""
         for name, removal in notes.removals.items():
-            if name == own.name or removal is None or removal.history != self._notebook.history:
+            if removal is None or removal.history != self._notebook.history:
                 continue
             if not removal.is_of(self._snapshots.get(removal.end - 1)):
                 self._notebook.drop(name)

@@ -11,12 +11,12 @@ from bucketline.state.store.storage.storage_clock import modified_or_unknown, st
 
 
 def look_and_drop_left(io: FileIO, notebook: Notebook, clock: Clock, own: str | None = None) -> Notes:
-    """What one look shows, without the pins and announcements that are an hour old, which are removed; `own` stays.
+    """What one look shows beside `own`, without the pins and announcements that are an hour old, which are removed.
 
     The storage's clock, which decides, is asked only if one seems to be old by `clock`.
     """
-    notes = notebook.look()
-    left = _left(io, notebook, [n for n in (*notes.pins, *notes.removals) if n != own], clock)
+    notes = notebook.look(own)
+    left = _left(io, notebook, [*notes.pins, *notes.removals], clock)
     for name in left:
         notebook.drop(name)
     if not left:
