@@ -99,6 +99,10 @@ class Branches:
         notebook = Notebook(self._io, self.path(name))
         announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH))
         self._remove(name)
+        # With what an earlier removal of it has left that died.
+        for note, removal in notebook.look(announced).removals.items():
+            if removal is not None and removal.history == notebook.history:
+                notebook.drop(note)
         notebook.drop(announced)
         return True
 
