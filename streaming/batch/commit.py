@@ -28,8 +28,9 @@ from bucketline.streaming.batch.recover import (
     KEY_SHARES,
     SHARED_BUCKETS,
     SOURCE,
-    SOURCE_TABLE,
+    SOURCE_TABLES,
     START_OFFSETS,
+    TABLE_MARK,
     check_twin,
 )
 from bucketline.streaming.batch.target import Target
@@ -96,7 +97,7 @@ def commit_batch(
     properties = (
         batch_properties(identity, outcome.notes, key_shares, target.state.shares_buckets)
         | counts.properties()
-        | ({} if target.state.source_table is None else {SOURCE_TABLE: target.state.source_table})
+        | ({SOURCE_TABLES: TABLE_MARK.join(target.state.source_tables)} if target.state.source_tables else {})
     )
     # The next batch looks for this one's snapshot, whatever the table says of empty ones.
     change = session.appended(outcome.messages, ignore_empty=False)

@@ -81,16 +81,17 @@ def fit_decoder(decode: Decoder | None, session: WriteSession) -> Decoder | None
 
 
 def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None) -> Target:
-    """The target that knows the source's table whose records are written.
+    """The target that knows the source's tables whose records are written.
 
     Raises SchemaMismatchError for records of a second table, which would overwrite rows with the same key: what the
-    tasks have written is removed. Where `shards` says that keys are distinct, any tables may come.
+    tasks have written is removed. Where `shards` says that keys are distinct, any tables may come; where columns of the
+    key name the table, those that they tell apart.
     """
-    if isinstance(decode, DecodeStep) and decode.takes_many_tables:
-        return target.at(replace(target.state, source_table=None))
-    known = target.state.source_table
-    tables = sorted({*outcome.source_tables, *([known] if known else [])})
-    if len(tables) > 1:
+    if isinstance(decode, DecodeStep) and decode.has_distinct_keys:
+        return target.at(replace(target.state, source_tables=()))
+    tables = sorted({*outcome.source_tables, *target.state.source_tables})
+    told_apart = decode.key_of_table if isinstance(decode, DecodeStep) else _no_key
+    if len({told_apart(table) for table in tables}) < len(tables):
         target.session.discard(outcome.messages)
         raise SchemaMismatchError(
             f"the records are of {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one would "
@@ -98,7 +99,11 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
             "is in two of them, set shards to distinct-keys",
             tables=tuple(tables),
         )
-    return target.at(replace(target.state, source_table=tables[0])) if tables else target
+    return target.at(replace(target.state, source_tables=tuple(tables)))
+
+
+def _no_key(table: str) -> tuple[str | None, ...]:
+    return ()
 
 
 def _named(tables: Sequence[str]) -> str:

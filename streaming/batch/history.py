@@ -15,7 +15,8 @@ from bucketline.streaming.batch.recover import (
     END_OFFSETS,
     KEY_SHARES,
     SHARED_BUCKETS,
-    SOURCE_TABLE,
+    SOURCE_TABLES,
+    TABLE_MARK,
     CheckpointMismatchError,
     UserHistory,
 )
@@ -66,7 +67,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         seen_id=newest_id,
         is_complete=complete,
         key_shares=key_shares(history),
-        source_table=_source_table(history) or state.source_table,
+        source_tables=_source_tables(history) or state.source_tables,
         shares_buckets=state.shares_buckets or any(SHARED_BUCKETS in s.properties for s in _known(history)),
     )
     return target.at(_with_rejected(state, history)), history
@@ -100,9 +101,10 @@ def key_shares(history: UserHistory) -> int | None:
     return int(stated[0]) if stated and stated[0].isdigit() else None
 
 
-def _source_table(history: UserHistory) -> str | None:
-    """The source's table whose records the stream has written, if its newest batch says so."""
-    return next((s.properties[SOURCE_TABLE] for s in _known(history) if SOURCE_TABLE in s.properties), None)
+def _source_tables(history: UserHistory) -> tuple[str, ...]:
+    """The source's tables whose records the stream has written, as far as its newest batch says."""
+    said = next((s.properties[SOURCE_TABLES] for s in _known(history) if SOURCE_TABLES in s.properties), "")
+    return tuple(said.split(TABLE_MARK)) if said else ()
 
 
 def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) -> None:

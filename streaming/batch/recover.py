@@ -24,8 +24,10 @@ SHARED_BUCKETS = "bucketline.shared-buckets"
 """Snapshot property, "true" once the stream has to expect buckets that hold keys of several shares."""
 
 
-SOURCE_TABLE = "bucketline.source-table"
-"""Snapshot property: the source's table whose records the stream has written, where it is one."""
+SOURCE_TABLES = "bucketline.source-tables"
+"""Snapshot property: the source's tables whose records the stream has written, where their keys may meet."""
+TABLE_MARK = "\n"
+"""What stands between two names in it."""
 
 
 class CheckpointMismatchError(BucketlineError):

@@ -17,8 +17,8 @@ class StreamState:
     `key_shares` and `rejected_in_all` are what they say: among how many tasks the keys are shared, and how many records
     were rejected. `touched` are the partitions that the last batch wrote, with `rows_a_partition` each.
     `hidden` are files on level 0 that readers skip and that this stream is to compact; None until it has looked. A lost
-    compaction of all buckets, and lost postponed rows, are owed as well. `source_table` is the source's table whose
-    records it has written, where it is one. `is_advised` once advice has been logged,
+    compaction of all buckets, and lost postponed rows, are owed as well. `source_tables` are the source's tables
+    whose records it has written, where it matters. `is_advised` once advice has been logged,
     `shares_buckets` once keys of several shares were found in one bucket. `mixed_topics` are those
     about whose keys a warning has been logged.
     """
@@ -34,7 +34,7 @@ class StreamState:
     owes_full: bool = False
     owes_postponed: bool = False
     is_advised: bool = False
-    source_table: str | None = None
+    source_tables: tuple[str, ...] = ()
     shares_buckets: bool = False
     mixed_topics: frozenset[str] = frozenset()
 

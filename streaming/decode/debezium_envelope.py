@@ -72,7 +72,7 @@ class EventReader(Protocol):
 @dataclass(frozen=True, slots=True)
 class Images:
     """The columns that are read: `fields` of the row after a change, and `before` of the row before it; None: the same
-    of both. `messages` is what the job says of them.
+    of both. `messages` is what the job says of them, `source_parts` are fields of their `source` that are read, too.
 
     `reader` reads records that are not JSON.
 
@@ -85,6 +85,7 @@ class Images:
     messages: MessageOptions = NO_MESSAGE_OPTIONS
     key: tuple[str, ...] = ()
     reader: EventReader | None = None
+    source_parts: tuple[DataField, ...] = ()
 
     def shape(self, source: SourceSchema) -> Shape:
         """The shape of an event whose images have that schema."""
@@ -383,7 +384,7 @@ def _shape_of_images(images: Images, source: SourceSchema) -> Shape:
     if images.key:
         return row_shape(images.fields, source, writing)
     before = None if images.before is None else row_shape(images.before, source, writing)
-    return envelope_shape(row_shape(images.fields, source, writing), before)
+    return envelope_shape(row_shape(images.fields, source, writing), before, images.source_parts)
 
 
 def _writing(messages: MessageOptions) -> Writing:

@@ -33,6 +33,7 @@ from bucketline.streaming.decode.records import decode_avro, decode_debezium, de
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows, pack_rejects
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.source_tables import without_other_tables
 
 METADATA: Mapping[str, str] = {
@@ -94,9 +95,21 @@ class DecodeStep:
         return tuple(name for name in _SPARK_TYPES if name in needed)
 
     @property
-    def takes_many_tables(self) -> bool:
-        """Whether records of several tables of the source may come."""
+    def has_distinct_keys(self) -> bool:
+        """Whether no key is in two tables of the source: the job says so."""
         return self.messages.shards is not None
+
+    def key_of_table(self, table: str) -> tuple[str | None, ...]:
+        """What columns of the key have of a table of the source, by which its rows are told from those of others."""
+        if self.decode not in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_AVRO):
+            return ()
+        *outer, name = table.split(".")
+        parts = {
+            "_source_table": name,
+            "_source_schema": outer[-1] if len(outer) > 1 else None,
+            "_source_database": outer[0] if outer else None,
+        }
+        return tuple(text for column, text in parts.items() if column in self.primary_key)
 
     def check(self) -> None:
         """Raises SchemaMismatchError or UnsupportedTableError when no record could become a row of this table."""
@@ -154,11 +167,12 @@ class DecodeStep:
 
     def _decode(self, values: pa.Array | pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray | None) -> Decoded:
         fields = tuple(f for f in self.fields if f.name not in METADATA)
+        primary_key = tuple(name for name in self.primary_key if name not in METADATA)
         if self.decode in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_AVRO):
             return decode_debezium(
                 values,
                 fields,
-                primary_key=self.primary_key,
+                primary_key=primary_key,
                 loose=self.loose,
                 keys=keys,
                 update_before=self.update_before,
@@ -170,7 +184,7 @@ class DecodeStep:
             return decode_flat(
                 values,
                 fields,
-                primary_key=self.primary_key,
+                primary_key=primary_key,
                 loose=self.loose,
                 keys=keys,
                 update_before=self.update_before,
@@ -183,7 +197,7 @@ class DecodeStep:
                 values,
                 fields,
                 binlog,
-                primary_key=self.primary_key,
+                primary_key=primary_key,
                 loose=self.loose,
                 update_before=self.update_before,
                 watch=self.watch,
@@ -201,7 +215,7 @@ class DecodeStep:
         """The schema needs that the table can satisfy; reserved column names are left out."""
         if pa.types.is_string(need):
             raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
-        kept_out = (*METADATA, ROW_KIND_COLUMN, *self.fixed)
+        kept_out = (*METADATA, *SOURCE_METADATA, ROW_KIND_COLUMN, *self.fixed)
         kept = [] if pa.types.is_null(need) else [f for f in need if f.name not in kept_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED
 

@@ -25,7 +25,7 @@ from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import all_fields
 from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
 from bucketline.streaming.decode.json_exact import Failures, build_array, kind_of, parse_json
-from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Form, JsonKind, Reading, Shape
 from bucketline.streaming.decode.late_columns import Path, cut_out, late_columns, late_paths
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.schema_needs import (
@@ -169,9 +169,11 @@ def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
 
 def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
     """Debezium's events with nothing but the names of the table in their `source`. It is half of an event and never a
-    column. Events of tables with a field of that name are left as they are.
+    column. Events of tables with a field of that name are left as they are, and where more of it is read.
     """
-    if not shape.is_envelope or any(f.name == _SOURCE for f in all_fields(shape.children[0].type.fields)):
+    if not shape.is_envelope or len(shape.children[-1].names) > len(SOURCE_PARTS):
+        return values
+    if any(f.name == _SOURCE for f in all_fields(shape.children[0].type.fields)):
         return values
     return pc.replace_substring_regex(values, _SOURCE_BLOCK, _SOURCE_NAMES)
 

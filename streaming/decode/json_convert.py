@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.timestamp_text import timestamps_of
-from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64, decode_hex
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes, decode_base64, decode_hex
 
 _NANOS = {"d": 86_400_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}

@@ -183,11 +183,13 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
     return Shape(data_type, arrow_type(data_type), forms=_forms(data_type, source, writing))
 
 
-def envelope_shape(row: Shape, before: Shape | None = None) -> Shape:
+def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequence[DataField] = ()) -> Shape:
     """The shape of a Debezium event: row images before and after, the operation, and the table it is of. `before` is
-    the shape of that image where it is another one."""
+    the shape of that image where it is another one; `source_parts` are further fields of `source`."""
     names = ("before", "after", "op", "source")
-    source = row_shape([DataField(0, part, DataType(TypeRoot.VARCHAR, length=2**31 - 1)) for part in SOURCE_PARTS])
+    text = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
+    others = [part for part in source_parts if part.name not in SOURCE_PARTS]
+    source = row_shape([*(DataField(0, part, text) for part in SOURCE_PARTS), *others])
     children = (row if before is None else before, row, shape_of(DataType(TypeRoot.VARCHAR, length=1)), source)
     arrow = pa.struct([pa.field(n, c.arrow) for n, c in zip(names, children, strict=True)])
     return Shape(DataType(TypeRoot.ROW), arrow, names=names, children=children, is_envelope=True)

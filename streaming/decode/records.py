@@ -59,6 +59,7 @@ from bucketline.streaming.decode.row_changes import (
 )
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Seen
+from bucketline.streaming.decode.source_metadata import SOURCE_METADATA, metadata_columns, source_parts
 from bucketline.streaming.decode.texts.json_scan import has_bytes
 from bucketline.streaming.decode.unavailable import Placeholder
 
@@ -223,14 +224,18 @@ def decode_debezium(
     Shapes: n binary or string values in, and the records' n keys, if known. `loose` names the NOT NULL columns that a
     delete may leave out; by default all that are not in `primary_key`.
     """
-    columns, placeholder = tuple(fields), Placeholder(messages.unavailable_value)
+    columns = tuple(f for f in fields if f.name not in SOURCE_METADATA)
+    of_source = tuple(f for f in fields if f.name in SOURCE_METADATA)
+    primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
+    placeholder = Placeholder(messages.unavailable_value)
     data = as_binary(values)
     live = has_text(data)
     positions = np.flatnonzero(live)
     alive = chosen(data, live)
     needs_all = update_before is UpdateBefore.EMIT or watch is not Watch.NOTHING or not primary_key
     of_key = None if needs_all else tuple(f for f in columns if f.name in primary_key)
-    images = Images(columns, of_key, messages, reader=reader)
+    parts = source_parts(f.name for f in of_source)
+    images = Images(columns, of_key, messages, reader=reader, source_parts=parts)
     objects = read_events(alive, images, watch)
     events = _Events(objects.structs, positions[objects.positions])
     bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(events)
@@ -256,7 +261,13 @@ def decode_debezium(
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
     refuse_unavailable(unjudged, columns, primary_key, placeholder)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
+    unjudged = with_left_out(unjudged, columns, may_miss)
+    if of_source:
+        at = np.searchsorted(events.records, unjudged.origin)
+        names, rows = [f.name for f in (*columns, *of_source)], unjudged.structs.flatten()
+        more = metadata_columns(events.structs, at, of_source)
+        unjudged = replace(unjudged, structs=pa.StructArray.from_arrays([*rows, *more], names))
+    return judge_rows(unjudged, (*columns, *of_source))
 
 
 def _unfollowed(events: _Events) -> dict[int, str]:

@@ -146,7 +146,8 @@ def _wanted(images: Images) -> Mapping[str, object]:
     if images.key:
         return _names(images.fields)
     before = images.fields if images.before is None else images.before
-    return {"before": _names(before), "after": _names(images.fields), "op": {}, **_OF_SOURCE}
+    source: dict[str, object] = {part: {} for part in (*SOURCE_PARTS, *(f.name for f in images.source_parts))}
+    return {"before": _names(before), "after": _names(images.fields), "op": {}, "source": source}
 
 
 def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: Watch) -> pa.DataType:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from bucketline.streaming.decode.avro.avro_cursor import Longs
 from bucketline.streaming.decode.avro.avro_exact import as_text
-from bucketline.streaming.decode.base64_column import decimals_of_bytes
 from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
 
 _SHOWN_CHARACTERS = 60
 

@@ -28,9 +28,16 @@ def event(table: str, key: int, **more: object) -> Json:
 
 
 class Job:
-    def __init__(self, root: Path, messages: MessageOptions, policy: str = "fail") -> None:
+    def __init__(
+        self,
+        root: Path,
+        messages: MessageOptions,
+        policy: str = "fail",
+        columns: str = "id BIGINT NOT NULL, name STRING",
+        key: tuple[str, ...] = ("id",),
+    ) -> None:
         path = str(root / "shop.db" / "t")
-        self.table = create_table(path, "id BIGINT NOT NULL, name STRING", ("id",), options={"bucket": "1"})
+        self.table = create_table(path, columns, key, options={"bucket": "1"})
         schema = handle_of(self.table).table_schema
         step = decode_step(RecordFormat.DEBEZIUM_JSON, schema, BadRecords(None, 0), messages)
         self.sink = TableSink(path, {"schema-evolution": policy}, decode=step)
@@ -45,7 +52,7 @@ class Job:
         self.number += 1
 
     def rows(self) -> list[Json]:
-        return sorted(open_table(self.table.path).to_arrow().to_pylist(), key=lambda r: r["id"])
+        return sorted(open_table(self.table.path).to_arrow().to_pylist(), key=lambda r: (r["id"], r["name"]))
 
 
 def test_a_second_table_in_one_batch_is_refused(tmp_path: Path) -> None:
@@ -85,3 +92,15 @@ def test_records_of_other_tables_are_left_out_and_counted(tmp_path: Path, caplog
     assert report.skipped_records == (("heartbeat", 1), ("record of another table", 2))
     assert "skipped 1 heartbeat, 2 records of another table" in report.line()
     assert "skipped" not in replace(report, skipped_records=()).line()
+
+
+def test_a_key_that_names_the_table_takes_those_that_it_tells_apart(tmp_path: Path) -> None:
+    columns = "id BIGINT NOT NULL, name STRING, _source_table STRING NOT NULL"
+    job = Job(tmp_path, MessageOptions(), columns=columns, key=("id", "_source_table"))
+    job.batch(event("orders", 1), event("carts", 1))
+    assert [row["name"] for row in job.rows()] == ["carts", "orders"]
+    forget_table(job.table.path, "query")
+    archived = event("orders", 1)
+    archived["source"]["db"] = "archive"
+    with pytest.raises(SchemaMismatchError, match=r"archive\.orders and shop\.carts and shop\.orders"):
+        job.batch(archived)

@@ -163,6 +163,7 @@ ENVELOPE = record(
         {"name": "ts_ms", "type": ["null", "long"], "default": None},
     ],
 )
+LSN: Json = {"name": "lsn", "type": ["null", "long"], "default": None}
 KEY = record("Key", [{"name": "id", "type": "long"}])
 
 
@@ -225,6 +226,22 @@ def test_records_of_other_tables_are_left_out(registry: SchemaRegistry) -> None:
     decoded = chosen(kafka(*values))
     assert rows(decoded) == [(0, 1, "ann")]
     assert not reasons(decoded)
+
+
+@pytest.mark.parametrize("copies", [1, 30])
+def test_columns_about_the_source_are_filled_from_avro_too(registry: SchemaRegistry, copies: int) -> None:
+    source = record("Place", [{"name": "db", "type": "string"}, {"name": "table", "type": "string"}, LSN])
+    fields = [{**f, "type": source} if f["name"] == "source" else f for f in ENVELOPE["fields"]]
+    sent = event("c", None, order(1)) | {"source": {"db": "shop", "table": "orders", "lsn": 7}}
+    value = Producer(registry).write(record("Envelope", fields), sent)
+    more = columns(
+        id="BIGINT", _op="STRING", _source_table="STRING", _source_schema="STRING", _source_position="STRING"
+    )
+    decoded = debezium(registry, fields=more)(kafka(*[value] * copies))
+    assert not reasons(decoded)
+    assert [tuple(row.values()) for row in decoded.rows.to_pylist()] == [
+        (1, "c", "orders", None, "00000000000000000007", 0)
+    ] * copies
 
 
 def test_debeziums_placeholder_is_refused_in_avro_too(registry: SchemaRegistry) -> None:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.types.logical import DataField, parse_type
-from bucketline.streaming.decode.base64_column import decimals_of_bytes, decode_base64
 from bucketline.streaming.decode.json_blocks import read_exact, read_fast, read_objects
 from bucketline.streaming.decode.json_shape import row_shape
+from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes, decode_base64
 
 TAGS = {"type": "ARRAY", "element": "STRING"}
 PLACE = {
