@@ -100,11 +100,12 @@ def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: in
         if shared is None or snapshot.id > shared:
             _publish(target, snapshot)
     target.write_latest_hint(ids[-1])
-    if target.exists(ids[-1] + 1):
-        rollback_to(io, path, ids[-1])
     schemas = Schemas(io, path)
     for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
         io.delete(schemas.path(schema_id))
+    if target.exists(ids[-1] + 1):
+        # A commit that came meanwhile; its schema may just have gone.
+        rollback_to(io, path, ids[-1])
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
     for tag in copied.tags:
