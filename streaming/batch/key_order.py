@@ -171,12 +171,13 @@ def check_begun_partitions(
     policy = policy_of(plan, decode)
     starts, ends = (_numbered(kafka_offsets(o)) for o in (identity.start_offsets, identity.end_offsets))
     # Files of the checkpoint and other queries are asked only where a batch begins a partition beside others.
-    if policy is None or not begun_beside(starts, ends, {p for p, at in starts.items() if at > 0}):
+    if policy is None or not may_begin(starts, ends):
         return target
     was_refused = read_note(spark, identity, _REFUSED) == identity.digest
     if not (was_refused or is_full(starts, ends, most_records)) or not order_matters(plan.schema):
         return target
-    began = _numbered(kafka_offsets(first_offsets(spark, identity)))
+    first = _numbered(kafka_offsets(first_offsets(spark, identity)))
+    began = first or {p: at for p, at in starts.items() if at > 0}
     others = [
         _numbered(kafka_offsets(s.properties.get(END_OFFSETS)))
         for s in other_queries(target)
@@ -188,8 +189,8 @@ def check_begun_partitions(
     topic, partition = early[0]
     found = (
         f"batch {identity.batch_id} takes the first records of {counted(len(early), 'partition')} that topic {topic!r} "
-        f"has gained (partition {partition}), and older partitions of it hold more records than the batch takes: where "
-        "a key has moved, older records would come after newer ones"
+        f"has gained (partition {partition}), and older partitions of it may hold records that the batch does not "
+        "reach: where a key has moved, older records would come after newer ones"
     )
     if fails(policy, plan):
         if identity.digest is not None:
@@ -222,6 +223,13 @@ def is_full(starts: Offsets, ends: Offsets, most_records: int | None) -> bool:
     that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
     """
     return most_records is not None and sum(_taken(starts, ends).values()) > most_records - len(ends)
+
+
+def may_begin(starts: Offsets, ends: Offsets) -> bool:
+    """Whether a batch takes the first records of a partition, and records of another one of its topic."""
+    taken = _taken(starts, ends)
+    begun = {topic for topic, partition in taken if starts.get((topic, partition), 0) == 0}
+    return any(sum(place[0] == topic for place in taken) > 1 for topic in begun)
 
 
 def begun_beside(starts: Offsets, ends: Offsets, known: Iterable[TopicPartition]) -> list[TopicPartition]:
