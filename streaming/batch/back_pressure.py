@@ -17,6 +17,7 @@ from bucketline.state.store.catalog.crowding import Crowding, crowding
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import commit_change
 from bucketline.streaming.batch.compact_beside import await_beside
 from bucketline.streaming.batch.target import Target
 
@@ -42,67 +43,68 @@ def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
 
     Raises CompactionFailedError of the thread beside the batches, and what a compaction of its own raises.
     """
-    session, started_ms = target.session, target.session.table.world.clock.now_ms()
-    if not session.plan.schema.primary_keys:
+    at, started_ms = target.at, target.at.table.world.clock.now_ms()
+    if not at.plan.schema.primary_keys:
         return target, Relief()
     now = _look(target)
     crowded_before = len(now.crowded)
-    action = session.plan.sink.beside.back_pressure
-    if not now.crowded or session.plan.compacts or action is BackPressure.CONTINUE:
+    action = at.plan.sink.beside.back_pressure
+    if not now.crowded or at.plan.compacts or action is BackPressure.CONTINUE:
         return target, Relief(now, crowded_before)
     if action is BackPressure.COMPACT:
-        now = _compact(target, engine, now)
+        target = _compacted(target, engine, now)
     else:
-        now = _wait(target, now)
+        target = _waited_for(target, now)
+    now = _look(target)
     if now.crowded:
         _tell(target, now, f"'{BACK_PRESSURE.key}' = '{action.value}' did not help in time; the batch goes on")
-    return target, Relief(now, crowded_before, max(0, target.session.table.world.clock.now_ms() - started_ms))
+    return target, Relief(now, crowded_before, max(0, target.at.table.world.clock.now_ms() - started_ms))
 
 
 def _look(target: Target) -> Crowding:
-    stop = target.session.plan.schema.settings.compaction.stop_trigger
-    return crowding(target.session.view, stop, target.state.touched)
+    stop = target.at.plan.schema.settings.compaction.stop_trigger
+    return crowding(target.at.view, stop, target.state.touched)
 
 
-def _compact(target: Target, engine: Engine, now: Crowding) -> Crowding:
-    """Compacts the crowded buckets in one commit of its own; if that loses a race, the batch goes on without it."""
-    session = target.session
+def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
+    """The target whose crowded buckets are compacted, in one commit of its own; if that loses a race, the batch goes on
+    without it."""
+    at = target.at
     _tell(target, now, "the batch compacts them first")
     trigger = CompactTrigger.MINOR
-    states = session.bucket_states(trigger)
-    due = [b for b in session.due(trigger, among=now.crowded) if b in states]
-    messages = compact_buckets(engine, session.plan.bucket_write(trigger), [(b, states[b]) for b in due])
+    states = at.bucket_states(trigger)
+    due = [b for b in at.due(trigger, among=now.crowded) if b in states]
+    messages = compact_buckets(engine, at.plan.bucket_write(trigger), [(b, states[b]) for b in due])
     if any(not m.is_empty for m in messages):
-        committed = session.publish(Compact(messages), Author(compactor_user(target.user)))
+        committed = commit_change(at, Compact(messages), Author(compactor_user(target.user)))
+        target = target.after(committed)
         if committed.dropped is not None:
             _LOG.info("the compaction was lost: %s", committed.dropped.message)
-    session.refresh()
-    return _look(target)
+    return target.refreshed()
 
 
-def _wait(target: Target, now: Crowding) -> Crowding:
-    """Waits until no bucket is crowded, or the time is over."""
-    session = target.session
+def _waited_for(target: Target, now: Crowding) -> Target:
+    """The target once no bucket is crowded, or the time is over."""
     _tell(target, now, "the batch waits for their compaction")
-    left_ms = session.plan.sink.beside.back_pressure_timeout_ms
+    left_ms = target.at.plan.sink.beside.back_pressure_timeout_ms
     pause_ms = _SHORTEST_WAIT_MS
     while now.crowded and left_ms > 0:
         pause_ms = min(pause_ms, left_ms)
         is_busy = await_beside(target, pause_ms)
-        session.refresh()
+        target = target.refreshed()
         now = _look(target)
         if now.crowded and not is_busy:
-            target.session.table.world.pause.wait_ms(pause_ms)
+            target.at.table.world.pause.wait_ms(pause_ms)
         left_ms -= pause_ms
         pause_ms = min(2 * pause_ms, _LONGEST_WAIT_MS)
-    return now
+    return target
 
 
 def _tell(target: Target, now: Crowding, action: str) -> None:
-    buckets, stop = counted(len(now.crowded), "bucket"), target.session.plan.schema.settings.compaction.stop_trigger
+    buckets, stop = counted(len(now.crowded), "bucket"), target.at.plan.schema.settings.compaction.stop_trigger
     _LOG.warning(
         "%s: %s with up to %d sorted runs, more than '%s' = %d: %s",
-        target.session.table.path,
+        target.at.table.path,
         buckets,
         now.most_runs,
         STOP_TRIGGER.key,

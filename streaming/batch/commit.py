@@ -18,6 +18,7 @@ from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.maintenance.upkeep import Upkept, logged
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.visibility import Rounds, is_lasting
 from bucketline.streaming.batch.batch_counts import BatchCounts
 from bucketline.streaming.batch.history import mark, mark_newest
@@ -78,17 +79,17 @@ def commit_batch(
 
     Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
     """
-    session = target.session
+    at = target.at
     try:
         rejected = settle_rejects(
-            reject_policy(session.plan.sink),
+            reject_policy(at.plan.sink),
             outcome.rejects,
             user=target.user,
             batch_id=identity.batch_id,
-            storage=session.table.storage,
+            storage=at.table.storage,
         )
     except RejectedRecordsError:
-        session.discard(outcome.messages)
+        at.discard(outcome.messages)
         raise
     if rejected is not None:
         _LOG.warning("batch %d: %s", identity.batch_id, rejected.line())
@@ -100,8 +101,9 @@ def commit_batch(
         | ({SOURCE_TABLES: TABLE_MARK.join(target.state.source_tables)} if target.state.source_tables else {})
     )
     # The next batch looks for this one's snapshot, whatever the table says of empty ones.
-    change = session.appended(outcome.messages, ignore_empty=False)
-    committed = session.publish(change, Author(target.user, identity.batch_id, properties))
+    change = appended(at, outcome.messages, ignore_empty=False)
+    committed = commit_change(at, change, Author(target.user, identity.batch_id, properties))
+    target = target.after(committed)
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])
     if isinstance(committed.dropped, BucketlineError) and is_lasting(committed.dropped):
@@ -109,7 +111,7 @@ def commit_batch(
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
     report = CommitReport(committed, count, _mark_and_keep(target, outcome.messages, committed.snapshots))
-    return target.at(replace(target.state, rejected_in_all=counts.rejected_in_all)), report
+    return target.with_state(replace(target.state, rejected_in_all=counts.rejected_in_all)), report
 
 
 def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
@@ -118,10 +120,12 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
     The batch may have a successor by then, so the snapshot says nothing of the batch, and the writer's marker stays.
     That it was lost is in the report, and owed.
     """
-    committed = target.session.publish(Compact(messages), Author(compactor_user(target.user), batch_id))
+    committed = commit_change(target.at, Compact(messages), Author(compactor_user(target.user), batch_id))
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(committed, 0, target.upkeep.after_commit(target.session, messages, committed.snapshots))
+    return CommitReport(
+        committed, 0, target.upkeep.after_commit(target.at.after(committed), messages, committed.snapshots)
+    )
 
 
 def settle_skipped(target: Target) -> None:
@@ -162,7 +166,7 @@ def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots:
     if snapshots:
         with logged("moving the writer's marker tag"):
             mark(target, _to_mark(snapshots))
-    return target.upkeep.after_commit(target.session, messages, snapshots)
+    return target.upkeep.after_commit(target.at, messages, snapshots)
 
 
 def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:

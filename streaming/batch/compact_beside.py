@@ -72,20 +72,20 @@ def check_beside(target: Target, spark: Any) -> None:
     Asked before a batch is written; the first starts the thread. Raises OptionError, UnsupportedTableError,
     CompactionFailedError.
     """
-    session, context = target.session, spark.sparkContext
-    if not session.plan.compacts_beside:
+    at, context = target.at, spark.sparkContext
+    if not at.plan.compacts_beside:
         return
-    check_plannable(session)
-    running = _running_of(session.table.metadata_path, target.user)
+    check_plannable(at)
+    running = _running_of(at.table.metadata_path, target.user)
     if running is None or running.context is not context:
-        settings = session.plan.sink.beside
+        settings = at.plan.sink.beside
         check_pool(settings.pool, context)
         # Its own session: an engine changes settings of a session while it runs, and so does that of the batches.
         engine = spark_engine(spark.newSession())
         tasks = settings.tasks or max(1, engine.workers.parallelism // 2)
         in_pool = InPool(engine, context, settings.pool, tasks)
-        turns = Turns(session.twin(), in_pool, take=lambda open_items: tasks)
-        _keep(session.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
+        turns = Turns(at, in_pool, take=lambda open_items: tasks)
+        _keep(at.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
         return
     with _forgotten_on_error(target):
         running.beside.check()
@@ -93,15 +93,15 @@ def check_beside(target: Target, spark: Any) -> None:
 
 def notice_batch(target: Target, batch_id: int) -> None:
     """Tells the thread of a batch that is committed; what it cannot learn then is a warning."""
-    session = target.session
-    running = _running_of(session.table.metadata_path, target.user) if session.plan.compacts_beside else None
+    at = target.at
+    running = _running_of(at.table.metadata_path, target.user) if at.plan.compacts_beside else None
     if running is None:
         return
-    full, due = session.plan.is_full_due(batch_id), True
+    full, due = at.plan.is_full_due(batch_id), True
     try:
-        due = running.when.is_due(session, batch_id)
+        due = running.when.is_due(at, batch_id)
     except BucketlineError as e:
-        _LOG.warning("%s: when it was last compacted is not known: %s", session.table.path, e)
+        _LOG.warning("%s: when it was last compacted is not known: %s", at.table.path, e)
     if due or full:
         running.when.planned()
     running.beside.notice(plans=due, full=full)
@@ -112,8 +112,8 @@ def await_beside(target: Target, timeout_ms: int) -> bool:
 
     Raises CompactionFailedError.
     """
-    running = _running_of(target.session.table.metadata_path, target.user)
-    if running is None or not target.session.plan.compacts_beside:
+    running = _running_of(target.at.table.metadata_path, target.user)
+    if running is None or not target.at.plan.compacts_beside:
         return False
     running.beside.notice()
     with _forgotten_on_error(target):
@@ -122,7 +122,7 @@ def await_beside(target: Target, timeout_ms: int) -> bool:
 
 def beside_backlog(target: Target) -> OpenItems:
     """What the thread of this stream left open when it last looked; nothing where there is no thread."""
-    running = _running_of(target.session.table.metadata_path, target.user)
+    running = _running_of(target.at.table.metadata_path, target.user)
     return OpenItems() if running is None else running.beside.backlog
 
 
@@ -178,7 +178,7 @@ def _forgotten_on_error(target: Target) -> Iterator[None]:
     try:
         yield
     except CompactionFailedError:
-        _keep(target.session.table.metadata_path, target.user, None)
+        _keep(target.at.table.metadata_path, target.user, None)
         raise
 
 

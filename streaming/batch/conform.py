@@ -22,7 +22,7 @@ from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.catalog.alter import evolve_table
 from bucketline.state.store.engine.engine import Outcome
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.schema_need import SchemaNeed
 from bucketline.streaming.batch.preflight import check_columns
@@ -37,39 +37,39 @@ _LOG = logging.getLogger(__name__)
 _SHOWN_TABLES = 3
 
 
-def fit_frame(frame: Any, session: WriteSession, beside: tuple[str, ...] = ()) -> Any:
-    """The batch with exactly the table's columns (and `_row_kind`), after the table was changed if the policy says so.
+def fit_frame(frame: Any, at: TableAt, beside: tuple[str, ...] = ()) -> tuple[TableAt, Any]:
+    """The table, after it was changed if the policy says so, and the batch with exactly its columns (and `_row_kind`).
     Columns in `beside` are no columns of the table, and stay as they are.
 
     Raises SchemaMismatchError for columns that fit neither now nor after a change, and for names that occur twice.
     """
-    policy = session.plan.sink.schema_evolution
+    policy = at.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:
-        check_columns([c for c in frame.columns if c not in beside], session.plan.schema)
-        return frame
-    known = {f.name for f in session.plan.schema.fields}
+        check_columns([c for c in frame.columns if c not in beside], at.plan.schema)
+        return at, frame
+    known = {f.name for f in at.plan.schema.fields}
     data_columns = [c for c in frame.columns if (c != ROW_KIND_COLUMN or c in known) and c not in beside]
     if policy is EvolutionPolicy.EVOLVE:
-        evolve_table(session.table, frame_schema(frame.select(*data_columns)), policy)
-        session.refresh()
-        known = {f.name for f in session.plan.schema.fields}
+        evolve_table(at.table, frame_schema(frame.select(*data_columns)), policy)
+        at = at.refreshed()
+        known = {f.name for f in at.plan.schema.fields}
     fitting = frame.select(*[c for c in frame.columns if c in known or c == ROW_KIND_COLUMN or c in beside])
-    for f in session.plan.schema.fields:
+    for f in at.plan.schema.fields:
         if f.name not in fitting.columns and f.type.nullable:
             fitting = fitting.withColumn(f.name, F.lit(None))
-    check_columns([c for c in fitting.columns if c not in beside], session.plan.schema)
-    return fitting
+    check_columns([c for c in fitting.columns if c not in beside], at.plan.schema)
+    return at, fitting
 
 
-def fit_decoder(decode: Decoder | None, session: WriteSession) -> Decoder | None:
+def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
     """What turns records into rows of the table as it is now, whoever has changed it since the job started.
 
     Raises SchemaMismatchError for a new column that is filled from a part of the records that is not read.
     """
     if not isinstance(decode, DecodeStep):
         return decode
-    evolves = session.plan.sink.schema_evolution is EvolutionPolicy.EVOLVE
-    step = step_for(decode, session.plan.schema, Watch.ALL if evolves else Watch.NOTHING)
+    evolves = at.plan.sink.schema_evolution is EvolutionPolicy.EVOLVE
+    step = step_for(decode, at.plan.schema, Watch.ALL if evolves else Watch.NOTHING)
     unread = [name for name in step.input_columns if name not in decode.input_columns]
     if unread:
         raise SchemaMismatchError(
@@ -88,18 +88,18 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
     key name the table, those that they tell apart.
     """
     if isinstance(decode, DecodeStep) and decode.has_distinct_keys:
-        return target.at(replace(target.state, source_tables=()))
+        return target.with_state(replace(target.state, source_tables=()))
     tables = sorted({*outcome.source_tables, *target.state.source_tables})
     told_apart = decode.key_of_table if isinstance(decode, DecodeStep) else _no_key
     if len({told_apart(table) for table in tables}) < len(tables):
-        target.session.discard(outcome.messages)
+        target.at.discard(outcome.messages)
         raise SchemaMismatchError(
             f"the records are of {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one would "
             "overwrite rows of another that have the same key. Set source-table to the one to be read; or, if no key "
             "is in two of them, set shards to distinct-keys",
             tables=tuple(tables),
         )
-    return target.at(replace(target.state, source_tables=tuple(tables)))
+    return target.with_state(replace(target.state, source_tables=tuple(tables)))
 
 
 def _no_key(table: str) -> tuple[str | None, ...]:
@@ -111,27 +111,28 @@ def _named(tables: Sequence[str]) -> str:
     return shown if len(tables) <= _SHOWN_TABLES else f"{shown} and more"
 
 
-def grow_table(session: WriteSession, outcome: Outcome) -> None:
-    """Changes the table so that what the tasks' records need has a place there; what the tasks have written is removed.
+def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
+    """The table, changed so that what the records need has a place there; what the tasks have written is removed.
 
     Raises SchemaMismatchError and OptionError when the table cannot be changed so.
     """
-    session.discard(outcome.messages)
-    evolve_table(session.table, outcome.need.columns, EvolutionPolicy.EVOLVE)
-    session.refresh()
+    at.discard(outcome.messages)
+    evolve_table(at.table, outcome.need.columns, EvolutionPolicy.EVOLVE)
+    at = at.refreshed()
     _LOG.info(
         "%s has schema %d now, with a place for: %s; the batch is run again",
-        session.table.path,
-        session.plan.schema.id,
+        at.table.path,
+        at.plan.schema.id,
         _shown(outcome.need),
     )
+    return at
 
 
-def refuse_need(session: WriteSession, outcome: Outcome) -> None:
+def refuse_need(at: TableAt, outcome: Outcome) -> None:
     """Raises SchemaMismatchError when records still need something after the table was changed for their sake."""
     if not outcome.need:
         return
-    session.discard(outcome.messages)
+    at.discard(outcome.messages)
     raise SchemaMismatchError(
         f"the table was changed for this batch, and its records still need a place for: {_shown(outcome.need)}; make "
         "it by hand (ALTER of the table), or set schema-evolution to 'ignore'",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Compact
 from bucketline.state.commit.replay import compactor_user
+from bucketline.state.store.write.commit_change import commit_change
 from bucketline.streaming.batch.make_visible import finish_visibility
 from bucketline.streaming.batch.target import Target, taken_over
 from bucketline.streaming.batch.write_batch import postponed_moved
@@ -13,16 +14,15 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 def finish_stream(target: Target, engine: SparkEngine) -> Target:
     """The target that owes what could not be compacted within one budget. Raises BucketlineError for what fails."""
-    session = target.session
-    session.refresh()
-    target = finish_visibility(taken_over(target), engine)
+    target = finish_visibility(taken_over(target.refreshed()), engine)
     budget = target.budget()
     while target.state.owes_postponed and budget.left_ms > 0:
+        target = target.refreshed()
         messages = postponed_moved(target, engine)
-        committed = session.publish(Compact(messages), Author(compactor_user(target.user)))
-        target = target.at(replace(target.state, owes_postponed=committed.dropped is not None))
+        committed = commit_change(target.at, Compact(messages), Author(compactor_user(target.user)))
+        target = target.after(committed).with_state(replace(target.state, owes_postponed=committed.dropped is not None))
         if target.state.owes_postponed:
             budget.wait()
     hidden = frozenset(partition for partition, _ in target.state.hidden or {})
-    target.upkeep.mark_done(session, at_end=True, hidden=hidden)
+    target.upkeep.mark_done(target.at, at_end=True, hidden=hidden)
     return target

@@ -9,7 +9,7 @@ from bucketline.state.format.paths import MANIFEST_DIR
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import move_tag
 from bucketline.state.store.maintenance.expiry_notes import seen_up_to
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.streaming.batch.batch_counts import counts_in
 from bucketline.streaming.batch.recover import (
     END_OFFSETS,
@@ -24,10 +24,10 @@ from bucketline.streaming.batch.target import StreamState, Target
 
 
 def read_history(target: Target) -> tuple[Target, UserHistory]:
-    """What the table, as the session sees it, knows of the stream; the snapshots since the last call are read."""
-    session, state = target.session, target.state
-    latest, store = session.view.snapshot, session.table.snapshot_store
-    if state.commits and _is_undone(session, state.commits[0]):
+    """What the table, as it was looked at, knows of the stream; the snapshots since the last call are read."""
+    at, state = target.at, target.state
+    latest, store = at.view.snapshot, at.table.snapshot_store
+    if state.commits and _is_undone(at, state.commits[0]):
         state = replace(state, commits=(), seen_id=0, is_complete=False)
     is_running = state.seen_id > 0
     newer: list[Snapshot] = []
@@ -70,7 +70,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         source_tables=_source_tables(history) or state.source_tables,
         shares_buckets=state.shares_buckets or any(SHARED_BUCKETS in s.properties for s in _known(history)),
     )
-    return target.at(_with_rejected(state, history)), history
+    return target.with_state(_with_rejected(state, history)), history
 
 
 def other_queries(target: Target, walked: Iterable[Snapshot] | None = None) -> tuple[Snapshot, ...]:
@@ -78,7 +78,7 @@ def other_queries(target: Target, walked: Iterable[Snapshot] | None = None) -> t
 
     `walked` are all snapshots of others with offsets, newest first, where they have been read already.
     """
-    latest, table = target.session.view.snapshot, target.session.table
+    latest, table = target.at.view.snapshot, target.at.table
     own = writer_of(target.user)
     newest: dict[str, Snapshot] = {}
     for snapshot in table.snapshot_store.newest_first(latest or 0) if walked is None else walked:
@@ -107,14 +107,14 @@ def _source_tables(history: UserHistory) -> tuple[str, ...]:
     return tuple(said.split(TABLE_MARK)) if said else ()
 
 
-def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) -> None:
+def check_rolled_back(at: TableAt, mismatch: CheckpointMismatchError) -> None:
     """Returns if the batches that the table lacks were rolled back, have expired, or were another table's.
 
     Raises MissingSnapshotError when their snapshots are gone.
     """
     if not mismatch.history_complete:
         return
-    table, newest = session.table, session.view.snapshot
+    table, newest = at.table, at.view.snapshot
     # A table that was made anew has no manifests.
     if newest is not None or table.io.list_names(f"{table.path}/{MANIFEST_DIR}"):
         proof = f"the checkpoint, at batch {mismatch.checkpoint_batch},"
@@ -123,8 +123,8 @@ def check_rolled_back(session: WriteSession, mismatch: CheckpointMismatchError) 
 
 def mark(target: Target, snapshot: Snapshot) -> None:
     """Moves the stream's tag to a snapshot of its own, unless another run of it is further on already."""
-    table = target.session.table
-    name, schema = MARKER_TAG + target.user, target.session.plan.schema
+    table = target.at.table
+    name, schema = MARKER_TAG + target.user, target.at.plan.schema
     move_tag(table.io, table.path, schema, name, snapshot, root=table.metadata_path)
 
 
@@ -160,22 +160,22 @@ def _known(history: UserHistory) -> tuple[Snapshot, ...]:
     return history.commits if history.commits or history.marker is None else (history.marker,)
 
 
-def _is_undone(session: WriteSession, commit: Snapshot) -> bool:
+def _is_undone(at: TableAt, commit: Snapshot) -> bool:
     """Whether the table was rolled back behind a commit; one that has merely expired is older than the newest."""
-    latest = session.view.snapshot
+    latest = at.view.snapshot
     if latest is None or latest.id < commit.id:
         return True
-    published = latest if latest.id == commit.id else session.table.snapshot_store.get(commit.id)
+    published = latest if latest.id == commit.id else at.table.snapshot_store.get(commit.id)
     return published not in (None, commit)
 
 
 def _seen(target: Target, marker: Snapshot) -> int:
     """The snapshot id up to which it is known that none after the marker is this stream's."""
-    table = target.session.table
+    table = target.at.table
     return seen_up_to(table.io, table.metadata_path, target.user, marker)
 
 
 def _marker(target: Target) -> Snapshot | None:
-    table = target.session.table
+    table = target.at.table
     tag = Tags(table.io, table.metadata_path).get(MARKER_TAG + target.user)
     return newest_of_user([tag.snapshot], target.user) if tag is not None else None

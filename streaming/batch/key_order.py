@@ -129,8 +129,8 @@ def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome,
         f"batch {identity.batch_id}: {_places(one, other)} both hold records of the key {first.key}, and nothing says "
         "which of them is newer"
     )
-    if fails(policy, target.session.plan):
-        target.session.discard(outcome.messages)
+    if fails(policy, target.at.plan):
+        target.at.discard(outcome.messages)
         raise KeyOrderError(
             f"{found}. Nothing of the batch is committed. {_ORDERED_BY}; {_OR_ANY_ORDER}. {_PAGE}",
             batch_id=identity.batch_id,
@@ -155,8 +155,10 @@ def _told(target: Target, about: str, found: str) -> Target:
     """Warns once in a run of the query about the same topics, and logs each further time more quietly."""
     is_new = about not in target.state.mixed_topics
     level = logging.WARNING if is_new else logging.INFO
-    _LOG.log(level, "%s: %s. %s. %s. %s", target.session.table.path, found, _READ_ORDER, _ORDERED_BY, _PAGE)
-    return target.at(replace(target.state, mixed_topics=target.state.mixed_topics | {about})) if is_new else target
+    _LOG.log(level, "%s: %s. %s. %s. %s", target.at.table.path, found, _READ_ORDER, _ORDERED_BY, _PAGE)
+    return (
+        target.with_state(replace(target.state, mixed_topics=target.state.mixed_topics | {about})) if is_new else target
+    )
 
 
 def check_begun_partitions(
@@ -167,7 +169,7 @@ def check_begun_partitions(
     A batch that was refused is refused again: Spark repeats it as it was planned, whatever the limit is by then.
     Raises KeyOrderError where the job is to fail.
     """
-    plan = target.session.plan
+    plan = target.at.plan
     policy = policy_of(plan, decode)
     starts, ends = (_numbered(kafka_offsets(o)) for o in (identity.start_offsets, identity.end_offsets))
     # Files of the checkpoint and other queries are asked only where a batch begins a partition beside others.

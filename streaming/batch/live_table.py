@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 
+from bucketline.conf.table.read_options import named_branch
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.metrics.outlets import open_outlets
@@ -36,12 +37,13 @@ class LiveTable:
         *,
         table: TableHandle | None = None,
     ) -> None:
-        session = WriteSession(path, options, table=table, storage=storage, is_stream=True)
-        session.table.io.require_publish()
-        open_outlets(session.plan.sink.metrics)
-        self._target = Target(session, user)
+        opened = open_handle(path, storage, named_branch(options)) if table is None else table
+        at = table_at(opened, options, is_stream=True)
+        at.table.io.require_publish()
+        open_outlets(at.plan.sink.metrics)
+        self._target = Target(at, user)
         with _turns_lock:
-            self._turn = _turns.setdefault((self._target.session.table.metadata_path, user), _Turn())
+            self._turn = _turns.setdefault((self._target.at.table.metadata_path, user), _Turn())
 
     @property
     def target(self) -> Target:
@@ -57,7 +59,7 @@ class LiveTable:
         """Holds the table for one batch. Raises UnsupportedTableError for a second call with the same batch."""
         if not self._turn.lock.acquire(blocking=False):
             raise UnsupportedTableError(
-                f"two calls of the sink for {self.target.session.table.path} run at the same time under one name; "
+                f"two calls of the sink for {self.target.at.table.path} run at the same time under one name; "
                 "give each its own sink_id",
                 user=self.target.user,
             )
@@ -65,7 +67,7 @@ class LiveTable:
             call = None if identity.run_id is None else (identity.run_id, identity.batch_id)
             if call is not None and call == self._turn.last_call:
                 raise UnsupportedTableError(
-                    f"the sink was called twice for {self.target.session.table.path} in batch {identity.batch_id}, and "
+                    f"the sink was called twice for {self.target.at.table.path} in batch {identity.batch_id}, and "
                     "the second call would be taken for a replay of the first; join the data (union), or give each "
                     "sink its own sink_id",
                     user=self.target.user,
@@ -94,7 +96,7 @@ def live_table(
 ) -> LiveTable:
     """The open table of a writer, opened now if it is not, by `table` where one is given.
 
-    Raises what WriteSession raises, and OptionError where its metrics cannot be shown.
+    Raises as `open_handle` and `table_at`, and OptionError where its metrics cannot be shown.
     """
     key = (path, user, tuple(sorted(options.items())), tuple(sorted((storage or {}).items())))
     with _tables_lock:

@@ -5,7 +5,7 @@ it, since its rows are in the table, and never waits for longer than the budget.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
@@ -21,7 +21,11 @@ from bucketline.state.format.entries import FileKind
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
+from bucketline.state.store.write.commit_change import commit_change
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.visibility import (
+    CommitCompaction,
+    CompactWork,
     FileNames,
     Hidden,
     Rounds,
@@ -32,19 +36,15 @@ from bucketline.state.store.write.visibility import (
     left_on_level0,
     what_waits,
 )
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.target import Target
 
 _LOG = logging.getLogger(__name__)
-
-Commit = Callable[[Sequence[CommitMessage]], Committed]
-CompactBuckets = Callable[[CompactTrigger, Work], Sequence[CommitMessage]]
 
 
 def settle_visibility(
     target: Target,
     engine: Engine,
-    commit: Commit,
+    commit: CommitCompaction,
     *,
     trigger: CompactTrigger,
     messages: Sequence[CommitMessage] = (),
@@ -54,15 +54,15 @@ def settle_visibility(
 
     What is left is owed by the target's state, and warned about. Storage is not asked unless something is left.
     """
-    session, owed = target.session, target.state.hidden or {}
-    if what_waits(session.plan.schema) is Waits.NOTHING or not session.plan.compacts:
+    at, owed = target.at, target.state.hidden or {}
+    if what_waits(at.plan.schema) is Waits.NOTHING or not at.plan.compacts:
         return _owing(target, {}), None
-    own = {} if committed is None else _own_files(session, messages, committed)
+    own = {} if committed is None else _own_files(at, messages, committed)
     files = joined(owed, own)
     if not files:
         return target, None
-    rounds = _rounds(target, files, _compact_with(session, engine), commit, trigger)
-    target = _owing(target, rounds.left if rounds.lost is not None else {})
+    rounds = _rounds(target, files, _compact_with(engine), commit, trigger)
+    target = _owing(target.with_table(rounds.at), rounds.left if rounds.lost is not None else {})
     if rounds.lost is not None:
         _warn(target, rounds.lost)
     return target, rounds
@@ -70,47 +70,48 @@ def settle_visibility(
 
 def finish_visibility(target: Target, engine: Engine) -> Target:
     """What a query that has ended still owes, compacted within one more budget, under a name of its own."""
-    session, user = target.session, compactor_user(target.user)
+    author = Author(compactor_user(target.user))
 
-    def commit(messages: Sequence[CommitMessage]) -> Committed:
-        return session.publish(Compact(tuple(messages)), Author(user))
+    def commit(now: TableAt, messages: Sequence[CommitMessage]) -> Committed:
+        return commit_change(now, Compact(tuple(messages)), author)
 
     target, _ = settle_visibility(target, engine, commit, trigger=CompactTrigger.MINOR)
-    if not (target.state.owes_full and session.plan.compacts):
+    if not (target.state.owes_full and target.at.plan.compacts):
         return target
-    rounds = _rounds(target, None, _compact_with(session, engine), commit, CompactTrigger.FULL)
+    rounds = _rounds(target, None, _compact_with(engine), commit, CompactTrigger.FULL)
     if rounds.lost is not None:
-        _LOG.warning("%s: the full compaction that was due was lost: %s", session.table.path, rounds.lost)
-    return target.at(replace(target.state, owes_full=rounds.lost is not None))
+        _LOG.warning("%s: the full compaction that was due was lost: %s", target.at.table.path, rounds.lost)
+    target = target.with_table(rounds.at)
+    return target.with_state(replace(target.state, owes_full=rounds.lost is not None))
 
 
 def hidden_rows(target: Target) -> Hidden:
     """What is owed and cannot be read, from the view as it is; nothing where only the changelog waits."""
-    if what_waits(target.session.plan.schema) is not Waits.ROWS:
+    if what_waits(target.at.plan.schema) is not Waits.ROWS:
         return Hidden()
-    return find_hidden(target.session.view, target.state.hidden or {})
+    return find_hidden(target.at.view, target.state.hidden or {})
 
 
 def _owing(target: Target, hidden: FileNames) -> Target:
-    return target.at(replace(target.state, hidden=hidden))
+    return target.with_state(replace(target.state, hidden=hidden))
 
 
-def _compact_with(session: WriteSession, engine: Engine) -> CompactBuckets:
-    """Compacts buckets by an engine, on the plan of the session as it is then."""
+def _compact_with(engine: Engine) -> CompactWork:
+    """Compacts buckets by an engine, as the table's plan says then."""
 
-    def compact(trigger: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(engine, session.plan.bucket_write(trigger), work)
+    def compact(now: TableAt, trigger: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
+        return compact_buckets(engine, now.plan.bucket_write(trigger), work)
 
     return compact
 
 
-def _own_files(session: WriteSession, messages: Sequence[CommitMessage], committed: Committed) -> FileNames:
+def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Committed) -> FileNames:
     if not committed.replayed:
         return left_on_level0(messages, committed)
     # Another run under our name has committed this batch: its files are the batch's.
     names: dict[tuple[bytes, int], frozenset[str]] = {}
     for snapshot in committed.snapshots:
-        for e in session.table.manifests.delta_entries(snapshot):
+        for e in at.table.manifests.delta_entries(snapshot):
             if e.kind is FileKind.ADD and e.file.level == 0 and e.bucket >= 0:
                 place = (e.partition, e.bucket)
                 names[place] = names.get(place, frozenset()) | {e.file.file_name}
@@ -118,21 +119,21 @@ def _own_files(session: WriteSession, messages: Sequence[CommitMessage], committ
 
 
 def _rounds(
-    target: Target, files: FileNames | None, compact: CompactBuckets, commit: Commit, trigger: CompactTrigger
+    target: Target, files: FileNames | None, compact: CompactWork, commit: CommitCompaction, trigger: CompactTrigger
 ) -> Rounds:
     """The rounds; an error ends them, and is a reason like any other: the rows are in the table."""
     try:
         return compact_until_visible(
-            target.session, files, trigger=trigger, compact=compact, commit=commit, budget=target.budget()
+            target.at, files, trigger=trigger, compact=compact, commit=commit, budget=target.budget()
         )
     except (BucketlineError, PySparkException, Py4JError) as e:
-        return Rounds(files or {}, lost=" ".join(str(e).split())[:500])
+        return Rounds(target.at, files or {}, lost=" ".join(str(e).split())[:500])
 
 
 def _warn(target: Target, lost: str) -> None:
-    session = target.session
-    path, hidden = session.table.path, find_hidden(session.view, target.state.hidden or {})
-    if what_waits(session.plan.schema) is Waits.ROWS:
+    at = target.at
+    path, hidden = at.table.path, find_hidden(at.view, target.state.hidden or {})
+    if what_waits(at.plan.schema) is Waits.ROWS:
         warning = "%s: %d rows are committed and cannot be read yet: they wait on level 0 of %d buckets"
     else:
         warning = "%s: the changes of %d rows are not logged yet: they wait on level 0 of %d buckets"

@@ -23,10 +23,10 @@ def plan_batch(
     workers: Workers,
     most_bytes: int = MOST_BYTES_IN_ONE_TASK,
 ) -> Stages[Records]:
-    """The stages of a batch on the table as its session sees it; one task compacts `most_bytes` at most, where several
+    """The stages of a batch on the table as it was looked at; one task compacts `most_bytes` at most, where several
     could share them."""
-    session, state = target.session, target.state
-    plan = session.plan
+    at, state = target.at, target.state
+    plan = at.plan
     trigger = plan.trigger(identity.batch_id)
     if state.owes_full and trigger is not CompactTrigger.NONE:
         trigger = CompactTrigger.FULL
@@ -42,9 +42,9 @@ def plan_batch(
         by_share=source.is_alone or not state.shares_buckets,
     )
     limited = replace(source, reject_limit=min(plan.sink.bad_records_max, MOST_REJECTS) + 1000)
-    stages = _in_one_task(plan.mode.stages(plan, session, scope, limited), most_bytes)
+    stages = _in_one_task(plan.mode.stages(plan, at, scope, limited), most_bytes)
     if state.shares_buckets and _writes_by_share(stages):
-        stages = plan.mode.stages(plan, session, replace(scope, by_share=False), limited)
+        stages = plan.mode.stages(plan, at, replace(scope, by_share=False), limited)
     return replace(stages, idle=_may_be_due(stages.write))
 
 

@@ -13,7 +13,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.when import OwedFull, WhenToPlan
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,55 +21,55 @@ _LOG = logging.getLogger(__name__)
 class Planner:
     """Plans for one writer; it remembers when it did so last, and the plans that it has read."""
 
-    def __init__(self, session: WriteSession) -> None:
-        self._folder = PlanFolder(session.table.io, session.table.metadata_path)
-        self._when = WhenToPlan(session.table.world)
+    def __init__(self, at: TableAt) -> None:
+        self._folder = PlanFolder(at.table.io, at.table.metadata_path)
+        self._when = WhenToPlan(at.table.world)
         self._owed = OwedFull()
         self.open = OpenItems()
         """What was open when it last planned."""
 
-    def after_batch(self, session: WriteSession, batch_id: int) -> int | None:
+    def after_batch(self, at: TableAt, batch_id: int) -> int | None:
         """The number of the plan that was made after a batch, None where none was. Storage is not asked unless the
         trigger says that it is time, or a full compaction is due with the batch."""
-        if session.plan.is_full_due(batch_id):
+        if at.plan.is_full_due(batch_id):
             self._owed.ask()
         try:
-            if not self._when.is_due(session, batch_id) and not self._owed.is_owed:
+            if not self._when.is_due(at, batch_id) and not self._owed.is_owed:
                 return None
-            planning = make_plan(session, self._folder, fully=self._owed.test())
+            planning = make_plan(at, self._folder, fully=self._owed.test())
         except BucketlineError as e:
-            _LOG.warning("%s: no compaction was planned after batch %d: %s", session.table.path, batch_id, e)
+            _LOG.warning("%s: no compaction was planned after batch %d: %s", at.table.path, batch_id, e)
             return None
         self._when.planned()
         self.open = planning.open
         self._owed.planned(planning.busy_places)
         if planning.number is not None:
             items = counted(len(planning.plan.items), "item")
-            _LOG.info("%s: batch %d: compaction plan %d with %s", session.table.path, batch_id, planning.number, items)
+            _LOG.info("%s: batch %d: compaction plan %d with %s", at.table.path, batch_id, planning.number, items)
         return planning.number
 
 
-def check_plan_ahead(session: WriteSession) -> None:
+def check_plan_ahead(at: TableAt) -> None:
     """Returns if this writer does not plan, or can: asked before it writes. Raises as `check_plannable`."""
-    if session.plan.sink.compaction is Compaction.DEDICATED:
-        check_plannable(session)
+    if at.plan.sink.compaction is Compaction.DEDICATED:
+        check_plannable(at)
 
 
 _planners: dict[tuple[str, str], Planner] = {}
 _lock = Lock()
 
 
-def plan_ahead(session: WriteSession, user: str, batch_id: int) -> int | None:
+def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
     """As `Planner.after_batch`, where the writer's options leave compaction to plans; None where they do not."""
-    if session.plan.sink.compaction is not Compaction.DEDICATED:
+    if at.plan.sink.compaction is not Compaction.DEDICATED:
         return None
     with _lock:
-        planner = _planners.setdefault((session.table.metadata_path, user), Planner(session))
-    return planner.after_batch(session, batch_id)
+        planner = _planners.setdefault((at.table.metadata_path, user), Planner(at))
+    return planner.after_batch(at, batch_id)
 
 
-def planned_backlog(session: WriteSession, user: str) -> OpenItems:
+def planned_backlog(at: TableAt, user: str) -> OpenItems:
     """What was open when this writer last planned; nothing where it does not plan."""
     with _lock:
-        planner = _planners.get((session.table.metadata_path, user))
+        planner = _planners.get((at.table.metadata_path, user))
     return OpenItems() if planner is None else planner.open

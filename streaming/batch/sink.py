@@ -87,7 +87,7 @@ class TableSink:
                 table.keep(target)
                 report = replace(report, storage_requests=requests_sent(store).since(sent).total)
                 tell(report)
-                measure(report, user, target.session.plan.sink.metrics)
+                measure(report, user, target.at.plan.sink.metrics)
         except BaseException:
             # After an error nothing that is kept of the table is trusted: the next batch reads it anew.
             forget_table(self.path, user)

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field, replace
 
+from bucketline.state.commit.outcome import Committed
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.maintenance.upkeep import Upkeep
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.visibility import Budget, FileNames, Waits, all_on_level0, what_waits
-from bucketline.state.store.write.write_session import WriteSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,31 @@ class Target:
     `upkeep` remembers what the stream has looked after in the table; it is the one thing here that changes.
     """
 
-    session: WriteSession
+    at: TableAt
     user: str
     state: StreamState = field(default_factory=StreamState)
     upkeep: Upkeep = field(default_factory=Upkeep, compare=False)
 
-    def at(self, state: StreamState) -> "Target":
+    def with_state(self, state: StreamState) -> "Target":
         """The same table, with the stream in another state."""
         return replace(self, state=state)
 
+    def with_table(self, at: TableAt) -> "Target":
+        """The stream in the same state, on a later view of the table."""
+        return replace(self, at=at)
+
+    def refreshed(self) -> "Target":
+        """The same, on the table with its newest schema, at its newest snapshot."""
+        return self.with_table(self.at.refreshed())
+
+    def after(self, committed: Committed) -> "Target":
+        """The same, on the table as a commit has left it."""
+        return self.with_table(self.at.after(committed))
+
     def budget(self) -> Budget:
         """The time for making rows visible, from now on."""
-        sink = self.session.plan.sink
-        return Budget(sink.visibility_timeout_ms, self.session.table.world)
+        sink = self.at.plan.sink
+        return Budget(sink.visibility_timeout_ms, self.at.table.world)
 
 
 def taken_over(target: Target) -> Target:
@@ -68,6 +81,6 @@ def taken_over(target: Target) -> Target:
     """
     if target.state.hidden is not None:
         return target
-    session = target.session
-    waits = what_waits(session.plan.schema) is not Waits.NOTHING and session.plan.compacts
-    return target.at(replace(target.state, hidden=all_on_level0(session.view) if waits else {}))
+    at = target.at
+    waits = what_waits(at.plan.schema) is not Waits.NOTHING and at.plan.compacts
+    return target.with_state(replace(target.state, hidden=all_on_level0(at.view) if waits else {}))

@@ -21,6 +21,7 @@ from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
@@ -98,6 +99,9 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
     check_beside(target, engine.spark)
     target, done = repeat_if_gone(lambda: write_once(target, identity, engine, Frame(frame, job.decoder), job))
     target, done = settle(target, identity, engine, done)
+    if done.outcome is not None and target.at.plan.mode.postpones:
+        # The report says what waits now, and the next batch would read the new snapshot in any case.
+        target = target.refreshed()
     return target, report(target, identity, done, started)
 
 
@@ -107,12 +111,12 @@ def write_once(
     """The steps that are repeated, all of them, where files of the batch were removed before its commit."""
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
-        return target, compact_what_was_due(target, identity, engine)
+        return compact_what_was_due(target, identity, engine)
     target = check_begun_partitions(target, identity, engine.spark, rows.decode, job.most_records)
     target, relief = relieve(target, engine)
     of_kafka = job.joins_partitions or job.kafka is not None
-    row_bytes = stored_row_bytes(target.session.view) if of_kafka else 0
-    fitting = conform(target, rows)
+    row_bytes = stored_row_bytes(target.at.view) if of_kafka else 0
+    target, fitting = conform(target, rows)
     if job.parquet is not None:
         target, done = _of_files(target, identity, engine, fitting, rows.frame, job.parquet)
         return target, replace(done, relief=relief)
@@ -145,27 +149,29 @@ def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
 
 def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
     """The target at the newest snapshot, and whether the batch is to be written. Raises as `recover.decide`."""
-    target.session.refresh()
-    check_plan_ahead(target.session)
+    target = target.refreshed()
+    check_plan_ahead(target.at)
     target, history = read_history(taken_over(target))
     if (history.commits or history.marker) and new_partitions(identity):
         history = replace(history, others=other_queries(target))
     try:
         decision = recover.decide(identity, history, allow_reprocess=job.allow_reprocess)
     except recover.CheckpointMismatchError as e:
-        check_rolled_back(target.session, e)
+        check_rolled_back(target.at, e)
         raise
     if job.topics is not None and isinstance(decision, recover.WriteBatch):
         job.topics.accept(newest_ids(target.state.commits, identity.cluster), identity.topic_ids)
     return target, decision
 
 
-def conform(target: Target, rows: Frame) -> Frame:
-    """Rows with the table's columns; what records hold is known only when tasks have decoded them."""
+def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
+    """Rows with the table's columns, and the table that has them; what records hold is known only when tasks have
+    decoded them."""
     if rows.decode is not None:
-        return rows
-    beside = beside_table(rows.frame.columns, target.session.plan)
-    return replace(rows, frame=fit_frame(rows.frame, target.session, beside))
+        return target, rows
+    beside = beside_table(rows.frame.columns, target.at.plan)
+    at, frame = fit_frame(rows.frame, target.at, beside)
+    return target.with_table(at), replace(rows, frame=frame)
 
 
 def plan_run_commit(
@@ -176,7 +182,7 @@ def plan_run_commit(
     planned = time.monotonic()
     target, stages, outcome = run(target, identity, engine, stages, rows)
     ran = time.monotonic()
-    target = settle_mixed_keys(target, identity, outcome, policy_of(target.session.plan, rows.decode))
+    target = settle_mixed_keys(target, identity, outcome, policy_of(target.at.plan, rows.decode))
     if topics is not None:
         identity = confirm_topics(target, identity, outcome, topics)
     target, report = commit_batch(target, identity, outcome, stages.key_shares)
@@ -186,8 +192,8 @@ def plan_run_commit(
 
 def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records) -> Stages[Records]:
     """The stages of the batch on the table as it is now, whoever has changed it since the job started."""
-    fitting = replace(rows, decode=fit_decoder(rows.decode, target.session))
-    return plan_batch(target, identity, with_feeds(fitting, target.session.plan, identity), engine.workers)
+    fitting = replace(rows, decode=fit_decoder(rows.decode, target.at))
+    return plan_batch(target, identity, with_feeds(fitting, target.at.plan, identity), engine.workers)
 
 
 def run(
@@ -198,10 +204,10 @@ def run(
     target = of_one_source_table(target, outcome, rows.decode)
     if not outcome.need:
         return target, stages, outcome
-    grow_table(target.session, outcome)
+    target = target.with_table(grow_table(target.at, outcome))
     stages = plan(target, identity, engine, rows)
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
-    refuse_need(target.session, outcome)
+    refuse_need(target.at, outcome)
     return target, stages, outcome
 
 
@@ -224,8 +230,8 @@ def _run_by_share(
             if not stages.assigners.across_partitions:
                 raise
             why = str(e)
-    _LOG.info("%s: %s; its batches take one stage more", target.session.table.path, why)
-    target = target.at(replace(target.state, shares_buckets=True))
+    _LOG.info("%s: %s; its batches take one stage more", target.at.table.path, why)
+    target = target.with_state(replace(target.state, shares_buckets=True))
     stages = plan(target, identity, engine, rows)
     return target, stages, engine.run(stages)
 
@@ -236,21 +242,23 @@ def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, to
     try:
         return replace(identity, topic_ids=topics.confirm(identity, target.state.commits))
     except recover.TopicCreatedAgainError:
-        target.session.discard(outcome.messages)
+        target.at.discard(outcome.messages)
         raise
 
 
-def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> Done:
+def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> tuple[Target, Done]:
     """For a batch that is in the table: the compaction that was due with it, idle buckets included."""
     settle_skipped(target)
-    session = target.session
-    trigger = session.plan.trigger(identity.batch_id)
-    due = session.due(trigger) if trigger is not CompactTrigger.NONE else []
-    states = session.bucket_states(trigger) if due else {}
-    write = session.plan.bucket_write(trigger)
+    at = target.at
+    trigger = at.plan.trigger(identity.batch_id)
+    due = at.due(trigger) if trigger is not CompactTrigger.NONE else []
+    states = at.bucket_states(trigger) if due else {}
+    write = at.plan.bucket_write(trigger)
     messages = compact_buckets(engine, write, [(b, states[b]) for b in due])
-    nothing = CommitReport(Committed(), 0, Upkept())
-    return Done(trigger, messages, commit_owed_compaction(target, identity.batch_id, messages) if messages else nothing)
+    report = CommitReport(Committed(), 0, Upkept())
+    if messages:
+        report = commit_owed_compaction(target, identity.batch_id, messages)
+    return target.after(report.committed), Done(trigger, messages, report)
 
 
 def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
@@ -261,28 +269,28 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
         touched = frozenset(m.partition for m in done.messages if m.new_files)
         rows_each = done.outcome.accepted_rows // max(1, len(touched))
         state = replace(state, touched=touched, rows_a_partition=rows_each)
-    target, done = _move_postponed(target.at(state), identity, engine, done)
+    target, done = _move_postponed(target.with_state(state), identity, engine, done)
     later: list[CommitReport] = []
 
-    def commit(messages: Sequence[CommitMessage]) -> Committed:
-        later.append(commit_owed_compaction(target, identity.batch_id, tuple(messages)))
+    def commit(now: TableAt, messages: Sequence[CommitMessage]) -> Committed:
+        later.append(commit_owed_compaction(target.with_table(now), identity.batch_id, tuple(messages)))
         return later[-1].committed
 
     target, rounds = settle_visibility(
         target, engine, commit, trigger=done.trigger, messages=done.messages, committed=done.report.committed
     )
     if done.outcome is not None:
-        plan_ahead(target.session, target.user, identity.batch_id)
+        plan_ahead(target.at, target.user, identity.batch_id)
     notice_batch(target, identity.batch_id)
     hidden = frozenset(partition for partition, _ in target.state.hidden or {})
     report = done.report.with_rounds(rounds, later)
-    marked = Upkept(done_partitions=target.upkeep.mark_done(target.session, hidden=hidden))
+    marked = Upkept(done_partitions=target.upkeep.mark_done(target.at, hidden=hidden))
     return target, replace(done, report=replace(report, upkept=report.upkept.followed_by(marked)))
 
 
 def report(target: Target, identity: BatchIdentity, done: Done, started: float) -> BatchReport:
     """What the batch came to."""
-    name, now = target.session.table.path, time.monotonic()
+    name, now = target.at.table.path, time.monotonic()
     if done.outcome is None:
         hidden = hidden_rows(target)
         return describe_skipped(name, identity.batch_id, done.messages, done.report, now - started, hidden)
@@ -296,46 +304,46 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
 
 def _open_items(target: Target) -> OpenItems:
     """What of compaction plans is open, as this stream saw it last."""
-    if target.session.plan.compacts_beside:
+    if target.at.plan.compacts_beside:
         return beside_backlog(target)
-    return planned_backlog(target.session, target.user)
+    return planned_backlog(target.at, target.user)
 
 
 def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage, ...]:
-    """The messages of a compaction that takes all postponed rows to their buckets, on the newest snapshot."""
-    session = target.session
-    session.refresh()
-    write = session.plan.bucket_write(CompactTrigger.MINOR)
-    return compact_postponed(session, write, lambda partition: True, engine=engine)
+    """The messages of a compaction that takes all postponed rows to their buckets."""
+    at = target.at
+    write = at.plan.bucket_write(CompactTrigger.MINOR)
+    return compact_postponed(at, write, lambda partition: True, engine=engine)
 
 
 def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
     """Moves postponed rows to their buckets, when this batch's turn has come."""
-    plan, every = target.session.plan, target.session.plan.sink.postpone_compact_batches
+    plan, every = target.at.plan, target.at.plan.sink.postpone_compact_batches
     is_due = every is not None and ((identity.batch_id + 1) % every == 0 or target.state.owes_postponed)
     if not plan.mode.postpones or not is_due:
         return target, done
+    target = target.refreshed()
     messages = postponed_moved(target, engine)
     report = commit_owed_compaction(target, identity.batch_id, messages) if messages else None
     lost = report is not None and report.committed.dropped is not None
-    return target.at(replace(target.state, owes_postponed=lost)), replace(done, report=done.report.followed_by(report))
+    done = replace(done, report=done.report.followed_by(report))
+    target = target if report is None else target.after(report.committed)
+    return target.with_state(replace(target.state, owes_postponed=lost)), done
 
 
 def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Target:
     """The target that knows that advice on the job has been logged, if there is any."""
-    plan = target.session.plan
+    plan = target.at.plan
     advice = None if target.state.is_advised else plan.mode.advice(plan, stages, engine.workers)
     if advice is None:
         return target
-    _LOG.warning("%s: %s", target.session.table.path, advice)
-    return target.at(replace(target.state, is_advised=True))
+    _LOG.warning("%s: %s", target.at.table.path, advice)
+    return target.with_state(replace(target.state, is_advised=True))
 
 
 def _waiting(target: Target) -> Waiting:
     """What waits in a postpone table."""
-    session = target.session
-    if not session.plan.mode.postpones:
+    at = target.at
+    if not at.plan.mode.postpones:
         return Waiting()
-    # The next batch would read the new snapshot in any case.
-    session.refresh()
-    return find_waiting((b, session.view.files(b)) for b in session.view.buckets() if b[1] < 0)
+    return find_waiting((b, at.view.files(b)) for b in at.view.buckets() if b[1] < 0)

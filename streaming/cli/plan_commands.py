@@ -33,7 +33,7 @@ from bucketline.state.store.plans.plan_table import plan_table
 from bucketline.state.store.plans.serve import Stop, compactor_in, few, serve_plans
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import handle_of
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.cli.arguments import (
     assignments,
     duration,
@@ -86,11 +86,11 @@ def plan(
     """
     table = handle_of(opened(path, option))
     options = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
-    session = WriteSession(table.uri, options, table=table)
+    at = table_at(table, options)
     made = make_plan(
-        session,
+        at,
         PlanFolder(table.io, table.metadata_path),
-        chosen=choose_partitions(session.plan.schema, partitions),
+        chosen=choose_partitions(at.plan.schema, partitions),
         dry_run=dry_run,
     )
     if made.plan.items or form is not Format.TABLE:
@@ -155,7 +155,7 @@ def compactor(
         take = lambda open_items: most  # noqa: E731
     of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)
     tables = [handle_of(opened(path, of_branch)) for path in paths]
-    sessions = {t.metadata_path: WriteSession(t.uri, options, table=t) for t in tables}
+    sessions = {t.metadata_path: table_at(t, options) for t in tables}
     compactors = {p: compactor_in(s, engine, lease_ms=lease_ms, take=take) for p, s in sessions.items()}
     upkeeps = {p: CompactorUpkeep(s) for p, s in sessions.items()}
     stop = Stop()

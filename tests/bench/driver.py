@@ -29,11 +29,13 @@ from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta, FileSource
 from bucketline.state.format.paths import bucket_path, data_file_name
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Outcome, TaskStats
 from bucketline.state.store.table.table import create_table
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.stages import Stages, WriteStage
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.binary_row import encode_row
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
@@ -159,7 +161,7 @@ class PretendedTasks:
 def main(path: str, buckets: int, files: int, tasks: int) -> None:
     template = _template(f"{path}/one")
     create_table(f"{path}/t", COLUMNS, ("id",), options={"bucket": str(buckets)})
-    schema = WriteSession(f"{path}/t", {}).plan.schema
+    schema = table_at(open_handle(f"{path}/t"), {}).plan.schema
     empty = EmptyFiles(f"{path}/t", schema, template)
     _fill(empty, buckets, files)
     decode = decode_step(RecordFormat.JSON, schema, BadRecords(None, 0))
@@ -167,8 +169,7 @@ def main(path: str, buckets: int, files: int, tasks: int) -> None:
 
     gc.collect()
     tracemalloc.start()
-    target = Target(WriteSession(f"{path}/t", {}, is_stream=True), QUERY)
-    target.session.refresh()
+    target = Target(table_at(open_handle(f"{path}/t"), {}, is_stream=True).refreshed(), QUERY)
     gc.collect()
     held = tracemalloc.get_traced_memory()[0]
     target, _ = _batch(target, engine, decode, 0)
@@ -197,17 +198,17 @@ def _template(path: str) -> DataFileMeta:
     create_table(path, COLUMNS, ("id",), options={"bucket": "1"}).write(
         rows_of(np.arange(1000), np.random.default_rng(0))
     )
-    session = WriteSession(path, {})
-    session.refresh()
+    session = table_at(open_handle(path), {}).refreshed()
     return session.view.live_entries()[0].file
 
 
 def _fill(empty: EmptyFiles, buckets: int, files: int) -> None:
-    session = WriteSession(empty.root, {})
-    session.refresh()
+    session = table_at(open_handle(empty.root), {}).refreshed()
     made = [tuple(empty.made(b, n * FILE_ROWS, level=5, part=n) for n in range(files)) for b in range(buckets)]
-    session.publish(
-        session.appended((CommitMessage(EMPTY_ROW, b, buckets, new) for b, new in enumerate(made))), Author("fill")
+    commit_change(
+        session,
+        appended(session, (CommitMessage(EMPTY_ROW, b, buckets, new) for b, new in enumerate(made))),
+        Author("fill"),
     )
 
 

@@ -14,14 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.key_index.ready import IndexOrigin, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings, rocks_options, write_sst
 from bucketline.state.store.table.table import open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.cross.cross_write import CrossWrite
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from tests.bench.watch import own_peak_bytes
 
 _CHUNK = 1 << 16
@@ -41,8 +42,8 @@ def floor(path: str, columns: list[pa.Array], sorted_keys: pa.Array) -> int:
 
 def ready(path: str, origin: IndexOrigin) -> int:
     """The index, brought to the table's snapshot."""
-    session = WriteSession(path, {"local-directory": f"{path}.index"})
-    latest = session.refresh()
+    session = table_at(open_handle(path), {"local-directory": f"{path}.index"})
+    latest = session.refreshed().view.snapshot
     scope = WriteScope(CompactTrigger.NONE, "bench", key_shares=1)
     cross = session.plan.mode.stages(session.plan, session, scope, NO_ROWS).place
     assert isinstance(cross, CrossWrite) and cross.shares == 1

@@ -18,7 +18,7 @@ from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, serve_plans
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import live_table
 from bucketline.streaming.batch.progress import BatchReport
@@ -37,8 +37,7 @@ COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64(
 
 
 def plan(table: Table) -> int | None:
-    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
-    session.refresh()
+    session = table_at(handle_of(open_table(table.path)), {"compaction-plan.strategy": "full"}).refreshed()
     return make_plan(session, PlanFolder(handle_of(table).io, table.path)).number
 
 

@@ -24,6 +24,7 @@ from bucketline.state.lsm.merge.feeds import (
     joined_spans,
     mixed_key,
 )
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write import dynamic
@@ -31,9 +32,9 @@ from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.cross import cross_write
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.key_order import KeyOrderError
 from bucketline.streaming.batch.sink import TableSink
@@ -220,8 +221,7 @@ def test_runs_of_several_flushes_and_passes_keep_the_feeds(
     options = {"bucket": "2", **({} if engine == "deduplicate" else {"merge-engine": engine})}
     for number in range(8):
         table = create_table(str(tmp_path / f"{number}.db" / "t"), schema, ("id",), options=options)
-        session = WriteSession(table.path, {})
-        session.refresh()
+        session = table_at(open_handle(table.path), {}).refreshed()
         stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
         rows, mixed = [], list[MixedKey]()
         write = replace(stages.write, write=replace(stages.write.write, mixed=mixed.append))

@@ -12,7 +12,7 @@ from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, serve_plans
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.compactors import compactor_of
 
@@ -25,8 +25,7 @@ def planned(path: Path) -> Table:
     table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "3", "write-only": "true"})
     for number in range(3):
         table.write(pa.table({"id": range(60), "v": [number] * 60}, schema=COLUMNS))
-    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
-    session.refresh()
+    session = table_at(handle_of(open_table(table.path)), {"compaction-plan.strategy": "full"}).refreshed()
     assert make_plan(session, PlanFolder(handle_of(table).io, table.path)).number == 1
     return table
 
@@ -58,7 +57,7 @@ def test_tasks_share_what_waits_in_a_partition_of_a_postpone_table(spark: Any, t
         rows = {"id": range(60), "v": [number] * 60, "day": [f"d{i % 3 % 2}" for i in range(60)]}
         kinds = pa.array([3 if i % 10 == number else 0 for i in range(60)], pa.int8())
         table.write(pa.table(rows, schema=schema), kinds)
-    session = WriteSession(table.uri, {}, table=handle_of(open_table(table.path)))
+    session = table_at(handle_of(open_table(table.path)), {})
     assert len(make_plan(session, PlanFolder(handle_of(table).io, table.path)).plan.items) == 2
     found = work_off(spark, table)
     assert [f.result is not None and f.result.state for f in found] == [ItemState.DONE] * 2

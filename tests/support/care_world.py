@@ -16,7 +16,7 @@ from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.maintenance import move_tag, rename_tag
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.compactors import compactor_of
 
 COLUMNS = pa.schema(
@@ -96,7 +96,7 @@ def _ids(t: Table) -> list[int]:
 
 def _plan_and_compact(t: Table) -> object:
     handle = handle_of(t)
-    session = WriteSession(handle.uri, {}, table=handle)
+    session = table_at(handle, {})
     folder = PlanFolder(handle.io, handle.metadata_path)
     make_plan(session, folder, chosen=choose_partitions(session.plan.schema, None))
     return compactor_of(handle, {}, LOCAL_ENGINE, lease_ms=60_000).round()

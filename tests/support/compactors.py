@@ -6,7 +6,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.plans.compactor import Compactor
 from bucketline.state.store.plans.serve import compactor_in, few
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 
 
 def compactor_of(
@@ -18,4 +18,4 @@ def compactor_of(
     take: Callable[[int], int] = few,
 ) -> Compactor:
     """A compactor of one table. Errors as of `compactor_in`."""
-    return compactor_in(WriteSession(table.uri, options, table=table), engine, lease_ms=lease_ms, take=take)
+    return compactor_in(table_at(table, options), engine, lease_ms=lease_ms, take=take)

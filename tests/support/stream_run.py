@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Outcome
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.streaming.batch import history
 from bucketline.streaming.batch.commit import CommitReport, commit_batch
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -16,15 +17,19 @@ class StreamRun:
     """What a process of the query holds; a new one is a restart."""
 
     def __init__(self, path: str, options: Mapping[str, str], user: str) -> None:
-        self.target = Target(WriteSession(path, options), user)
+        self.target = Target(table_at(open_handle(path), options), user)
 
     @property
-    def session(self) -> WriteSession:
-        return self.target.session
+    def at(self) -> TableAt:
+        return self.target.at
 
     @property
     def user(self) -> str:
         return self.target.user
+
+    def refresh(self) -> None:
+        """Goes to the newest schema and snapshot of the table."""
+        self.target = self.target.refreshed()
 
     def history(self) -> UserHistory:
         self.target, found = history.read_history(self.target)
@@ -36,12 +41,12 @@ class StreamRun:
 
     def empty_batch(self, identity: BatchIdentity) -> CommitReport:
         """A batch that brings no rows, from its start to its commit."""
-        self.session.refresh()
+        self.refresh()
         self.history()
         return self.commit_batch(identity, Outcome((), (), ()))
 
     def check_rolled_back(self, mismatch: CheckpointMismatchError) -> None:
-        history.check_rolled_back(self.session, mismatch)
+        history.check_rolled_back(self.at, mismatch)
 
     def mark(self, snapshot: Snapshot) -> None:
         history.mark(self.target, snapshot)

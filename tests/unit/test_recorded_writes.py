@@ -27,8 +27,8 @@ from bucketline.state.store.plans.item_work import TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.sql_expression import expr
 from bucketline.streaming.batch.commit import commit_owed_compaction
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -161,11 +161,10 @@ class Shop:
         return race
 
     def follow_plan(self, table: Table) -> object:
-        session = WriteSession(table.uri, FULL, table=handle_of(table))
-        session.refresh()
+        session = table_at(handle_of(table), FULL).refreshed()
         folder = PlanFolder(handle_of(table).io, table.path)
         planned = make_plan(session, folder)
-        work = TableWork(WriteSession(table.uri, {}, table=handle_of(table)))
+        work = TableWork(table_at(handle_of(table), {}))
         compactor = Compactor(folder, work, LOCAL_ENGINE, lambda renew, lease: nullcontext(), lease_ms=60_000)
         done = []
         while more := compactor.round():
@@ -184,14 +183,14 @@ class Shop:
         return StreamRun(self.path, {**self.sink, **options}, "query")
 
     def _batch(self, run: StreamRun, batch_id: int, raced: bool) -> object:
-        run.session.refresh()
+        run.refresh()
         run.history()
-        plan = run.session.plan
+        plan = run.at.plan
         trigger = plan.trigger(batch_id)
         self.number += 1
         source = Parts([GivenRows([rows(self.number, self.kind.deletes)])])
         scope = WriteScope(trigger, run.user, batch_id=batch_id)
-        outcome = LOCAL_ENGINE.run(plan.mode.stages(plan, run.session, scope, source))
+        outcome = LOCAL_ENGINE.run(plan.mode.stages(plan, run.at, scope, source))
         if raced:
             other = self.write()
             self.recorder.before_publish.append(lambda: other(self.table))
@@ -200,7 +199,7 @@ class Shop:
         run.target, rounds = settle_visibility(
             run.target,
             LOCAL_ENGINE,
-            lambda made: commit_owed_compaction(run.target, batch_id, tuple(made)).committed,
+            lambda at, made: commit_owed_compaction(run.target.with_table(at), batch_id, tuple(made)).committed,
             trigger=trigger,
             messages=outcome.messages,
             committed=report.committed,

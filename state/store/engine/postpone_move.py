@@ -18,8 +18,8 @@ from bucketline.state.store.read.bucket_deletions import masked_files
 from bucketline.state.store.read.postponed import written
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, pick_unit
 from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import Workers, WritePlan
-from bucketline.state.store.write.write_session import WriteSession
 
 
 def waiting_files(view: LiveFiles, chosen: PartitionTest) -> dict[bytes, Sequence[DataFileMeta]]:
@@ -38,7 +38,7 @@ def real_counts(view: LiveFiles) -> dict[bytes, int]:
 
 
 def move_stages(
-    session: WriteSession,
+    at: TableAt,
     write: BucketWrite,
     waiting: Mapping[bytes, Sequence[DataFileMeta]],
     workers: Workers,
@@ -49,7 +49,7 @@ def move_stages(
     A partition keeps its bucket count; a new one gets one by `postpone.target-row-num-per-bucket`, else
     `postpone.default-bucket-num`, else as many as tasks run at a time.
     """
-    plan, view, vectors = session.plan, session.view, session.deletion_entries()
+    plan, view, vectors = at.plan, at.view, at.deletion_entries()
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
     counts = real_counts(view)
     for partition, files in waiting.items():

@@ -5,17 +5,17 @@ Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.
 """
 
 from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept, logged
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 UPKEEP_INTERVAL_MS = 60_000
 """Least time between two expiries of snapshots by one compactor; rounds may follow each other within seconds."""
 
 
 class CompactorUpkeep:
-    """The rules of one table as one compactor follows them; `session` is that of its work."""
+    """The rules of one table as one compactor follows them; `at` is the table as it was when it started."""
 
-    def __init__(self, session: WriteSession) -> None:
-        self._session, self._clock = session, session.table.world.clock
+    def __init__(self, at: TableAt) -> None:
+        self._at, self._clock = at, at.table.world.clock
         self._upkeep = Upkeep()
         self._is_owed = False
         self._done_ms: int | None = None
@@ -39,7 +39,7 @@ class CompactorUpkeep:
         self._is_owed, self._done_ms = False, self._clock.now_ms()
         upkept = Upkept()
         with logged("expiry after a compaction"):
-            newest = self._session.refresh()
-            if newest is not None:
-                upkept = self._upkeep.after_compaction(self._session, newest)
+            self._at = self._at.refreshed()
+            if self._at.view.snapshot is not None:
+                upkept = self._upkeep.after_compaction(self._at, self._at.view.snapshot)
         return upkept

@@ -13,32 +13,34 @@ from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.commit.partition_age import expired_partitions
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.maintenance.done_actions import forget_done
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.commit_change import commit_change
+from bucketline.state.store.write.table_at import TableAt
 
 _LOG = logging.getLogger(__name__)
 
 
-def expire_partitions(session: WriteSession, *, user: str, after_ms: int | None = None) -> tuple[str, ...]:
+def expire_partitions(at: TableAt, *, user: str, after_ms: int | None = None) -> tuple[str, ...]:
     """Drops the partitions that have expired, and names them as their folders are called.
 
     `after_ms` replaces the table's `partition.expiration-time`; without both nothing expires. Partitions whose values
-    hold no time are logged, and stay. Raises as `WriteSession.publish`; what was dropped before stays so.
+    hold no time are logged, and stay. Raises as `commit_change`; what was dropped before stays so.
     """
-    schema = session.plan.schema
-    view = session.follow()
-    expired = expired_partitions(schema, newest_files(view), session.table.world.clock.local_ms(), after_ms=after_ms)
+    schema = at.plan.schema
+    at = at.followed()
+    view = at.view
+    expired = expired_partitions(schema, newest_files(view), at.table.world.clock.local_ms(), after_ms=after_ms)
     if expired.timeless:
         _LOG.warning(
             "%s: %s hold no time that 'partition.timestamp-pattern' and 'partition.timestamp-formatter' can read, and "
             "will not expire; set these, or 'partition.expiration-strategy' = 'update-time'",
-            session.table.path,
+            at.table.path,
             ", ".join(partition_path(schema, p).rstrip("/") for p in expired.timeless[:3]),
         )
     at_once = schema.settings.expiry.at_once or max(1, len(expired.partitions))
     for start in range(0, len(expired.partitions), at_once):
         dropped = expired.partitions[start : start + at_once]
-        _drop(session, dropped, user)
-        _forget(session, dropped)
+        at = _dropped(at, dropped, user)
+        _forget(at, dropped)
     return tuple(partition_path(schema, p).rstrip("/") for p in expired.partitions)
 
 
@@ -52,14 +54,15 @@ def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
     return newest
 
 
-def _forget(session: WriteSession, dropped: Sequence[bytes]) -> None:
+def _forget(at: TableAt, dropped: Sequence[bytes]) -> None:
     """The partitions are gone already, so a failure is a warning."""
     try:
-        forget_done(session.table, session.plan.schema, dropped)
+        forget_done(at.table, at.plan.schema, dropped)
     except BucketlineError as e:
-        _LOG.warning("%s: partitions were dropped, and stay marked as done in the catalog: %s", session.table.path, e)
+        _LOG.warning("%s: partitions were dropped, and stay marked as done in the catalog: %s", at.table.path, e)
 
 
-def _drop(session: WriteSession, partitions: Sequence[bytes], user: str) -> None:
+def _dropped(at: TableAt, partitions: Sequence[bytes], user: str) -> TableAt:
+    """The table without these partitions."""
     chosen = frozenset(partitions)
-    session.publish(Replace((), chosen.__contains__), Author(user))
+    return at.after(commit_change(at, Replace((), chosen.__contains__), Author(user)))

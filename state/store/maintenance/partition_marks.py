@@ -15,18 +15,18 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.maintenance.done_actions import mark_partitions
 from bucketline.state.store.maintenance.partition_expiry import newest_files
 from bucketline.state.store.maintenance.success_files import marked_ms
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.visibility import Waits, what_waits
-from bucketline.state.store.write.write_session import WriteSession
 
 
 class PendingMarks:
     """The partitions of one table that are to be marked, each with the local time of its last change."""
 
-    def __init__(self, session: WriteSession, *, resumes: bool) -> None:
-        self._clock = session.table.world.clock
-        schema = session.plan.schema
-        self._waits = what_waits(schema) is Waits.ROWS or session.plan.mode.postpones
-        self._changed = _unmarked(session, session.view) if resumes else {}
+    def __init__(self, at: TableAt, *, resumes: bool) -> None:
+        self._clock = at.table.world.clock
+        schema = at.plan.schema
+        self._waits = what_waits(schema) is Waits.ROWS or at.plan.mode.postpones
+        self._changed = _unmarked(at, at.view) if resumes else {}
 
     def touch(self, messages: Iterable[CommitMessage]) -> None:
         """Takes note of a commit. Where readers see rows only after a compaction, that counts as a change as well."""
@@ -40,29 +40,29 @@ class PendingMarks:
             if partition_path(schema, partition).rstrip("/") in dropped:
                 del self._changed[partition]
 
-    def mark(self, session: WriteSession, *, at_end: bool, hidden: Collection[bytes] = ()) -> list[str]:
+    def mark(self, at: TableAt, *, at_end: bool, hidden: Collection[bytes] = ()) -> list[str]:
         """Marks the partitions that are done, and names them; at the end of the input all, if the options say so.
 
         `hidden` are partitions with rows that readers do not see yet.
         """
-        schema, now = session.plan.schema, self._clock.local_ms()
+        schema, now = at.plan.schema, self._clock.local_ms()
         ends = at_end and schema.settings.expiry.done_at_end
         done = [p for p, at in self._changed.items() if p not in hidden and (ends or is_done(schema, p, at, now))]
-        named = mark_partitions(session.table, schema, sorted(done))
+        named = mark_partitions(at.table, schema, sorted(done))
         for partition in done:
             del self._changed[partition]
         return named
 
 
-def _unmarked(session: WriteSession, view: LiveFiles) -> dict[bytes, int]:
+def _unmarked(at: TableAt, view: LiveFiles) -> dict[bytes, int]:
     """The partitions that were changed after they were last marked; one small read a partition."""
-    table, schema = session.table, session.plan.schema
+    table, schema = at.table, at.plan.schema
     clock = table.world.clock
     ahead = clock.local_ms() - clock.now_ms()
     unmarked = {}
     for partition, changed in newest_files(view).items():
-        at = clock.local_ms() if changed is None else changed
+        changed_ms = clock.local_ms() if changed is None else changed
         marked = marked_ms(table.io, table.path, schema, partition)
-        if marked is None or marked + ahead < at:
-            unmarked[partition] = at
+        if marked is None or marked + ahead < changed_ms:
+            unmarked[partition] = changed_ms
     return unmarked

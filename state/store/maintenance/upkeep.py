@@ -17,7 +17,7 @@ from bucketline.state.store.maintenance.auto_tags import Tagged, TagWork, create
 from bucketline.state.store.maintenance.expiry import maybe_expire
 from bucketline.state.store.maintenance.partition_expiry import expire_partitions
 from bucketline.state.store.maintenance.partition_marks import PendingMarks
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,16 +53,14 @@ class Upkeep:
         self._tagged: Tagged | None = None
         self._marks: PendingMarks | None = None
 
-    def after_commit(
-        self, session: WriteSession, messages: Sequence[CommitMessage], made: Sequence[Snapshot]
-    ) -> Upkept:
+    def after_commit(self, at: TableAt, messages: Sequence[CommitMessage], made: Sequence[Snapshot]) -> Upkept:
         """What is due after a commit of a stream, marks excepted."""
-        self._note(session, messages)
-        return self._follow_rules(session, made[-1] if made else None, forced=False)
+        self._note(at, messages)
+        return self._follow_rules(at, made[-1] if made else None, forced=False)
 
     def after_batch(
         self,
-        session: WriteSession,
+        at: TableAt,
         messages: Sequence[CommitMessage],
         made: Sequence[Snapshot],
         *,
@@ -71,81 +69,79 @@ class Upkeep:
         """What is due after a batch write; `forced` for a compaction, which `write-only` leaves this to."""
         if not made:
             return Upkept()
-        settings = session.plan.schema.settings
-        tags = self._create_tags(session, made[-1], forced=forced)
+        settings = at.plan.schema.settings
+        tags = self._create_tags(at, made[-1], forced=forced)
         checks = settings.expiry.in_batch_writes or settings.expiry.interval_ms == 0
-        due = checks and self._expires_partitions(session, forced=forced)
-        dropped = self._drop_partitions(session) if due else ()
-        expired = self._expire(session, None if dropped else made[-1], forced=forced)
+        due = checks and self._expires_partitions(at, forced=forced)
+        dropped = self._drop_partitions(at) if due else ()
+        expired = self._expire(at, None if dropped else made[-1], forced=forced)
         marked: list[str] = []
         if settings.expiry.done_at_end and messages:
-            marks = PendingMarks(session, resumes=False)
+            marks = PendingMarks(at, resumes=False)
             marks.touch(messages)
-            marks.forget(session.plan.schema, dropped)
+            marks.forget(at.plan.schema, dropped)
             with logged("marking partitions as done"):
-                marked = marks.mark(session, at_end=True)
+                marked = marks.mark(at, at_end=True)
         if settings.tags.creation is TagCreation.BATCH and not settings.compaction.write_only:
             with logged("creating a tag"):
-                newest = session.follow().snapshot
+                newest = at.followed().view.snapshot
                 if newest is not None:
-                    tags = (*tags, tag_batch(self._tag_work(session), newest))
+                    tags = (*tags, tag_batch(self._tag_work(at), newest))
         return Upkept(expired, tags, dropped, tuple(marked))
 
-    def after_compaction(self, session: WriteSession, newest: Snapshot) -> Upkept:
+    def after_compaction(self, at: TableAt, newest: Snapshot) -> Upkept:
         """What is due after compactions that others have planned, of tables too that leave it to compactions."""
-        return self._follow_rules(session, newest, forced=True)
+        return self._follow_rules(at, newest, forced=True)
 
-    def mark_done(
-        self, session: WriteSession, *, at_end: bool = False, hidden: Collection[bytes] = ()
-    ) -> tuple[str, ...]:
+    def mark_done(self, at: TableAt, *, at_end: bool = False, hidden: Collection[bytes] = ()) -> tuple[str, ...]:
         """Marks the partitions that are done, and names them; `hidden` have rows that readers do not see yet."""
         marked: list[str] = []
         with logged("marking partitions as done"):
-            self._note(session, ())
+            self._note(at, ())
             if self._marks is not None:
-                marked = self._marks.mark(session, at_end=at_end, hidden=hidden)
+                marked = self._marks.mark(at, at_end=at_end, hidden=hidden)
         return tuple(marked)
 
-    def _follow_rules(self, session: WriteSession, newest: Snapshot | None, *, forced: bool) -> Upkept:
-        tags = self._create_tags(session, newest, forced=forced)
-        dropped = self._drop_partitions(session) if self._partitions_are_due(session, forced=forced) else ()
-        return Upkept(self._expire(session, None if dropped else newest, forced=forced), tags, dropped)
+    def _follow_rules(self, at: TableAt, newest: Snapshot | None, *, forced: bool) -> Upkept:
+        tags = self._create_tags(at, newest, forced=forced)
+        dropped = self._drop_partitions(at) if self._partitions_are_due(at, forced=forced) else ()
+        return Upkept(self._expire(at, None if dropped else newest, forced=forced), tags, dropped)
 
-    def _note(self, session: WriteSession, messages: Sequence[CommitMessage]) -> None:
-        expiry = session.plan.schema.settings.expiry
+    def _note(self, at: TableAt, messages: Sequence[CommitMessage]) -> None:
+        expiry = at.plan.schema.settings.expiry
         if expiry.idle_to_done_ms is None and not expiry.done_at_end:
             return
         with logged("looking for partitions that are not marked as done"):
             if self._marks is None:
-                self._marks = PendingMarks(session, resumes=True)
+                self._marks = PendingMarks(at, resumes=True)
             self._marks.touch(messages)
 
-    def _partitions_are_due(self, session: WriteSession, *, forced: bool) -> bool:
-        if not self._expires_partitions(session, forced=forced):
+    def _partitions_are_due(self, at: TableAt, *, forced: bool) -> bool:
+        if not self._expires_partitions(at, forced=forced):
             return False
-        interval_ms, now = session.plan.schema.settings.expiry.interval_ms, session.table.world.clock.now_ms()
+        interval_ms, now = at.plan.schema.settings.expiry.interval_ms, at.table.world.clock.now_ms()
         if self._checked_ms is None:
-            self._checked_ms = now - int(interval_ms * session.table.world.random.fraction())
+            self._checked_ms = now - int(interval_ms * at.table.world.random.fraction())
         if interval_ms and now <= self._checked_ms + interval_ms:
             return False
         self._checked_ms = now
         return True
 
-    def _expires_partitions(self, session: WriteSession, *, forced: bool = False) -> bool:
-        settings = session.plan.schema.settings
+    def _expires_partitions(self, at: TableAt, *, forced: bool = False) -> bool:
+        settings = at.plan.schema.settings
         return settings.expiry.partitions_ms is not None and (forced or not settings.compaction.write_only)
 
-    def _drop_partitions(self, session: WriteSession) -> tuple[str, ...]:
+    def _drop_partitions(self, at: TableAt) -> tuple[str, ...]:
         dropped: tuple[str, ...] = ()
         with logged("dropping expired partitions"):
-            dropped = expire_partitions(session, user=session.table.world.ids.new_uuid())
+            dropped = expire_partitions(at, user=at.table.world.ids.new_uuid())
         if dropped and self._marks is not None:
-            self._marks.forget(session.plan.schema, dropped)
+            self._marks.forget(at.plan.schema, dropped)
         return dropped
 
-    def _create_tags(self, session: WriteSession, newest: Snapshot | None, *, forced: bool = False) -> tuple[str, ...]:
-        work = self._tag_work(session)
-        settings = session.plan.schema.settings
+    def _create_tags(self, at: TableAt, newest: Snapshot | None, *, forced: bool = False) -> tuple[str, ...]:
+        work = self._tag_work(at)
+        settings = at.plan.schema.settings
         if newest is None or not work.plan.creates or (settings.compaction.write_only and not forced):
             return ()
         made: list[str] = []
@@ -153,18 +149,18 @@ class Upkeep:
             self._tagged, made = create_tags(work, newest, self._tagged)
         return tuple(made)
 
-    def _tag_work(self, session: WriteSession) -> TagWork:
-        table = session.table
-        return TagWork(table.io, table.path, table.metadata_path, session.plan.schema, table.world.clock)
+    def _tag_work(self, at: TableAt) -> TagWork:
+        table = at.table
+        return TagWork(table.io, table.path, table.metadata_path, at.plan.schema, table.world.clock)
 
-    def _expire(self, session: WriteSession, newest: Snapshot | None, *, forced: bool = False) -> int:
-        table, expired = session.table, 0
+    def _expire(self, at: TableAt, newest: Snapshot | None, *, forced: bool = False) -> int:
+        table, expired = at.table, 0
         newest_id = None if newest is None else newest.id
         with logged("expiring snapshots"):
             expired = maybe_expire(
                 table.io,
                 table.path,
-                session.plan.schema,
+                at.plan.schema,
                 table.world.clock,
                 newest_id=newest_id,
                 forced=forced,

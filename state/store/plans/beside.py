@@ -20,7 +20,7 @@ from bucketline.state.store.plans.make_plan import OpenItems, check_plannable, m
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, kept_alive
 from bucketline.state.store.plans.when import OwedFull
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,19 +31,17 @@ _DROP_MS = 10_000
 
 
 class Turns:
-    """What the thread does in one turn, step by step; the caller's session is used by one thread alone."""
+    """What the thread does in one turn, step by step."""
 
-    def __init__(
-        self, session: WriteSession, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS
-    ) -> None:
-        check_plannable(session)
-        self._session = session
-        self.path = session.table.metadata_path
-        self._folder = PlanFolder(session.table.io, session.table.metadata_path)
+    def __init__(self, at: TableAt, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS) -> None:
+        check_plannable(at)
+        self._at = at
+        self.path = at.table.metadata_path
+        self._folder = PlanFolder(at.table.io, at.table.metadata_path)
         self._owed = OwedFull()
-        work = TableWork(session, workers=engine.workers)
+        work = TableWork(at, workers=engine.workers)
         self.compactor = Compactor(
-            self._folder, work, engine, kept_alive, lease_ms=lease_ms, take=take, world=session.table.world
+            self._folder, work, engine, kept_alive, lease_ms=lease_ms, take=take, world=at.table.world
         )
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
@@ -52,7 +50,7 @@ class Turns:
         if full:
             self._owed.ask()
         if plans:
-            made = make_plan(self._session, self._folder, fully=self._owed.test())
+            made = make_plan(self._at, self._folder, fully=self._owed.test())
             self._owed.planned(made.busy_places)
         finished: list[Finished] = []
         fruitless = 0
@@ -68,7 +66,7 @@ class Turns:
         return finished
 
     def _name(self, finished: Finished) -> str:
-        return bucket_path(self._session.plan.schema, *finished.item.place)
+        return bucket_path(self._at.plan.schema, *finished.item.place)
 
     def _refuse_failed(self, ended: Sequence[Finished]) -> None:
         for finished in ended:

@@ -22,8 +22,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
-from bucketline.state.store.commit.commit_check import PlannedOn
-from bucketline.state.store.commit.publish import Base, publish
+from bucketline.state.store.commit.publish import publish
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import compact_unit
@@ -31,9 +30,10 @@ from bucketline.state.store.engine.engine import GivenBack, Parts
 from bucketline.state.store.engine.postpone_move import move_stages, real_counts
 from bucketline.state.store.read.bucket_deletions import VectorFiles
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import base_of
 from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
-from bucketline.state.store.write.write_session import WriteSession
 
 ITEMS = "bucketline.plan-items"
 """Snapshot property: the numbers of the items that it is the commit of."""
@@ -124,21 +124,17 @@ class ItemWork(Protocol):
 
 
 class TableWork:
-    """Items of one table, by its open session; `workers` do what is shared among tasks."""
+    """Items of one table, from when it was last looked at; `workers` do what is shared among tasks."""
 
-    def __init__(self, session: WriteSession, *, workers: Workers = ONE_WORKER) -> None:
-        self._session, self._workers = session, workers
-        self._planned_ms = session.table.world.clock.now_ms()
-        self._looked_at: PlannedOn | None = None
+    def __init__(self, at: TableAt, *, workers: Workers = ONE_WORKER) -> None:
+        self._at, self._workers = at, workers
 
     def refresh(self) -> None:
-        self._planned_ms = self._session.table.world.clock.now_ms()
-        self._session.refresh()
+        self._at = self._at.refreshed()
 
     def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | Result:
-        session, view = self._session, self._session.view
-        self._looked_at = PlannedOn(view, session.deletion_entries())
-        vectors, files = session.deletion_entries().get(item.place, ()), view.files(item.place)
+        at, view = self._at, self._at.view
+        vectors, files = at.deletion_entries().get(item.place, ()), view.files(item.place)
         total = real_counts(view).get(item.partition, 0) if item.moves_rows else view.total_of_bucket(item.place)
         inputs = live_inputs(item, files, total_buckets=total, vector_files=[e.file_name for e in vectors])
         if isinstance(inputs, Obsolete):
@@ -155,34 +151,24 @@ class TableWork:
             unit=unit,
             files=files,
             vector_files=vectors,
-            based_on=self._based_on,
-            planned_ms=self._planned_ms,
-            memory_bytes=session.plan.sink.compact_memory_bytes,
+            based_on=at.snapshot_id,
+            planned_ms=at.planned_ms,
+            memory_bytes=at.plan.sink.compact_memory_bytes,
             given_back=given_back,
         )
 
     def _move(self, item: Item, files: Sequence[DataFileMeta], given_back: str | None) -> MoveJob:
         """The inputs alone are moved: rows that came later wait for another item."""
-        session, watch = self._session, GivenBackWatch(self._access(), item.number, given_back)
+        at, watch = self._at, GivenBackWatch(self._access(), item.number, given_back)
         trigger = CompactTrigger.FULL if item.output_level else CompactTrigger.MINOR
-        write = replace(session.plan.bucket_write(trigger), watch=watch)
+        write = replace(at.plan.bucket_write(trigger), watch=watch)
         stages = move_stages(
-            session, write, {item.partition: files}, self._workers, lambda partition: partition == item.partition
+            at, write, {item.partition: files}, self._workers, lambda partition: partition == item.partition
         )
-        return MoveJob(item, stages, self._based_on, self._planned_ms)
+        return MoveJob(item, stages, at.snapshot_id, at.planned_ms)
 
     def _access(self) -> BucketAccess:
-        return self._session.plan.access
-
-    @property
-    def _based_on(self) -> int:
-        snapshot = self._session.view.snapshot
-        return 0 if snapshot is None else snapshot.id
-
-    def _planned_on(self, based_on: int) -> PlannedOn | None:
-        """What that snapshot held, if it is the one that was looked at last."""
-        snapshot = None if self._looked_at is None else self._looked_at.live.snapshot
-        return self._looked_at if snapshot is not None and snapshot.id == based_on else None
+        return self._at.plan.access
 
     def _closed(self, plan: Plan, item: Item, obsolete: Obsolete) -> Result:
         made = self._own_commit(plan, item) if obsolete.inputs_gone else None
@@ -193,20 +179,19 @@ class TableWork:
         numbers = [j.item.number for j, is_empty in zip(jobs, empty, strict=True) if not is_empty]
         if not numbers:
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
-        based_on = jobs[0].based_on
-        looked_at = self._planned_on(based_on)
-        session = self._session
-        base = Base(
-            replace(session.table, table_schema=session.plan.schema),
-            session.view,
-            based_on,
-            None if looked_at is None else looked_at.vectors,
-            jobs[0].planned_ms,
+        at = self._at
+        # Where the table was looked at again since, what the work was planned on is not known any more.
+        is_same = jobs[0].based_on == at.snapshot_id
+        base = replace(
+            base_of(at),
+            based_on=jobs[0].based_on,
+            vectors=at.deletion_entries() if is_same else None,
+            planned_ms=jobs[0].planned_ms,
         )
         author = Author(plan.user, numbers[0], {ITEMS: ",".join(map(str, numbers))})
         outcome = publish(base, Compact(tuple(m for messages in made for m in messages)), author)
         if isinstance(outcome, Committed):
-            session.keep(outcome)
+            self._at = at.after(outcome)
             result = Result(ItemState.DONE, outcome.snapshots[-1].id)
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty]
         if isinstance(outcome, Conflict):
@@ -215,14 +200,14 @@ class TableWork:
         return Unclear(outcome.error().message)
 
     def discard(self, made: Made) -> None:
-        self._session.discard(made)
+        self._at.discard(made)
 
     def _own_commit(self, plan: Plan, item: Item) -> int | None:
         """The snapshot that the item was committed with, by anybody; None where none can be seen."""
-        session = self._session
-        newest = session.view.snapshot
-        user = commit_user(session.plan.schema.settings.commit.user_prefix, plan.user)
-        store = session.table.snapshot_store
+        at = self._at
+        newest = at.view.snapshot
+        user = commit_user(at.plan.schema.settings.commit.user_prefix, plan.user)
+        store = at.table.snapshot_store
         for snapshot in store.newest_first(newest or 0, plan.base_snapshot):
             # A prefix may have been set or removed since.
             ours = snapshot.commit_user == user or snapshot.commit_user.endswith(plan.user)

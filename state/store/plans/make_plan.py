@@ -16,7 +16,7 @@ from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.engine.postpone_move import real_counts
 from bucketline.state.store.plans.plan_files import Listing, PlanFolder
 from bucketline.state.store.read.bucket_deletions import masked_files
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.order import key_order
 
 KEPT_PLANS = 20
@@ -64,7 +64,7 @@ class Planned:
 
 
 def make_plan(
-    session: WriteSession,
+    at: TableAt,
     folder: PlanFolder,
     *,
     chosen: PartitionTest = lambda partition: True,
@@ -77,21 +77,21 @@ def make_plan(
     `fully` are compacted fully. Closed plans are removed but for the newest. Raises OptionError, UnsupportedTableError,
     StorageError.
     """
-    check_plannable(session)
-    clock, ids = session.table.world.clock, session.table.world.ids
+    check_plannable(at)
+    clock, ids = at.table.world.clock, at.table.world.ids
 
     def choose(busy: Sequence[Item]) -> Plan:
         # An item's result comes after its snapshot: read before the folder, the snapshot could still show the inputs of
         # items that the folder shows as done.
-        snapshot = session.refresh()
-        settings = session.plan.sink.plans
+        newest = at.refreshed()
+        settings = newest.plan.sink.plans
         return Plan(
             plan_id=ids.new_uuid(),
-            base_snapshot=0 if snapshot is None else snapshot.id,
-            schema_id=session.plan.schema.id,
+            base_snapshot=newest.snapshot_id,
+            schema_id=newest.plan.schema.id,
             strategy=settings.strategy.value,
             made_ms=clock.now_ms(),
-            items=_choose(session, settings, busy, clock.local_ms(), chosen, fully),
+            items=_choose(newest, settings, busy, clock.local_ms(), chosen, fully),
         )
 
     return publish_next(folder, choose, dry_run=dry_run)
@@ -120,21 +120,21 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
         number += 1
 
 
-def check_plannable(session: WriteSession) -> None:
+def check_plannable(at: TableAt) -> None:
     """Returns if compactions of the table can be planned. Raises UnsupportedTableError."""
-    session.table.io.require_publish()
+    at.table.io.require_publish()
 
 
 def _choose(
-    session: WriteSession,
+    at: TableAt,
     settings: PlanOptions,
     busy: Collection[Item],
     local_ms: int,
     chosen: PartitionTest,
     fully: BucketTest,
 ) -> tuple[Item, ...]:
-    schema, view, vectors = session.plan.schema, session.view, session.deletion_entries()
-    access, real = session.plan.access, real_counts(view) if session.plan.mode.postpones else {}
+    schema, view, vectors = at.plan.schema, at.view, at.deletion_entries()
+    access, real = at.plan.access, real_counts(view) if at.plan.mode.postpones else {}
     buckets = [
         PlannedBucket(
             *place,
@@ -154,7 +154,7 @@ def _choose(
         )
     return choose_keyed(
         buckets,
-        session.plan.compact_options,
+        at.plan.compact_options,
         settings,
         key_order=key_order([f.type for f in schema.select(schema.trimmed_primary_key)]),
         local_ms=local_ms,

@@ -17,7 +17,7 @@ from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import TableWork
 from bucketline.state.store.plans.make_plan import check_plannable
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,14 +60,12 @@ def few(open_items: int) -> int:
     return max(1, min(_MOST_AT_A_TIME, open_items // 4))
 
 
-def compactor_in(
-    session: WriteSession, engine: Engine, *, lease_ms: int, take: Callable[[int], int] = few
-) -> Compactor:
-    """A compactor of the session's table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
-    check_plannable(session)
-    folder = PlanFolder(session.table.io, session.table.metadata_path)
-    work = TableWork(session, workers=engine.workers)
-    return Compactor(folder, work, engine, kept_alive, lease_ms=lease_ms, take=take, world=session.table.world)
+def compactor_in(at: TableAt, engine: Engine, *, lease_ms: int, take: Callable[[int], int] = few) -> Compactor:
+    """A compactor of the table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
+    check_plannable(at)
+    folder = PlanFolder(at.table.io, at.table.metadata_path)
+    work = TableWork(at, workers=engine.workers)
+    return Compactor(folder, work, engine, kept_alive, lease_ms=lease_ms, take=take, world=at.table.world)
 
 
 def serve_plans(

@@ -23,7 +23,7 @@ from bucketline.state.store.sql.arguments import (
 )
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import Table, handle_of
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 
 _DONE = pa.schema(
     [
@@ -46,11 +46,11 @@ def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
     if "compact_strategy" in arguments:
         options[PLAN_STRATEGY.key] = _strategy(arguments["compact_strategy"])
     handle = handle_of(table)
-    session = WriteSession(handle.uri, {**handle.write_options, **options}, table=handle)
+    at = table_at(handle, {**handle.write_options, **options})
     made = make_plan(
-        session,
+        at,
         PlanFolder(handle.io, handle.metadata_path),
-        chosen=choose_partitions(session.plan.schema, chosen_partitions(table, arguments)),
+        chosen=choose_partitions(at.plan.schema, chosen_partitions(table, arguments)),
         dry_run=flag_of(arguments, "dry_run"),
     )
     rows = plan_table(handle.table_schema, made.plan)
@@ -70,10 +70,10 @@ def run_compactor(table: Table, arguments: Arguments, engine: Engine) -> pa.Tabl
     lease_ms, others = lease_and_others(options_of(arguments))
     handle = handle_of(table)
     stopwatch = handle.world.stopwatch
-    session = WriteSession(handle.uri, {**handle.write_options, **others}, table=handle)
+    at = table_at(handle, {**handle.write_options, **others})
     most = engine.workers.parallelism
     take = few if most == 1 else lambda open_items: most
-    compactor = compactor_in(session, engine, lease_ms=lease_ms, take=take)
+    compactor = compactor_in(at, engine, lease_ms=lease_ms, take=take)
     ended: list[Finished] = []
     stop, until_ms = Stop(), stopwatch.elapsed_ms() + (duration_ms_of(arguments, "wait") if "wait" in arguments else 0)
     compactors = {handle.metadata_path: compactor}
@@ -82,7 +82,7 @@ def run_compactor(table: Table, arguments: Arguments, engine: Engine) -> pa.Tabl
         if not compactor.open.count or stopwatch.elapsed_ms() >= until_ms:
             break
         stop.wait_ms(_POLL_MS)
-    upkeep = CompactorUpkeep(session)
+    upkeep = CompactorUpkeep(at)
     if any(e.result is not None and e.result.state is ItemState.DONE for e in ended):
         upkeep.owe()
     upkeep.at_end()

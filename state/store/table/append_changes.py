@@ -33,10 +33,11 @@ from bucketline.state.store.read.projection import plan_projection, refuse_unrea
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, visible_files
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 
 FILE, POSITION = "_bucketline_file", "_bucketline_position"
 """Columns that say where a row lies: the number of its file among those that are read, and its position there."""
@@ -142,12 +143,12 @@ class Removed:
 
 
 class StoredRows:
-    """The rows of an append table at the snapshot of a session, and those that are taken out."""
+    """The rows of an append table at one snapshot, and those that are taken out."""
 
-    def __init__(self, session: WriteSession) -> None:
-        self._session = session
-        self._schema = session.plan.schema
-        self._access = BucketAccess(session.table.uri, self._schema)
+    def __init__(self, at: TableAt) -> None:
+        self._at = at
+        self._schema = at.plan.schema
+        self._access = BucketAccess(at.table.uri, self._schema)
         self._files: list[FileRows] = []
         self.removed = Removed()
         refuse_unreadable(self._schema)
@@ -161,11 +162,11 @@ class StoredRows:
         """The files that may hold rows that pass, to be read with these columns (None: all) and those of the
         expression. `partitions` are those to look at; None for all."""
         needed = plan_projection(self._schema, columns, expression).needed
-        stored = group_by_bucket(self._session.view.live_entries())
+        stored = group_by_bucket(self._at.view.live_entries())
         if partitions is not None:
             stored = [b for b in stored if b.partition in partitions]
         seen = visible_files(self._schema, stored, read_optimized=False)
-        vectors = self._session.deletion_entries()
+        vectors = self._at.deletion_entries()
         first = len(self._files)
         for bucket in prune(self._access.schema, seen, expression, self._access.files.schema_of):
             bucket_id = (bucket.partition, bucket.bucket)
@@ -196,7 +197,7 @@ class StoredRows:
 
     def copies(self) -> Jobs:
         """What writes the files again without the rows."""
-        totals = self._session.view.total_of_bucket
+        totals = self._at.view.total_of_bucket
         return Jobs(
             [
                 FileCopy(self._access, bucket_id, totals(bucket_id), file, bytes(removed.serialize()))
@@ -213,13 +214,13 @@ class StoredRows:
         return by_bucket
 
     def _message(self, bucket_id: BucketId) -> CommitMessage:
-        return CommitMessage(*bucket_id, total_buckets=self._session.view.total_of_bucket(bucket_id))
+        return CommitMessage(*bucket_id, total_buckets=self._at.view.total_of_bucket(bucket_id))
 
     def _marked(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> CommitMessage:
         """The rows marked in index files; a file of which no row is left goes. A bucket has one index file, which a new
         one replaces; without buckets those that hold a changed vector are replaced by name."""
         access, settings = self._access, self._schema.settings.changelog
-        entries = self._session.deletion_entries().get(bucket_id, ())
+        entries = self._at.deletion_entries().get(bucket_id, ())
         by_name = not bucket_mode(self._schema).has_buckets
         names = {file.file_name for file, _ in changes}
         touched = tuple(e for e in entries if not by_name or names & masked_files((e,)))
@@ -274,18 +275,18 @@ class FileCopy:
 
 
 def write_append_changes(
-    session: WriteSession, stored: StoredRows, source: Any, operation: Operation, *, engine: Engine
+    at: TableAt, stored: StoredRows, source: Any, operation: Operation, *, engine: Engine
 ) -> WriteResult:
     """Appends the rows of a source, whose reading says what is taken out of `stored`, and commits both at once.
 
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when
     somebody has changed one of the files meanwhile.
     """
-    plan, newest = session.plan, session.view.snapshot
-    scope = WriteScope(CompactTrigger.NONE, session.table.world.ids.new_uuid(), engine.workers)
+    plan, newest = at.plan, at.view.snapshot
+    scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)
     write = plan.bucket_write(CompactTrigger.NONE)
     with discarded_on_error(write.access) as messages:
-        outcome = engine.run(plan.mode.in_batch(plan).stages(plan, session, scope, source))
+        outcome = engine.run(plan.mode.in_batch(plan).stages(plan, at, scope, source))
         messages += outcome.messages
         for packed in outcome.reports:
             stored.removed.hear(packed)
@@ -296,6 +297,6 @@ def write_append_changes(
             messages += engine.run(stored.copies()).messages
     if all(m.is_empty for m in messages):
         return WriteResult(0 if newest is None else newest.id)
-    committed = session.publish(session.appended(messages), Author(scope.user, operation=operation))
-    Upkeep().after_batch(session, messages, committed.snapshots)
+    committed = commit_change(at, appended(at, messages), Author(scope.user, operation=operation))
+    Upkeep().after_batch(at.after(committed), messages, committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)

@@ -16,22 +16,21 @@ from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import Mode, WritePlan, WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 
 
-def open_change(table: TableHandle) -> WriteSession:
-    """A session at the newest snapshot, whose view says what is read. Raises as for a write."""
+def open_change(table: TableHandle) -> TableAt:
+    """The table at its newest snapshot, which says what is read. Raises as for a write."""
     table.io.require_publish()
-    session = WriteSession(table.uri, {}, table=table)
-    session.refresh()
-    return session
+    return table_at(table, {}).refreshed()
 
 
 def write_plan(table: TableHandle) -> WritePlan:
     """How the table is written by its newest schema, without a look at its files. Raises as for a write."""
     table.io.require_publish()
-    return WriteSession(table.uri, {}, table=table.refreshed()).plan
+    return table_at(table.refreshed(), {}).plan
 
 
 def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -> WriteResult:
@@ -40,29 +39,29 @@ def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -
     return result.counting(replanned) if replanned else result
 
 
-def write_changes(session: WriteSession, source: Any, operation: Operation, *, engine: Engine) -> WriteResult:
+def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Engine) -> WriteResult:
     """Writes the rows of a source of the engine and commits them; without rows nothing is committed.
 
-    Raises CommitConflictError when somebody has written one of their keys since the session was refreshed.
+    Raises CommitConflictError when somebody has written one of their keys since the table was looked at.
     """
-    newest = session.view.snapshot
+    newest = at.view.snapshot
     unchanged = WriteResult(0 if newest is None else newest.id)
     if isinstance(source, Parts) and not source.parts:
         return unchanged
-    plan = session.plan
-    trigger, user = plan.trigger(0), session.table.world.ids.new_uuid()
+    plan = at.plan
+    trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers)
-    outcome = engine.run(_mode(session).stages(plan, session, scope, source))
+    outcome = engine.run(_mode(at).stages(plan, at, scope, source))
     if not any(m.new_files for m in outcome.messages):
-        session.discard(outcome.messages)
+        at.discard(outcome.messages)
         return unchanged
     notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
     one_writer = plan.mode.append_check is AppendCheck.ONE_WRITER
     check = AppendCheck.ONE_WRITER if one_writer else AppendCheck.ROWS_READ
     author = Author(user, properties=notes, operation=operation)
-    committed = session.publish(session.appended(outcome.messages, check=check), author)
+    committed = commit_change(at, appended(at, outcome.messages, check=check), author)
     return settle_write(
-        session,
+        at,
         outcome.messages,
         committed,
         engine=engine,
@@ -71,9 +70,9 @@ def write_changes(session: WriteSession, source: Any, operation: Operation, *, e
     )
 
 
-def _mode(session: WriteSession) -> Mode:
+def _mode(at: TableAt) -> Mode:
     """How changes are written: where rows wait in the postpone bucket, changes go behind them. In real buckets they
     would be replaced by those older rows, which are moved there later."""
-    mode = session.plan.mode
-    waits = mode.postpones and any(b == POSTPONE_BUCKET for _, b in session.view.buckets())
-    return mode if waits else mode.in_batch(session.plan)
+    mode = at.plan.mode
+    waits = mode.postpones and any(b == POSTPONE_BUCKET for _, b in at.view.buckets())
+    return mode if waits else mode.in_batch(at.plan)

@@ -7,8 +7,7 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Compact
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.commit.outcome import Unknown
-from bucketline.state.format.entries import Snapshot
+from bucketline.state.commit.outcome import Committed, Unknown
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
@@ -19,7 +18,8 @@ from bucketline.state.store.table.partition_choice import PartitionTest, choose_
 from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.table.sort_compact import check_order, sort_partitions
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.commit_change import commit_change
+from bucketline.state.store.write.table_at import TableAt, table_at
 
 STRATEGIES = {"full": CompactTrigger.FULL, "minor": CompactTrigger.MINOR}
 
@@ -42,62 +42,60 @@ def compact_table(
 
     def compact() -> int | None:
         table.io.require_publish()
-        session = WriteSession(table.uri, options or {}, table=table)
+        at = table_at(table, options or {})
         if order_by is None and order_strategy is None:
-            messages = compact_now(session, strategy, partitions, engine=engine)
+            trigger, chosen = trigger_of(strategy), choose_partitions(at.plan.schema, partitions)
+            at = at.refreshed()
+            messages = compact_now(at, trigger, chosen, engine=engine)
         else:
-            session.refresh()
-            schema = session.plan.schema
+            at = at.refreshed()
+            schema = at.plan.schema
             by = check_order(schema, order_by, order_strategy, strategy=strategy, path=table.path)
             chosen = choose_partitions(schema, partitions)
-            messages = sort_partitions(session, chosen, order_by or (), by, engine=engine)
-        snapshots = commit_compaction(session, messages, user=table.world.ids.new_uuid())
-        Upkeep().after_batch(session, (), snapshots, forced=True)
-        return snapshots[-1].id if snapshots else None
+            messages = sort_partitions(at, chosen, order_by or (), by, engine=engine)
+        committed = commit_compaction(at, messages, user=table.world.ids.new_uuid())
+        Upkeep().after_batch(at.after(committed), (), committed.snapshots, forced=True)
+        return committed.snapshots[-1].id if committed.snapshots else None
 
     return repeat_if_gone(compact)
 
 
-def compact_now(
-    session: WriteSession,
-    strategy: str,
-    partitions: Sequence[Mapping[str, object]] | None,
-    *,
-    engine: Engine,
-) -> tuple[CommitMessage, ...]:
-    """The messages of the compaction of a table at its newest snapshot; nothing is committed.
-
-    Raises OptionError for an unknown strategy or partition column.
-    """
+def trigger_of(strategy: str) -> CompactTrigger:
+    """What a strategy compacts. Raises OptionError for an unknown one."""
     if strategy not in STRATEGIES:
         raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
-    trigger, chosen = STRATEGIES[strategy], choose_partitions(session.plan.schema, partitions)
-    session.refresh()
-    write = session.plan.bucket_write(trigger)
-    if session.plan.mode.postpones:
-        return compact_postponed(session, write, chosen, engine=engine)
-    return _compact_buckets(session, write, chosen, engine)
+    return STRATEGIES[strategy]
+
+
+def compact_now(
+    at: TableAt, trigger: CompactTrigger, chosen: PartitionTest, *, engine: Engine
+) -> tuple[CommitMessage, ...]:
+    """The messages of a compaction of the chosen partitions; nothing is committed."""
+    write = at.plan.bucket_write(trigger)
+    if at.plan.mode.postpones:
+        return compact_postponed(at, write, chosen, engine=engine)
+    return _compact_buckets(at, write, chosen, engine)
 
 
 def _compact_buckets(
-    session: WriteSession, write: BucketWrite, chosen: PartitionTest, engine: Engine
+    at: TableAt, write: BucketWrite, chosen: PartitionTest, engine: Engine
 ) -> tuple[CommitMessage, ...]:
-    states = session.bucket_states(write.trigger)
-    work = [(b, states[b]) for b in session.due(write.trigger) if chosen(b[0])]
+    states = at.bucket_states(write.trigger)
+    work = [(b, states[b]) for b in at.due(write.trigger) if chosen(b[0])]
     return compact_buckets(engine, write, work)
 
 
-def commit_compaction(session: WriteSession, messages: Sequence[CommitMessage], *, user: str) -> tuple[Snapshot, ...]:
+def commit_compaction(at: TableAt, messages: Sequence[CommitMessage], *, user: str) -> Committed:
     """Commits compactions on their own; none where there is nothing to commit.
 
     Raises CommitConflictError when another one was faster, CommitOutcomeUnknownError when nobody knows, StorageError.
     """
     if all(m.is_empty for m in messages):
-        return ()
-    committed = session.publish(Compact(tuple(messages)), Author(user))
+        return Committed()
+    committed = commit_change(at, Compact(tuple(messages)), Author(user))
     lost = committed.dropped
     if isinstance(lost, Conflict):
         raise lost.error(f"the compaction was lost: {lost.message}; no row is lost, run it again")
     if lost is not None:
         raise lost.error() if isinstance(lost, Unknown) else lost
-    return committed.snapshots
+    return committed

@@ -29,7 +29,7 @@ from bucketline.state.store.maintenance.partition_expiry import expire_partition
 from bucketline.state.store.maintenance.success_files import mark_tag
 from bucketline.state.store.read.views import local_time
 from bucketline.state.store.table.partition_choice import choose_partitions
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 
 TAGS_SCHEMA = pa.schema(
     [
@@ -81,8 +81,8 @@ def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None)
             key="partition.expiration-time",
         )
     table.io.require_publish()
-    session = WriteSession(table.uri, {}, table=table)
-    return expire_partitions(session, user=table.world.ids.new_uuid(), after_ms=after_ms)
+    at = table_at(table, {})
+    return expire_partitions(at, user=table.world.ids.new_uuid(), after_ms=after_ms)
 
 
 def mark_table_done(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> tuple[str, ...]:

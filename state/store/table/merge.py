@@ -36,7 +36,7 @@ from bucketline.state.store.table.row_changes import check_engine
 from bucketline.state.store.table.rows_to_change import buckets_to_change, current_rows
 from bucketline.state.store.table.write import SpreadData
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 DELETE, INSERT = "delete", "insert"
 
@@ -105,41 +105,39 @@ def _check_actions(when_matched: Mapping[str, object] | str | None, when_not_mat
 
 
 def _merge_once(table: TableHandle, source: MergeSource, clauses: MergeClauses, engine: Engine) -> WriteResult:
-    session = open_change(table)
-    planned = plan_merge(session.plan.schema, source.key.columns, clauses, source.schema)
+    at = open_change(table)
+    planned = plan_merge(at.plan.schema, source.key.columns, clauses, source.schema)
     if not table.primary_key:
-        stored = StoredRows(session)
-        changes = Parts([GivenRows(_append_changes(session, stored, source, planned))])
-        return write_append_changes(session, stored, changes, Operation.MERGE, engine=engine)
-    rows = GivenRows(_changes(session, source, planned))
-    return write_changes(session, Parts([rows]), Operation.MERGE, engine=engine)
+        stored = StoredRows(at)
+        changes = Parts([GivenRows(_append_changes(at, stored, source, planned))])
+        return write_append_changes(at, stored, changes, Operation.MERGE, engine=engine)
+    rows = GivenRows(_changes(at, source, planned))
+    return write_changes(at, Parts([rows]), Operation.MERGE, engine=engine)
 
 
 def _merge_spread(
     table: TableHandle, rows: Rows, keys: SourceKeys, clauses: MergeClauses, engine: Engine
 ) -> WriteResult:
-    session = open_change(table)
-    planned = plan_merge(session.plan.schema, keys.key.columns, clauses, keys.schema)
+    at = open_change(table)
+    planned = plan_merge(at.plan.schema, keys.key.columns, clauses, keys.schema)
     looked_at, partitions = _looked_at(keys.seen, planned), _partitions(keys.seen, planned)
     if not keys.size_bytes and not planned.by_source:
-        return write_changes(session, Parts(), Operation.MERGE, engine=engine)
+        return write_changes(at, Parts(), Operation.MERGE, engine=engine)
     if table.primary_key:
-        source = joined_source(session, rows, keys, planned, buckets_to_change(session, looked_at, partitions), engine)
-        return write_changes(session, source, Operation.MERGE, engine=engine)
-    stored = StoredRows(session)
+        source = joined_source(at, rows, keys, planned, buckets_to_change(at, looked_at, partitions), engine)
+        return write_changes(at, source, Operation.MERGE, engine=engine)
+    stored = StoredRows(at)
     columns = keys.key.columns if planned.clauses.looks_at_keys_alone else None
     parts = stored.parts(looked_at, columns, partitions)
-    source = joined_source(session, rows, keys, planned, parts, engine)
-    return write_append_changes(session, stored, source, Operation.MERGE, engine=engine)
+    source = joined_source(at, rows, keys, planned, parts, engine)
+    return write_append_changes(at, stored, source, Operation.MERGE, engine=engine)
 
 
-def _append_changes(
-    session: WriteSession, stored: StoredRows, source: MergeSource, planned: PlannedMerge
-) -> Iterator[pa.Table]:
+def _append_changes(at: TableAt, stored: StoredRows, source: MergeSource, planned: PlannedMerge) -> Iterator[pa.Table]:
     """The rows to append; rows that change are taken out of `stored` on the way."""
     columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
     target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))
-    for changed in _changed(session, source, planned, target):
+    for changed in _changed(at, source, planned, target):
         if isinstance(changed, pa.Table):
             yield changed
             continue
@@ -148,9 +146,9 @@ def _append_changes(
             yield changed.written
 
 
-def _changes(session: WriteSession, source: MergeSource, planned: PlannedMerge) -> Iterator[pa.Table]:
-    target = current_rows(session, _looked_at(source.seen, planned), _partitions(source.seen, planned))
-    for changed in _changed(session, source, planned, target):
+def _changes(at: TableAt, source: MergeSource, planned: PlannedMerge) -> Iterator[pa.Table]:
+    target = current_rows(at, _looked_at(source.seen, planned), _partitions(source.seen, planned))
+    for changed in _changed(at, source, planned, target):
         written = changed if isinstance(changed, pa.Table) else changed.written
         if written is not None:
             yield written
@@ -169,10 +167,10 @@ def _partitions(seen: Seen, planned: PlannedMerge) -> Collection[bytes] | None:
 
 
 def _changed(
-    session: WriteSession, source: MergeSource, planned: PlannedMerge, target: Iterator[pa.RecordBatch]
+    at: TableAt, source: MergeSource, planned: PlannedMerge, target: Iterator[pa.RecordBatch]
 ) -> Iterator[Outcome | pa.Table]:
     """What changes rows of the table, and the new rows."""
-    sink = session.plan.sink
+    sink = at.plan.sink
     joined = join(
         source,
         target,

@@ -18,7 +18,7 @@ from bucketline.state.store.table.append_changes import Removed
 from bucketline.state.store.table.merge_clauses import PlannedMerge
 from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched
 from bucketline.state.store.table.merge_source import JoinKey, Seen, prepared
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.arrow import with_types
 from bucketline.state.types.distinct import distinct
 from bucketline.state.types.hash_set import HashSet
@@ -165,7 +165,7 @@ def _sides(side: Side, stored: Iterator[pa.RecordBatch]) -> Iterator[Matched | A
 
 
 def joined_source(
-    session: WriteSession,
+    at: TableAt,
     rows: Rows,
     keys: SourceKeys,
     planned: PlannedMerge,
@@ -173,7 +173,7 @@ def joined_source(
     engine: Engine,
 ) -> Joined:
     """The source of a run that merges the rows: those of the table that may be looked at are `stored`."""
-    sink, schema = session.plan.sink, session.plan.schema
+    sink, schema = at.plan.sink, at.plan.schema
     count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))
     # A row that no source row matches goes to its share as well, if something becomes of it.
     hashes = None if planned.by_source else keys.hashes

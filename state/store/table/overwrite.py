@@ -42,12 +42,13 @@ from bucketline.state.store.table.partition_choice import PartitionTest, choose_
 from bucketline.state.store.table.write import SpreadData, with_kinds
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.write.commit_change import commit_change
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.stages import Result, Stages
+from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.visibility import Waits, left_on_level0, what_waits
 from bucketline.state.store.write.write_plan import TableState, WritePlan, WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 
 
 def overwrite_table(
@@ -133,34 +134,31 @@ def _overwrite_once(
     engine: Engine,
 ) -> WriteResult:
     table.io.require_publish()
-    session = WriteSession(table.uri, options, table=table)
-    session.refresh()
-    plan = session.plan
+    at = table_at(table, options).refreshed()
+    plan = at.plan
     target = _target(plan, partition)
     check = partial(_check_inside, plan, target)
     if bucket_mode(plan.schema).moves_keys:
         replaced = Replaced(target)
         seen = source.seen(plan, replaced, check)
-        stages = _stages(plan, ReplacedTable(session.view, replaced), seen, engine)
+        stages = _stages(plan, ReplacedTable(at.view, replaced), seen, engine)
         upkeep = Upkeep()
-        return overwrite_moving(
-            session, replaced, stages, engine=engine, user=table.world.ids.new_uuid(), upkeep=upkeep
-        )
-    messages = engine.run(_stages(plan, _Emptied(session.view), source.checked(check), engine)).messages
+        return overwrite_moving(at, replaced, stages, engine=engine, user=table.world.ids.new_uuid(), upkeep=upkeep)
+    messages = engine.run(_stages(plan, _Emptied(at.view), source.checked(check), engine)).messages
     got_rows = frozenset(m.partition for m in messages if m.new_files)
     try:
         for written in got_rows:
             check(written)
     except SchemaMismatchError:
-        session.discard(messages)
+        at.discard(messages)
         raise
     if target is None:
         if not got_rows:
-            return _unchanged(session)
+            return _unchanged(at)
         target = same_partitions(plan.schema, got_rows)
     author = Author(table.world.ids.new_uuid(), operation=Operation.OVERWRITE)
-    committed = session.publish(Replace(tuple(messages), target), author)
-    Upkeep().after_batch(session, messages, committed.snapshots)
+    committed = commit_change(at, Replace(tuple(messages), target), author)
+    Upkeep().after_batch(at.after(committed), messages, committed.snapshots)
     hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, committed))
     return WriteResult(committed.snapshots[-1].id, visible=not hidden)
 
@@ -188,18 +186,17 @@ def _empty(
 ) -> WriteResult:
     """Replaces what the partitions hold when the commit comes through by nothing."""
     table.io.require_publish()
-    session = WriteSession(table.uri, {}, table=table)
-    session.refresh()
-    target = choose_partitions(session.plan.schema, partitions)
-    if not any(target(partition) for partition, _ in session.view.buckets()):
-        return _unchanged(session)
-    committed = session.publish(Replace((), target), Author(table.world.ids.new_uuid(), operation=operation))
-    Upkeep().after_batch(session, (), committed.snapshots)
+    at = table_at(table, {}).refreshed()
+    target = choose_partitions(at.plan.schema, partitions)
+    if not any(target(partition) for partition, _ in at.view.buckets()):
+        return _unchanged(at)
+    committed = commit_change(at, Replace((), target), Author(table.world.ids.new_uuid(), operation=operation))
+    Upkeep().after_batch(at.after(committed), (), committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)
 
 
-def _unchanged(session: WriteSession) -> WriteResult:
-    newest = session.view.snapshot
+def _unchanged(at: TableAt) -> WriteResult:
+    newest = at.view.snapshot
     return WriteResult(0 if newest is None else newest.id)
 
 

@@ -24,13 +24,14 @@ from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, compact_bucket
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes
 from bucketline.state.store.write.stages import Result, Stages, WriteStage
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.visibility import Waits, what_waits
 from bucketline.state.store.write.write_buckets import as_result
-from bucketline.state.store.write.write_session import WriteSession
 
 PartitionCheck = Callable[[bytes], None]
 """Raises SchemaMismatchError for a partition that is not replaced."""
@@ -118,14 +119,14 @@ class PartitionsSeen:
 
 
 def overwrite_moving(
-    session: WriteSession, replaced: Replaced, stages: Stages[Any], *, engine: Engine, user: str, upkeep: Upkeep
+    at: TableAt, replaced: Replaced, stages: Stages[Any], *, engine: Engine, user: str, upkeep: Upkeep
 ) -> WriteResult:
-    """Replaces partitions of the session's table, and follows its rules for expiry and tags.
+    """Replaces partitions of the table, and follows its rules for expiry and tags.
 
     Raises CommitConflictError when somebody has written meanwhile, OptionError for rows that changed between two
     readings.
     """
-    view = session.view
+    view = at.view
     write = stages.write.write
     planned = replace(stages, write=replace(stages.write, result=Result.AS_WRITTEN))
     with discarded_on_error(write.access) as messages:
@@ -135,13 +136,13 @@ def overwrite_moving(
             is_replaced = replaced.is_replaced(message.partition)
             if not is_replaced and any(f.delete_row_count != f.row_count for f in message.new_files):
                 raise OptionError(
-                    f"the rows go to partition {partition_path(session.plan.schema, message.partition).rstrip('/')} "
+                    f"the rows go to partition {partition_path(at.plan.schema, message.partition).rstrip('/')} "
                     "when they are read again, and did not before: an overwrite of a table whose keys move between "
                     "partitions reads a DataFrame twice; write the rows to a table or to files first",
                     key="data",
                 )
-            messages[position] = _emptied(message, write) if is_replaced else _taken_out(session, write, message)
-    vectors = session.deletion_entries()
+            messages[position] = _emptied(message, write) if is_replaced else _taken_out(at, write, message)
+    vectors = at.deletion_entries()
     for bucket_id in view.buckets():
         if replaced.is_replaced(bucket_id[0]):
             gone = CommitMessage(*bucket_id, total_buckets=view.total_of_bucket(bucket_id))
@@ -150,8 +151,8 @@ def overwrite_moving(
             )
     if all(m.is_empty for m in messages):
         return WriteResult(0 if view.snapshot is None else view.snapshot.id)
-    committed = session.publish(session.appended(messages), Author(user, operation=Operation.OVERWRITE))
-    upkeep.after_batch(session, written, committed.snapshots)
+    committed = commit_change(at, appended(at, messages), Author(user, operation=Operation.OVERWRITE))
+    upkeep.after_batch(at.after(committed), written, committed.snapshots)
     return WriteResult(committed.snapshots[-1].id)
 
 
@@ -160,13 +161,13 @@ def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
     return as_result(message, WriteStage(write, result=Result.NEW_FILES))
 
 
-def _taken_out(session: WriteSession, write: BucketWrite, message: CommitMessage) -> CommitMessage:
+def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> CommitMessage:
     """What keys leave behind in a bucket that stays. Where readers skip level 0 they are looked up at once, so that no
     reader sees a key twice."""
-    if what_waits(session.plan.schema) is not Waits.ROWS:
+    if what_waits(at.plan.schema) is not Waits.ROWS:
         return message
     bucket_id = (message.partition, message.bucket)
-    files, vectors = session.view.files(bucket_id), session.deletion_entries().get(bucket_id, ())
+    files, vectors = at.view.files(bucket_id), at.deletion_entries().get(bucket_id, ())
     state = BucketState(files=files, vector_files=vectors)
     minor = replace(write, trigger=CompactTrigger.MINOR)
     compacted = compact_bucket(minor, bucket_id, state, message.new_files).message(bucket_id, message.total_buckets)

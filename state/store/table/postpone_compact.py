@@ -6,15 +6,15 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.postpone_move import move_stages, waiting_files
 from bucketline.state.store.table.partition_choice import PartitionTest
 from bucketline.state.store.write.bucket_writer import BucketWrite
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 
 def compact_postponed(
-    session: WriteSession, write: BucketWrite, chosen: PartitionTest, *, engine: Engine
+    at: TableAt, write: BucketWrite, chosen: PartitionTest, *, engine: Engine
 ) -> tuple[CommitMessage, ...]:
     """The messages of one COMPACT snapshot that takes the postponed rows of chosen partitions to their buckets.
 
-    They are those that wait at the session's snapshot; no message where there is nothing to do.
+    They are those that wait at the table's snapshot; no message where there is nothing to do.
     """
-    stages = move_stages(session, write, waiting_files(session.view, chosen), engine.workers, chosen)
+    stages = move_stages(at, write, waiting_files(at.view, chosen), engine.workers, chosen)
     return engine.run(stages).messages if stages.source.parts or stages.idle else ()

@@ -27,10 +27,11 @@ from bucketline.state.store.engine.table_rows import CurrentRows
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import commit_change
 from bucketline.state.store.write.modes import mode_of
 from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
-from bucketline.state.store.write.write_session import WriteSession
 
 
 def rescale_table(
@@ -44,11 +45,11 @@ def rescale_table(
     """Rescales; the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
 
     def rescale() -> int | None:
-        session, stages = plan_rescale(table, bucket_num, partitions, workers=engine.workers, options=options)
+        at, stages = plan_rescale(table, bucket_num, partitions, workers=engine.workers, options=options)
         messages = engine.run(stages).messages if stages.source.parts else ()
         replaced = frozenset(stages.write.write.counts.others)
         user = table.world.ids.new_uuid()
-        return commit_rescale(table, session, replaced, messages, bucket_num, partitions is None, user=user)
+        return commit_rescale(table, at, replaced, messages, bucket_num, partitions is None, user=user)
 
     return repeat_if_gone(rescale)
 
@@ -60,7 +61,7 @@ def plan_rescale(
     *,
     workers: Workers = ONE_WORKER,
     options: Mapping[str, str] | None = None,
-) -> tuple[WriteSession, Stages[Parts]]:
+) -> tuple[TableAt, Stages[Parts]]:
     """What is to be done, on the newest snapshot; the partitions that are replaced have a bucket count of their own.
 
     Raises OptionError for a number that files cannot name, or a column that is no partition column,
@@ -80,10 +81,10 @@ def plan_rescale(
             mode=mode,
         )
     table.io.require_publish()
-    session = WriteSession(table.uri, options or {}, table=table)
-    chosen = choose_partitions(session.plan.schema, partitions)
-    session.refresh()
-    plan, view, vectors = session.plan, session.view, session.deletion_entries()
+    at = table_at(table, options or {})
+    chosen = choose_partitions(at.plan.schema, partitions)
+    at = at.refreshed()
+    plan, view, vectors = at.plan, at.view, at.deletion_entries()
     real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
     counts = {b[0]: bucket_num for b in real}
     write = replace(plan.bucket_write(CompactTrigger.FULL), counts=plan.counts(counts), moves_rows=True)
@@ -94,7 +95,7 @@ def plan_rescale(
         CurrentRows(access, b, view.files(b), origin, vectors.get(b, ()), write.compact_memory_bytes)
         for origin, b in enumerate(real)
     ]
-    return session, Stages(
+    return at, Stages(
         source=Parts(parts),
         seal=plan.moving_seal_plan(counts),
         write=WriteStage(replace(write, access=access), result=Result.NEW_FILES),
@@ -115,7 +116,7 @@ def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None
 
 def commit_rescale(
     table: TableHandle,
-    session: WriteSession,
+    at: TableAt,
     replaced: frozenset[bytes],
     messages: Sequence[CommitMessage],
     bucket_num: int,
@@ -127,9 +128,9 @@ def commit_rescale(
     snapshot_id = None
     if replaced:
         change = Replace(tuple(messages), replaced.__contains__, moves_rows=True)
-        committed = session.publish(change, Author(user))
+        committed = commit_change(at, change, Author(user))
         snapshot_id = committed.snapshots[-1].id
-        Upkeep().after_batch(session, (), committed.snapshots)
-    if is_whole and session.plan.total_buckets > 0 and session.plan.total_buckets != bucket_num:
+        Upkeep().after_batch(at.after(committed), (), committed.snapshots)
+    if is_whole and at.plan.total_buckets > 0 and at.plan.total_buckets != bucket_num:
         alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
     return snapshot_id

@@ -30,7 +30,7 @@ from bucketline.state.store.table.changed_write import open_change, planned_unti
 from bucketline.state.store.table.conditions import Condition, plan_condition
 from bucketline.state.store.table.rows_to_change import changed_parts
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.arrow import with_types
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
@@ -44,11 +44,11 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
 
 
 def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> WriteResult:
-    session = open_change(table)
+    at = open_change(table)
     if not table.primary_key:
-        return _change_appended(session, condition, None, engine)
-    source = changed_parts(session, condition.expression, DeletedRows(session.plan.schema, condition))
-    return write_changes(session, source, Operation.DELETE, engine=engine)
+        return _change_appended(at, condition, None, engine)
+    source = changed_parts(at, condition.expression, DeletedRows(at.plan.schema, condition))
+    return write_changes(at, source, Operation.DELETE, engine=engine)
 
 
 def update_rows(
@@ -64,25 +64,23 @@ def update_rows(
 
 
 def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, object], engine: Engine) -> WriteResult:
-    session = open_change(table)
-    schema = session.plan.schema
+    at = open_change(table)
+    schema = at.plan.schema
     planned = plan_assignments(schema, values, fixed_columns(schema))
     if not table.primary_key:
-        return _change_appended(session, condition, planned, engine)
-    source = changed_parts(session, condition.expression, UpdatedRows(condition, planned))
-    return write_changes(session, source, Operation.UPDATE, engine=engine)
+        return _change_appended(at, condition, planned, engine)
+    source = changed_parts(at, condition.expression, UpdatedRows(condition, planned))
+    return write_changes(at, source, Operation.UPDATE, engine=engine)
 
 
-def _change_appended(
-    session: WriteSession, condition: Condition, assignments: Assignments | None, engine: Engine
-) -> WriteResult:
+def _change_appended(at: TableAt, condition: Condition, assignments: Assignments | None, engine: Engine) -> WriteResult:
     """Takes out the rows that pass; their new values, if there are any, are appended."""
-    stored, change = StoredRows(session), AppendedRows(condition, assignments)
+    stored, change = StoredRows(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
     parts = stored.parts(condition.expression, None if needs_all else ())
     operation = Operation.DELETE if assignments is None else Operation.UPDATE
     source = Parts([FileChange(part, change) for part in parts])
-    return write_append_changes(session, stored, source, operation, engine=engine)
+    return write_append_changes(at, stored, source, operation, engine=engine)
 
 
 def check_engine(table: TableHandle, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""The rows that a change looks at, at the snapshot of its session: bucket by bucket, pruned by its condition."""
+"""The rows that a change looks at, at one snapshot: bucket by bucket, pruned by its condition."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,38 +16,38 @@ from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.projection import Projection, plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, visible_files
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 
-def changed_parts(session: WriteSession, expression: pc.Expression | None, change: RowChange) -> Parts:
+def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChange) -> Parts:
     """A source of what a change makes of the rows that pass the expression.
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
-    source = _source(session, expression)
+    source = _source(at, expression)
     if source.waiting:
         return Parts([GivenRows(_changed(source, change))])
-    return Parts([ChangedRows(b, change, origin) for origin, b in enumerate(_buckets(session, source, expression))])
+    return Parts([ChangedRows(b, change, origin) for origin, b in enumerate(_buckets(at, source, expression))])
 
 
 def buckets_to_change(
-    session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
+    at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
     """The rows that pass the expression, bucket by bucket, of a table none of whose readers see postponed rows."""
-    source = _source(session, expression, partitions)
+    source = _source(at, expression, partitions)
     assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"
-    return list(_buckets(session, source, expression))
+    return list(_buckets(at, source, expression))
 
 
 def current_rows(
-    session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None
+    at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
-    source = _source(session, expression, partitions)
+    source = _source(at, expression, partitions)
     if source.waiting:
         yield from read_with_postponed(source.access.files, [*source.buckets, *source.waiting], source.projection)
         return
-    for bucket in _buckets(session, source, expression):
+    for bucket in _buckets(at, source, expression):
         yield from bucket.batches()
 
 
@@ -61,24 +61,22 @@ class _Source:
     waiting: Sequence[BucketFiles]
 
 
-def _source(
-    session: WriteSession, expression: pc.Expression | None, partitions: Collection[bytes] | None = None
-) -> _Source:
-    schema = _seeing_all(session.plan.schema)
+def _source(at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None = None) -> _Source:
+    schema = _seeing_all(at.plan.schema)
     refuse_unreadable(schema)
     projection = plan_projection(schema, None, expression)
-    stored = group_by_bucket(session.view.live_entries())
+    stored = group_by_bucket(at.view.live_entries())
     if partitions is not None:
         stored = [b for b in stored if b.partition in partitions]
     seen = visible_files(schema, stored, read_optimized=False)
     sees_postponed = schema.settings.reading.sees_postponed
     waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET] if sees_postponed else []
-    return _Source(BucketAccess(session.table.uri, schema), projection, seen, waiting)
+    return _Source(BucketAccess(at.table.uri, schema), projection, seen, waiting)
 
 
-def _buckets(session: WriteSession, source: _Source, expression: pc.Expression | None) -> Iterator[StoredBucket]:
+def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> Iterator[StoredBucket]:
     """The buckets that may hold rows passing the expression."""
-    access, vectors = source.access, session.deletion_entries()
+    access, vectors = source.access, at.deletion_entries()
     for bucket in prune(access.schema, source.buckets, expression, access.files.schema_of):
         vector_files = vectors.get((bucket.partition, bucket.bucket), ())
         yield StoredBucket(source.access, bucket, source.projection, vector_files)

@@ -37,8 +37,8 @@ from bucketline.state.store.table.partition_choice import PartitionTest
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
 from bucketline.state.store.write.grouping import OneBucket
 from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import WritePlan
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.state.types.curves import OrderStrategy
 
 _MOST_FILES_A_RANGE = 4
@@ -75,7 +75,7 @@ def check_order(
 
 
 def sort_partitions(
-    session: WriteSession,
+    at: TableAt,
     chosen: PartitionTest,
     order_by: Sequence[str],
     strategy: OrderStrategy,
@@ -87,7 +87,7 @@ def sort_partitions(
     This process sorts one partition after the other; tasks of another engine sort ranges of the sort key. Rows and
     their order are the same.
     """
-    plan, view, vectors = session.plan, session.view, session.deletion_entries()
+    plan, view, vectors = at.plan, at.view, at.deletion_entries()
     by = RowSort(tuple(order_by), strategy, plan.sink.compact_memory_bytes, plan.sink.local_directory)
     write = plan.bucket_write(CompactTrigger.NONE)
     places = [

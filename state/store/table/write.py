@@ -23,8 +23,9 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 SpreadData: TypeAlias = Data | SparkFrame | ShapedFrame
@@ -60,31 +61,30 @@ def _write_once(
     options: Mapping[str, str],
 ) -> WriteResult:
     table.io.require_publish()
-    session = WriteSession(table.uri, options, table=table)
-    session.refresh()
+    at = table_at(table, options).refreshed()
     source = Parts([GivenRows(with_kinds(data, row_kinds))])
-    return write_source(session, source, LOCAL_ENGINE)
+    return write_source(at, source, LOCAL_ENGINE)
 
 
 def write_source(
-    session: WriteSession,
+    at: TableAt,
     source: Any,
     engine: Engine,
 ) -> WriteResult:
-    """Commits the rows of a source of the engine once, on the table as the session has seen it. Errors as
+    """Commits the rows of a source of the engine once, on the table as it was looked at. Errors as
     `write_table`."""
-    plan = session.plan
-    trigger, user = plan.trigger(0), session.table.world.ids.new_uuid()
+    plan = at.plan
+    trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers)
-    stages = plan.mode.in_batch(plan).stages(plan, session, scope, source)
+    stages = plan.mode.in_batch(plan).stages(plan, at, scope, source)
     if trigger is CompactTrigger.FULL:
-        stages = replace(stages, idle=tuple(session.due(trigger)))
+        stages = replace(stages, idle=tuple(at.due(trigger)))
     outcome = engine.run(stages)
     notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
     author = Author(user, properties=notes, operation=Operation.WRITE)
-    committed = session.publish(session.appended(outcome.messages), author)
+    committed = commit_change(at, appended(at, outcome.messages), author)
     return settle_write(
-        session,
+        at,
         outcome.messages,
         committed,
         engine=engine,

@@ -23,7 +23,7 @@ from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.read.prune import hides_level0
 from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt
 
 FileNames = Mapping[BucketId, frozenset[str]]
 """Names of files by bucket; no bucket without any."""
@@ -136,59 +136,67 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What came of trying: the `snapshots` made, and the files `left` on level 0.
+    """What came of trying: the table `at` the end, the `snapshots` made, and the files `left` on level 0.
 
     `lost` says why the last try failed; None with files left: the options let them wait (`lookup-compact` = gentle).
     """
 
+    at: TableAt
     left: FileNames
     snapshots: tuple[Snapshot, ...] = ()
     lost: str | None = None
 
 
+CompactWork = Callable[[TableAt, CompactTrigger, Work], Sequence[CommitMessage]]
+"""Makes the messages of a compaction of buckets, as the trigger says."""
+
+CommitCompaction = Callable[[TableAt, Sequence[CommitMessage]], Committed]
+"""Publishes these messages as a COMPACT commit."""
+
+
 def compact_until_visible(
-    session: WriteSession,
+    at: TableAt,
     files: FileNames | None,
     *,
     trigger: CompactTrigger,
-    compact: Callable[[CompactTrigger, Work], Sequence[CommitMessage]],
-    commit: Callable[[Sequence[CommitMessage]], Committed],
+    compact: CompactWork,
+    commit: CommitCompaction,
     budget: Budget,
 ) -> Rounds:
     """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
 
     None stands for no files, but all buckets in which the trigger finds something.
     Each round looks first whether they are gone by anybody's work. After a lost round the next one waits, and takes
-    half as many buckets, since a smaller compaction is done sooner. `trigger` is that of the lost compaction. `compact`
-    makes the messages of buckets, `commit` publishes them as a COMPACT commit of the session.
-    Raises what `session.refresh`, `compact` and `commit` do, StorageError excepted, which is a lost round.
+    half as many buckets, since a smaller compaction is done sooner. `trigger` is that of the lost compaction.
+    Raises what `TableAt.refreshed`, `compact` and `commit` do, StorageError excepted, which is a lost round.
     """
     left, snapshots = files or {}, list[Snapshot]()
     lost, most = "no time was given to compact again", 1 << 31
     while True:
         try:
-            session.refresh()
-            left = still_on_level0(session.view, left)
-            used = trigger if files is None else _trigger(session, trigger)
-            due = session.due(used, among=None if files is None else left.keys()) if session.plan.compacts else []
+            at = at.refreshed()
+            left = still_on_level0(at.view, left)
+            used = trigger if files is None else _trigger(at, trigger)
+            due = at.due(used, among=None if files is None else left.keys()) if at.plan.compacts else []
             if not due:
-                return Rounds(left, tuple(snapshots))
+                return Rounds(at, left, tuple(snapshots))
             if budget.left_ms == 0:
-                return Rounds(left, tuple(snapshots), lost)
+                return Rounds(at, left, tuple(snapshots), lost)
             most = min(most, len(due))
-            states = session.bucket_states(used)
-            messages = compact(used, [(b, states[b]) for b in due[:most]])
-            committed = Committed() if all(m.is_empty for m in messages) else commit(messages)
+            states = at.bucket_states(used)
+            messages = compact(at, used, [(b, states[b]) for b in due[:most]])
+            committed = Committed() if all(m.is_empty for m in messages) else commit(at, messages)
+            at = at.after(committed)
             snapshots += committed.snapshots
             if committed.snapshots:
                 continue
             lost = "nothing was compacted" if committed.dropped is None else committed.dropped.message
             if is_lasting(committed.dropped):
-                return Rounds(left, tuple(snapshots), lost)
+                return Rounds(at, left, tuple(snapshots), lost)
         except StorageError as e:
             lost = e.message
             if budget.left_ms == 0:
-                return Rounds(left, tuple(snapshots), lost)
+                return Rounds(at, left, tuple(snapshots), lost)
         most = max(1, most // 2)
         budget.wait()
 
@@ -198,7 +206,7 @@ def is_lasting(failure: object) -> bool:
     return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
 
 
-def _trigger(session: WriteSession, lost: CompactTrigger) -> CompactTrigger:
+def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
     """Less work loses less often; but where the options let level 0 wait, only what was due before is due again."""
-    gentle = session.plan.compact_options.lookup_compact is LookupCompact.GENTLE
+    gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
     return lost if gentle else CompactTrigger.MINOR

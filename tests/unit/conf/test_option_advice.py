@@ -12,9 +12,10 @@ from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import ROUTE_MEMORY, sink_options
 from bucketline.conf.table.memory_options import BOUNDED
 from bucketline.conf.table.promised_options import OF_READS, OF_WRITES
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 
 MB = 1 << 20
 VALUES = {"write-buffer-spillable": "false", "write-buffer-for-append": "true", "spill-compression": "zstd"}
@@ -74,7 +75,7 @@ def test_a_table_that_is_opened_for_writing_says_it_once(tmp_path: Path, caplog:
         ]
         write_table(handle_of(table), ROWS, options={"page-size": "64 kb"})
         assert len(caplog.messages) == 2
-    assert WriteSession(table.path, {}).plan.sink.route_memory_bytes == 32 * MB
+    assert table_at(open_handle(table.path), {}).plan.sink.route_memory_bytes == 32 * MB
 
 
 @pytest.mark.parametrize("key", ["file-index.bloom-filter.columns", *OF_WRITES, *OF_READS])

@@ -48,7 +48,7 @@ class Stream:
         )
         self.options = options
         live = live_table(self.table.path, options, "query", table=handle_in(self.table, pause=pause))
-        self.target = Target(live.target.session, "query")
+        self.target = Target(live.target.at, "query")
         self.reports: list[BatchReport] = []
 
     def batch(self, number: int, partition: int = 0) -> BatchReport:

@@ -37,7 +37,7 @@ def stream(table: Table, rejected: Sequence[int], *, first: int = 0, query: str 
     path = f"{table.path}/../rejects"
     live = StreamRun(table.path, {"bad-records.path": path, "bad-records.max": "100"}, query)
     for batch_id, count in enumerate(rejected, first):
-        live.session.refresh()
+        live.refresh()
         live.history()
         rows = [{"reason": "no number", "value": b"x"}] * count
         blobs = (pack_rejects(pa.Table.from_pylist(rows, schema=REJECTS_SCHEMA)),) if count else ()
@@ -62,7 +62,7 @@ def test_each_batch_says_what_it_took_and_rejects_add_up_over_restarts(made: Tab
 def test_an_owed_compaction_does_not_hide_the_sum_of_rejects(made: Table) -> None:
     stream(made, [4])
     live = StreamRun(made.path, {}, QUERY)
-    live.session.refresh()
+    live.refresh()
     live.history()
     commit_owed_compaction(live.target, 0, ())
     assert live.target.state.rejected_in_all == 4

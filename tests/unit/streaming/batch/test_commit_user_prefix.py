@@ -10,6 +10,7 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.replay import MARKER_TAG, commit_user, find_twin, newest_of_user, writer_of
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
@@ -119,8 +120,8 @@ def test_a_second_run_under_another_prefix_does_not_add_the_batch_again(tmp_path
     _write(table, 0)
     runs = [StreamRun(table.path, {"commit.user-prefix": prefix}, QUERY) for prefix in ("one", "two")]
     for run in runs:
-        run.session.refresh()
-    done = [run.session.publish(run.session.appended([], ignore_empty=False), Author(QUERY, 1)) for run in runs]
+        run.refresh()
+    done = [commit_change(run.at, appended(run.at, [], ignore_empty=False), Author(QUERY, 1)) for run in runs]
     assert [d.replayed for d in done] == [False, True]
     assert _commits(table)[-1] == (f"one_{QUERY}", 1)
 

@@ -16,7 +16,7 @@ from bucketline.state.store.plans.backlog import plan_backlog
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.compact_beside import check_pool, finish_beside
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
@@ -124,7 +124,7 @@ def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp
 
 def dead_lease(table: Table, period_ms: int) -> None:
     """Somebody plans what is due, claims the items, and is never heard of again."""
-    session = WriteSession(table.uri, {}, table=handle_of(open_table(table.path)))
+    session = table_at(handle_of(open_table(table.path)), {})
     folder = PlanFolder(session.table.io, table.path)
     plan = make_plan(session, folder).plan
     assert plan.items and all(folder.claim(plan, i.number, 1, Lease("dead", period_ms)) for i in plan.items)

@@ -137,7 +137,7 @@ def test_a_second_need_in_one_batch_is_an_error_that_names_the_field(
 ) -> None:
     job = Job(tmp_path)
     job.batch({"id": 1})
-    monkeypatch.setattr(write_batch, "grow_table", lambda session, outcome: None)
+    monkeypatch.setattr(write_batch, "grow_table", lambda at, outcome: at)
     with pytest.raises(SchemaMismatchError, match="new BIGINT") as told:
         job.batch({"id": 2, "new": 5}, {"id": 3})
     assert told.value.fields["column"] == "new"

@@ -10,6 +10,7 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.streaming.batch.commit import batch_properties
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, WriteBatch, decide
@@ -30,14 +31,14 @@ def batch(batch_id: int) -> BatchIdentity:
 def stream_batches(path: str, *numbers: int) -> None:
     table = StreamRun(path, {}, "q")
     for number in numbers:
-        table.session.refresh()
+        table.refresh()
         assert decide(batch(number), table.history(), allow_reprocess=False) == WriteBatch()
         table.commit_batch(batch(number), Outcome((), (), ()))
 
 
 def restart(path: str, number: int, end_offsets: str | None = None) -> object:
     table = StreamRun(path, {}, "q")
-    table.session.refresh()
+    table.refresh()
     identity = batch(number) if end_offsets is None else replace(batch(number), end_offsets=end_offsets)
     return decide(identity, table.history(), allow_reprocess=False)
 
@@ -59,8 +60,8 @@ def test_a_batch_of_the_stream_among_what_expired_is_not_overlooked(tmp_path: Pa
     made = keyed(tmp_path)
     stream_batches(made.path, 0, 1)
     died = StreamRun(made.path, {}, "q")
-    died.session.refresh()
-    died.session.publish(died.session.appended([], ignore_empty=False), Author("q", 2, batch_properties(batch(2))))
+    died.refresh()
+    commit_change(died.at, appended(died.at, [], ignore_empty=False), Author("q", 2, batch_properties(batch(2))))
     for _ in range(3):
         made.write(ROWS)
     made.expire_snapshots(retain_min=1, retain_max=1)
@@ -79,11 +80,11 @@ def test_a_running_stream_goes_on_when_its_newest_batch_expires_before_the_next_
     made = keyed(tmp_path)
     table = StreamRun(made.path, {}, "q")
     for number in (0, 1, 2):
-        table.session.refresh()
+        table.refresh()
         assert decide(batch(number), table.history(), allow_reprocess=False) == WriteBatch()
         table.commit_batch(batch(number), Outcome((), (), ()))
     others_write_and_expire(made)
-    table.session.refresh()
+    table.refresh()
     assert decide(batch(3), table.history(), allow_reprocess=False) == WriteBatch()
 
 
@@ -92,10 +93,10 @@ def test_a_restarted_stream_that_skipped_a_batch_by_its_tag_goes_on_beside_other
     stream_batches(made.path, 0, 1)
     others_write_and_expire(made)
     restarted = StreamRun(made.path, {}, "q")
-    restarted.session.refresh()
+    restarted.refresh()
     assert isinstance(decide(batch(1), restarted.history(), allow_reprocess=False), SkipBatch)
     made.write(ROWS)
-    restarted.session.refresh()
+    restarted.refresh()
     assert decide(batch(2), restarted.history(), allow_reprocess=False) == WriteBatch()
 
 
@@ -103,11 +104,11 @@ def test_a_batch_that_another_run_wrote_and_others_expired_is_not_written_again(
     made = keyed(tmp_path)
     stream_batches(made.path, 0, 1)
     paused = StreamRun(made.path, {}, "q")
-    paused.session.refresh()
+    paused.refresh()
     paused.history()
     stream_batches(made.path, 2)
     others_write_and_expire(made)
-    paused.session.refresh()
+    paused.refresh()
     assert isinstance(decide(batch(2), paused.history(), allow_reprocess=False), SkipBatch)
 
 

@@ -22,6 +22,7 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.engine.engine import NO_ROWS, Outcome
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger, write_bucket
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer
 from bucketline.state.store.write.write_buckets import write_buckets
@@ -55,7 +56,7 @@ def up_to(offset: int, batch_id: int) -> BatchIdentity:
 
 
 def commit_empty(table: StreamRun, batch_id: int) -> None:
-    table.session.publish(table.session.appended([]), Author(table.user, batch_id, batch_properties(batch(batch_id))))
+    commit_change(table.at, appended(table.at, []), Author(table.user, batch_id, batch_properties(batch(batch_id))))
 
 
 @pytest.mark.parametrize("again", [{"compaction": "none"}, {}])
@@ -79,15 +80,15 @@ def test_a_rollback_behind_the_streams_commits_is_noticed_while_it_runs(tmp_path
     made = keyed(tmp_path)
     table = StreamRun(made.path, {}, "q")
     for batch_id in range(3):
-        table.session.refresh()
+        table.refresh()
         assert decide(batch(batch_id), table.history(), allow_reprocess=False) == WriteBatch()
         commit_empty(table, batch_id)
-    table.session.refresh()
+    table.refresh()
     table.history()
     made.rollback_to(1)
     if others_go_on:
         made.write(pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS))
-    table.session.refresh()
+    table.refresh()
     with pytest.raises(CheckpointMismatchError) as caught:
         decide(batch(3), table.history(), allow_reprocess=False)
     assert isinstance(caught.value, BucketlineError) and caught.value.fields["table_batch"] == 0
@@ -96,7 +97,7 @@ def test_a_rollback_behind_the_streams_commits_is_noticed_while_it_runs(tmp_path
 def restart(path: str, batch_id: int) -> tuple[StreamRun, object]:
     """A new process of the same query, and what it does with a batch."""
     table = StreamRun(path, {}, QUERY)
-    table.session.refresh()
+    table.refresh()
     return table, decide(batch(batch_id), table.history(), allow_reprocess=False)
 
 
@@ -106,15 +107,15 @@ def late_compaction(path: str, publish: Callable[[StreamRun, CommitMessage], obj
     made.write(ROWS)
     slow, stream = StreamRun(path, {}, QUERY), StreamRun(path, {}, QUERY)
     for table in (slow, stream):
-        table.session.refresh()
+        table.refresh()
         table.history()
     stream.commit_batch(batch(0), Outcome((), (), ()))
     made.write(ROWS)
-    slow.session.refresh()
+    slow.refresh()
     slow.history()
-    states = slow.session.bucket_states(CompactTrigger.FULL)
-    [due] = slow.session.due(CompactTrigger.FULL)
-    message = write_bucket(slow.session.plan.bucket_write(CompactTrigger.FULL), due, states[due], [])
+    states = slow.at.bucket_states(CompactTrigger.FULL)
+    [due] = slow.at.due(CompactTrigger.FULL)
+    message = write_bucket(slow.at.plan.bucket_write(CompactTrigger.FULL), due, states[due], [])
     stream.empty_batch(batch(1))
     publish(slow, message)
     newest = handle_of(made).snapshot_store.latest()
@@ -129,7 +130,7 @@ def owed(slow: StreamRun, message: CommitMessage) -> None:
 def as_the_writer(slow: StreamRun, message: CommitMessage) -> None:
     """As the compaction half of a batch's own commit is published, and as older releases published owed ones."""
     properties = batch_properties(batch(0))
-    slow.session.publish(Compact((message,)), Author(QUERY, 0, properties))
+    commit_change(slow.at, Compact((message,)), Author(QUERY, 0, properties))
 
 
 @pytest.mark.parametrize("publish", [owed, as_the_writer])
@@ -166,7 +167,7 @@ def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
     slow.mark(reports[0].committed.snapshots[0])
     assert marked(made) == 1
     made.rollback_to(1)
-    stream.session.refresh()
+    stream.refresh()
     stream.mark(reports[0].committed.snapshots[0])
     assert marked(made) == 0
 
@@ -174,8 +175,8 @@ def test_a_slow_run_does_not_move_the_marker_back(tmp_path: Path) -> None:
 def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_path: Path) -> None:
     def publish(slow: StreamRun, message: CommitMessage) -> None:
         properties = batch_properties(up_to(5, 0))
-        slow.session.publish(Compact((message,)), Author(QUERY, 0, properties))
-        tag = slow.session.table.snapshot_store.latest()
+        commit_change(slow.at, Compact((message,)), Author(QUERY, 0, properties))
+        tag = slow.at.table.snapshot_store.latest()
         assert tag is not None and kafka_topics(tag)
 
     made = keyed(tmp_path)
@@ -184,10 +185,10 @@ def test_where_a_stream_has_got_to_is_told_by_rows_not_by_a_late_compaction(tmp_
     slow = StreamRun(made.path, {}, QUERY)
     for batch_id, end in enumerate((5, 9)):
         stream.empty_batch(up_to(end, batch_id))
-    slow.session.refresh()
-    states = slow.session.bucket_states(CompactTrigger.FULL)
-    [due] = slow.session.due(CompactTrigger.FULL)
-    publish(slow, write_bucket(slow.session.plan.bucket_write(CompactTrigger.FULL), due, states[due], []))
+    slow.refresh()
+    states = slow.at.bucket_states(CompactTrigger.FULL)
+    [due] = slow.at.due(CompactTrigger.FULL)
+    publish(slow, write_bucket(slow.at.plan.bucket_write(CompactTrigger.FULL), due, states[due], []))
     [found] = newest_offsets(open_table(made.path))
     assert found.topics == {"orders": {"0": 9}}
 
@@ -214,7 +215,7 @@ def test_a_new_query_reads_each_snapshot_once_to_learn_what_others_have_written(
     stream, late = StreamRun(made.path, {}, QUERY), StreamRun(made.path, {}, f"{QUERY}-late")
     for batch_id in range(20):
         stream.empty_batch(up_to(batch_id + 1, batch_id))
-    late.session.refresh()
+    late.refresh()
     with killed_at(None) as asked:
         found = late.history()
     assert [s.commit_identifier for s in found.others] == [19]
@@ -254,7 +255,7 @@ def test_a_checkpoint_proves_batches_whose_snapshots_are_gone(tmp_path: Path, le
     made.write(rows)
     table = StreamRun(made.path, {}, "q")
     for batch_id in range(3):
-        table.session.refresh()
+        table.refresh()
         commit_empty(table, batch_id)
     for path in (Path(made.path) / "snapshot").iterdir():
         if path.name in ("LATEST", "EARLIEST") or int(path.name.rpartition("-")[2]) > left:
@@ -262,7 +263,7 @@ def test_a_checkpoint_proves_batches_whose_snapshots_are_gone(tmp_path: Path, le
 
     def next_batch() -> None:
         again = StreamRun(made.path, {}, "q")
-        again.session.refresh()
+        again.refresh()
         try:
             decide(batch(3), again.history(), allow_reprocess=False)
         except CheckpointMismatchError as e:
@@ -288,7 +289,7 @@ def test_a_batch_without_changes_leaves_its_mark_even_where_the_table_wants_no_e
     made = keyed(tmp_path).set_options({"snapshot.ignore-empty-commit": "true"})
     table = StreamRun(made.path, {}, "q")
     for batch_id in range(3):
-        table.session.refresh()
+        table.refresh()
         assert decide(batch(batch_id), table.history(), allow_reprocess=False) == WriteBatch()
         report = table.commit_batch(batch(batch_id), Outcome((), (), ()))
         assert report.committed.snapshot_ids == (batch_id + 1,)
@@ -299,7 +300,7 @@ def test_a_batch_that_is_refused_or_loses_leaves_no_files_behind(tmp_path: Path)
     rows = pa.table({"id": [1, 2], "n": pa.array([1, 2], pa.int32())}, schema=COLUMNS)
     made.write(rows)
     table = StreamRun(made.path, {}, "q")
-    table.session.refresh()
+    table.refresh()
     before = files_below(made.path)
     rejects = rejected_rows(rows, pa.chunked_array([["bad", "bad"]]), 2).blob
     with pytest.raises(RejectedRecordsError):
@@ -324,7 +325,7 @@ def promised(table: TableHandle, message: CommitMessage) -> set[str]:
 
 def written(table: StreamRun) -> tuple[CommitMessage, ...]:
     """Messages of a batch that opens a bucket's HASH file anew, their files on disk."""
-    session = table.session
+    session = table.at
     scope = WriteScope(CompactTrigger.NONE, table.user)
     stages = session.plan.mode.stages(session.plan, session, scope, NO_ROWS)
     sealer = RunSealer(stages.seal, origin=0)

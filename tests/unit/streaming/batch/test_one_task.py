@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import BadRecords, RecordFormat
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.table import Table, create_table, handle_of
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.kafka_batch import stored_row_bytes
 from bucketline.streaming.batch.plan import MOST_BYTES_IN_ONE_TASK, plan_batch
@@ -34,8 +35,7 @@ def table_of(path: Path, runs: int, **options: str) -> Table:
 def tasks_of(table: Table, shares: Any, most_bytes: int = MOST_BYTES_IN_ONE_TASK) -> int | None:
     step = decode_step(RecordFormat.JSON, handle_of(table).table_schema, BadRecords(None, 0))
     source = KafkaRanges(shares, KafkaReading({}, 1, True), ("value",), step)
-    session = WriteSession(table.path, {"compaction": "inline"})
-    session.refresh()
+    session = table_at(open_handle(table.path), {"compaction": "inline"}).refreshed()
     target, identity = Target(session, "q"), BatchIdentity("q", 1, None, None, None)
     return plan_batch(target, identity, source, Workers(2, 100), most_bytes).tasks.write
 
@@ -51,8 +51,10 @@ def test_compactions_of_large_files_are_shared_among_tasks(tmp_path: Path, runs:
 
 
 def test_what_a_row_takes_is_known_from_the_files(tmp_path: Path) -> None:
-    empty, full = WriteSession(table_of(tmp_path / "a", 0).path, {}), WriteSession(table_of(tmp_path / "b", 3).path, {})
-    empty.refresh(), full.refresh()
+    empty, full = (
+        table_at(open_handle(table_of(tmp_path / "a", 0).path), {}).refreshed(),
+        table_at(open_handle(table_of(tmp_path / "b", 3).path), {}).refreshed(),
+    )
     sizes = [f.stat().st_size for f in (tmp_path / "b").rglob("data-*")]
     assert stored_row_bytes(empty.view) == 0
     assert stored_row_bytes(full.view) == sum(sizes) // 60

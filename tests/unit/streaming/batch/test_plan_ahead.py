@@ -9,12 +9,13 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SystemClock
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop, serve_plans
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.plan_ahead import Planner
 from bucketline.streaming.batch.sink import TableSink
@@ -100,8 +101,9 @@ def test_full_compactions_that_the_table_asks_for_are_planned_also_for_buckets_t
     assert work_off(logged) == 2
     table = made(tmp_path, **{"full-compaction.delta-commits": "3", "num-sorted-run.compaction-trigger": "9"})
     stream(table, 0, minor)
-    session = WriteSession(table.path, {"compaction-plan.strategy": "level-0", "compaction-plan.min-runs": "1"})
-    session.refresh()
+    session = table_at(
+        open_handle(table.path), {"compaction-plan.strategy": "level-0", "compaction-plan.min-runs": "1"}
+    ).refreshed()
     assert make_plan(session, PlanFolder(handle_of(table).io, table.path)).number == 1
     stream(table, 1, minor)
     stream(table, 2, minor)
@@ -150,7 +152,7 @@ def test_a_writer_plans_by_time_whatever_the_machines_clock_says(tmp_path: Path)
     table, clock = made(tmp_path), Elapsed()
     by_time = {"compaction": "dedicated", "compaction-plan.trigger": "time", "compaction-plan.strategy": "full"}
     by_time["compaction-plan.interval"] = "1 min"
-    session = WriteSession(table.path, by_time, table=handle_in(table, stopwatch=clock))
+    session = table_at(handle_in(table, stopwatch=clock), by_time)
     planner = Planner(session)
     found = []
     for batch_id, now_ms in ((0, 5), (1, 60_004), (2, 60_005), (3, 60_006)):
@@ -164,8 +166,7 @@ def test_a_writer_plans_by_time_whatever_the_machines_clock_says(tmp_path: Path)
     # A restart counts from the last compaction that the table shows.
     again, late = Elapsed(), Elapsed()
     for world, expected in (({"stopwatch": again}, None), ({"stopwatch": late, "clock": Later()}, 3)):
-        session = WriteSession(table.path, by_time, table=handle_in(table, **world))
-        session.refresh()
+        session = table_at(handle_in(table, **world), by_time).refreshed()
         assert Planner(session).after_batch(session, 4) == expected
 
 

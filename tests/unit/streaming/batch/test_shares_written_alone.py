@@ -10,14 +10,15 @@ import pytest
 
 from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.format.data_file import EMPTY_ROW
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.plan import plan_batch
@@ -135,13 +136,12 @@ def test_keys_move_among_tasks_that_start_again_and_shares_that_change(tmp_path:
 def test_more_tasks_write_than_place_where_that_is_asked_for_or_spark_runs_more(
     tmp_path: Path, options: dict[str, str], parallelism: int, by_share: bool
 ) -> None:
-    session = WriteSession(Stream(tmp_path).table.path, options)
-    session.refresh()
+    session = table_at(open_handle(Stream(tmp_path).table.path), options).refreshed()
     source, workers = Frame(None), Workers(parallelism, 100)
     target, identity = Target(session, "q"), BatchIdentity("q", 1, None, None, None)
     stages = plan_batch(target, identity, source, workers)
     assert (stages.place is None, stages.write.groups is not None) == (by_share, by_share)
-    other = plan_batch(target.at(StreamState(shares_buckets=True)), identity, source, workers)
+    other = plan_batch(target.with_state(StreamState(shares_buckets=True)), identity, source, workers)
     assert other.place is not None and other.write.groups is None
 
 
@@ -157,8 +157,9 @@ def test_a_share_and_its_buckets_of_all_partitions_are_one_task_s() -> None:
 def test_one_task_that_reads_all_writes_all_shares(tmp_path: Path, shares: str) -> None:
     stream, none = Stream(tmp_path), {"compaction": "none"}
     stream.write(2, **none)
-    session = WriteSession(stream.table.path, {"assigner-parallelism": shares, "local-directory": str(stream.local)})
-    session.refresh()
+    session = table_at(
+        open_handle(stream.table.path), {"assigner-parallelism": shares, "local-directory": str(stream.local)}
+    ).refreshed()
     cluster = Cluster(random.Random(1), 2)
     data = pa.table({"id": range(200), "v": range(200), "pt": [7] * 200}).cast(COLUMNS)
     source, rows = Frame(None, is_alone=True), Parts([GivenRows([data])])
@@ -174,14 +175,15 @@ def test_one_task_that_reads_all_writes_all_shares(tmp_path: Path, shares: str) 
     # One that compacts much takes several tasks, where each has its share.
     other = plan_batch(target, identity, source, engine.workers, most_bytes=-1)
     assert (other.tasks.write, other.place) == (int(shares), None)
-    mixed = target.at(StreamState(shares_buckets=True))
+    mixed = target.with_state(StreamState(shares_buckets=True))
     assert plan_batch(mixed, identity, source, engine.workers).tasks.write == 1
     assert plan_batch(mixed, identity, source, engine.workers, most_bytes=-1).place is not None
 
 
 def test_rows_of_a_large_share_are_held_compressed(tmp_path: Path) -> None:
-    session = WriteSession(Stream(tmp_path).table.path, {"local-directory": str(tmp_path / "local")})
-    session.refresh()
+    session = table_at(
+        open_handle(Stream(tmp_path).table.path), {"local-directory": str(tmp_path / "local")}
+    ).refreshed()
     stages = plan_batch(Target(session, "q"), BatchIdentity("q", 1, None, None, None), Frame(None), Workers(2, 100))
     place = stages.write.groups
     assert isinstance(place, CrossWrite)

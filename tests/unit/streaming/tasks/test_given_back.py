@@ -15,8 +15,8 @@ from bucketline.state.store.plans.item_work import BucketJob, ItemJob, MoveJob, 
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.tasks import Cluster
 
@@ -54,7 +54,7 @@ def planned(path: Path, bucket: str) -> tuple[Table, list[ItemJob]]:
     table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={**options, "write-only": "true"})
     for number in range(2):
         table.write(pa.table({"id": range(30), "v": [number] * 30}, schema=COLUMNS))
-    session = WriteSession(table.uri, {"compaction-plan.strategy": "full"}, table=handle_of(open_table(table.path)))
+    session = table_at(handle_of(open_table(table.path)), {"compaction-plan.strategy": "full"}).refreshed()
     work = TableWork(session, workers=Workers(2, 1))
     plan = make_plan(session, PlanFolder(handle_of(table).io, table.path)).plan
     looked = [work.look(plan, item) for item in plan.items]

@@ -13,12 +13,13 @@ from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.table.table import create_table
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger
 from bucketline.state.store.write.placing import Placing
 from bucketline.state.store.write.stages import WriteStage
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.tasks.job_task import job_task
 from bucketline.streaming.tasks.owned_buckets import owned_buckets
 from bucketline.streaming.tasks.placement import Destination
@@ -96,8 +97,7 @@ def test_what_is_sent_unpickles_without_any_file(write: BucketWrite) -> None:
 @pytest.fixture
 def write(tmp_path: Path) -> BucketWrite:
     table = create_table(str(tmp_path / "t"), pa.schema([pa.field("k", pa.int32(), nullable=False)]), ("k",))
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     return session.plan.bucket_write(CompactTrigger.MINOR)
 
 

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bucketline as bl
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles, shares_of
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError, columns_in_file, row_groups_of
@@ -181,8 +182,7 @@ def test_each_task_of_the_next_stage_hears_of_a_file_that_is_for_spark() -> None
 
 def test_the_driver_learns_which_file_is_for_spark(tmp_path: Path) -> None:
     table = bl.create_table(str(tmp_path / "shop.db" / "t"), "id BIGINT", options={"bucket": "-1"})
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
     part = FilePart(str(tmp_path / "gone"), 0, 9, 9)
     reading = Reading(stages.seal, Destination(1, stages.assigners), None, 1)

@@ -5,9 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.table import create_table
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.target import Target
@@ -27,8 +28,7 @@ def planned(path: Path, decode: object = None, **options: str) -> ReadTask:
         primary_key=("id",),
         options={"bucket": "2"},
     )
-    session = WriteSession(table.path, options)
-    session.refresh()
+    session = table_at(open_handle(table.path), options).refreshed()
     identity = BatchIdentity("q", 0, None, "[]", "d")
     stages = plan_batch(Target(session, "q"), identity, Frame(None, decode), Workers(2, 100))  # type: ignore[arg-type]
     source = stages.source

@@ -26,7 +26,7 @@ from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.doctor.snapshots import snapshot_findings
 from bucketline.state.store.maintenance.expiry import expire_snapshots
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.commit_table import CommitTable, message
 from tests.support.commits import data_file
 from tests.support.examined import examine
@@ -406,13 +406,12 @@ def test_paimons_rollback_to_a_tag_is_finished_wherever_it_was_killed(tag: int) 
 
 def test_a_session_notices_that_the_snapshots_it_has_seen_are_gone(table: Table) -> None:
     watching = open_table(table.path)
-    session = WriteSession(table.uri, {}, table=handle_of(watching))
-    session.refresh()
+    session = table_at(handle_of(watching), {}).refreshed()
     remove(table, "snapshot/snapshot-3", "snapshot/LATEST", "tag/tag-last")
     with pytest.raises(MissingSnapshotError, match="this writer"):
-        session.refresh()
+        session = session.refreshed()
     table.rollback_to(2)
-    found = session.refresh()
+    found = session.refreshed().view.snapshot
     assert found is not None and found.id == 2
 
 

@@ -6,11 +6,12 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 
 
 @pytest.mark.parametrize("name", [".", ".."])
@@ -46,7 +47,7 @@ def test_what_becomes_part_of_a_file_name_leads_into_no_other_folder(key: str, t
     with pytest.raises(OptionError, match=says):
         table.set_options({key: text})
     with pytest.raises(OptionError, match=says):
-        WriteSession(path, {key: text})
+        table_at(open_handle(path), {key: text})
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["schema", "schema-0", "t", "w.db"]
 
 
@@ -62,8 +63,10 @@ def test_other_texts_are_good_parts_of_file_names(key: str, text: str, tmp_path:
 
 def test_a_writer_of_a_postpone_table_is_refused_a_name_that_its_files_cannot_carry(tmp_path: Path) -> None:
     options = {"bucket": "-2"}
-    session = WriteSession(create_table(str(tmp_path / "t"), "id INT NOT NULL", ["id"], options=options).path, {})
-    session.refresh()
+    session = table_at(
+        open_handle(create_table(str(tmp_path / "t"), "id INT NOT NULL", ["id"], options=options).path), {}
+    )
+    session = session.refreshed()
     with pytest.raises(OptionError, match="choose another sink_id"):
         session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "query-s-1"), NO_ROWS)
     assert session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "query-1"), NO_ROWS)

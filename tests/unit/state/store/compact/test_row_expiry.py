@@ -6,12 +6,13 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.commit_table import StillClock
 from tests.support.worlds import handle_in
 
@@ -121,8 +122,9 @@ def test_a_plan_of_full_compactions_takes_a_bucket_with_an_expired_row(tmp_path:
     _write(table, StillClock(), (1, NOW_S - 2 * HOUR_S, 1), (2, 2**31 - 1, 2))
     compact_table(handle_in(table, clock=StillClock(0)))
     assert _values(table) == {1: 1, 2: 2}
-    session = WriteSession(table.path, {"compaction-plan.strategy": "full", "compaction": "dedicated"})
-    session.refresh()
+    session = table_at(
+        open_handle(table.path), {"compaction-plan.strategy": "full", "compaction": "dedicated"}
+    ).refreshed()
     planned = make_plan(session, PlanFolder(handle_of(table).io, table.path), dry_run=True)
     assert len(planned.plan.items) == 1
     assert compact_table(handle_of(table)) is not None and _values(table) == {2: 2}

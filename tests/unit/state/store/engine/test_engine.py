@@ -10,6 +10,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS, Outcome, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LocalEngine
@@ -18,8 +19,8 @@ from bucketline.state.store.write.placing import Placed, Placing
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.tasks import Cluster
 
@@ -79,8 +80,7 @@ def test_a_rescale_over_spark_ends_as_one_in_this_process(tmp_path: Path) -> Non
 
 
 def stages_of(table: bl.Table, source: Parts, trigger: CompactTrigger = CompactTrigger.NONE) -> Stages[Parts]:
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     return session.plan.mode.stages(session.plan, session, WriteScope(trigger, "me"), source)
 
 

@@ -9,12 +9,13 @@ import pytest
 import bucketline as bl
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.plans.plan import ItemState
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Engine, Jobs
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.item_work import BucketJob, TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.compactors import compactor_of
 from tests.support.tasks import Cluster
@@ -30,8 +31,7 @@ def planned(path: Path) -> tuple[bl.Table, tuple[BucketJob, ...]]:
     )
     for number in range(3):
         table.write(pa.table({"id": range(60), "v": [number] * 60}, schema=COLUMNS))
-    session = WriteSession(table.uri, FULL)
-    session.refresh()
+    session = table_at(open_handle(table.uri), FULL).refreshed()
     handle = session.table
     plan = make_plan(session, PlanFolder(handle.io, handle.metadata_path)).plan
     looked = [TableWork(session).look(plan, item) for item in plan.items]
@@ -62,7 +62,7 @@ def test_messages_come_in_the_order_of_the_jobs_from_any_engine(tmp_path: Path) 
 @pytest.mark.parametrize("engine", [LOCAL_ENGINE, SparkEngine(Cluster(random.Random(7), 2))], ids=["here", "spark"])
 def test_a_compactor_closes_its_items_with_any_engine(tmp_path: Path, engine: Engine) -> None:
     table, _ = planned(tmp_path)
-    handle = WriteSession(table.uri, {}).table
+    handle = table_at(open_handle(table.uri), {}).table
     compactor = compactor_of(handle, {}, engine, lease_ms=60_000, take=lambda open_items: 3)
     found = [f.result.state for _ in range(2) for f in compactor.round() if f.result is not None]
     assert found == [ItemState.DONE] * 4 and compactor.round() == []

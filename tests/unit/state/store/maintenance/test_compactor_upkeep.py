@@ -8,7 +8,7 @@ from bucketline.state.store.maintenance.compactor_upkeep import UPKEEP_INTERVAL_
 from bucketline.state.store.maintenance.upkeep import Upkept
 from bucketline.state.store.table.table import create_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.commit_table import StillClock
 from tests.support.worlds import handle_in
 
@@ -23,7 +23,7 @@ def test_snapshots_expire_at_most_once_an_interval_and_only_after_a_commit(tmp_p
 
     write()
     write()
-    upkeep = CompactorUpkeep(WriteSession(table.uri, {}, table=handle_in(table, clock=clock)))
+    upkeep = CompactorUpkeep(table_at(handle_in(table, clock=clock), {}))
     assert upkeep.between_rounds() == Upkept()
     upkeep.owe()
     assert upkeep.between_rounds() == Upkept(expired_snapshots=1)

@@ -11,7 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.maintenance import expire_table_partitions
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.commit_table import StillClock
 from tests.support.rest_server import RestServer, failing
 from tests.support.worlds import handle_in
@@ -51,8 +51,7 @@ def test_partitions_are_marked_in_the_catalog_and_marked_again_until_it_answers(
     table = _create(bl.catalog(server.options), BOTH, **KEPT, **DONE)
     write_table(handle_in(table, clock=clock), _rows(("2026-01-08", 1), ("2026-01-09", 2)))
     clock.now += DAY_MS // 16
-    session = WriteSession(table.uri, {}, table=handle_in(table, clock=clock))
-    session.refresh()
+    session = table_at(handle_in(table, clock=clock), {}).refreshed()
     upkeep, owned = Upkeep(), server.databases["default"]["t"]
     marked = Path(table.path, "dt=2026-01-08/h=1/_SUCCESS")
     server.faults[:] = [failing(500)]

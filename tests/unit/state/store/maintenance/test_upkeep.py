@@ -21,7 +21,7 @@ from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table_partitions, mark_table_done
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import TableAt, table_at
 from tests.support.commit_table import StillClock
 from tests.support.worlds import handle_in
 
@@ -53,14 +53,14 @@ class _Fraction:
         return 0.5
 
 
-def _upkeep(table: Table, clock: StillClock) -> tuple[Upkeep, WriteSession]:
-    session = WriteSession(table.uri, {}, table=handle_in(table.refreshed(), clock=clock, random=_Fraction()))
-    session.refresh()
+def _upkeep(table: Table, clock: StillClock) -> tuple[Upkeep, TableAt]:
+    session = table_at(handle_in(table.refreshed(), clock=clock, random=_Fraction()), {}).refreshed()
     return Upkeep(), session
 
 
-def _commit(upkeep: Upkeep, session: WriteSession) -> Upkept:
-    newest = session.follow().snapshot
+def _commit(upkeep: Upkeep, session: TableAt) -> Upkept:
+    session = session.followed()
+    newest = session.view.snapshot
     assert newest is not None
     return upkeep.after_commit(session, (), [newest])
 

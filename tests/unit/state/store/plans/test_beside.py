@@ -12,6 +12,7 @@ import pytest
 from bucketline.state.commit.author import Author
 from bucketline.state.determinism import SYSTEM_IDS, World
 from bucketline.state.errors import CompactionFailedError, StorageError
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Engine, GivenBack, Jobs, Outcome, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
@@ -22,8 +23,9 @@ from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.plans.serve import Stop
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from tests.support.engines import JobEngine
 from tests.support.slow_storage import slow_storage
 
@@ -41,21 +43,21 @@ class Stream:
     """Batches of one stream, written in this thread."""
 
     def __init__(self, table: Table, compaction: str) -> None:
-        self.session = WriteSession(table.path, {"compaction": compaction}, is_stream=True)
+        self.at = table_at(open_handle(table.path), {"compaction": compaction}, is_stream=True)
         self.user, self.number = SYSTEM_IDS.new_uuid(), 0
 
     def batch(self, keys: int = 30) -> None:
-        session, number = self.session, self.number
-        session.refresh()
+        session, number = self.at, self.number
+        session = session.refreshed()
         scope = WriteScope(session.plan.trigger(number), self.user, batch_id=number)
         rows = pa.table({"id": range(keys), "v": [number] * keys}, schema=COLUMNS)
         stages = session.plan.mode.stages(session.plan, session, scope, Parts([GivenRows([rows])]))
-        session.publish(session.appended(LOCAL_ENGINE.run(stages).messages), Author(self.user, number))
+        commit_change(session, appended(session, LOCAL_ENGINE.run(stages).messages), Author(self.user, number))
         self.number += 1
 
 
 def beside_of(stream: Stream, engine: Engine = LOCAL_ENGINE, *, lease_ms: int = WAIT_MS) -> Beside:
-    turns = Turns(stream.session.twin(), engine, take=lambda open_items: 3, lease_ms=lease_ms)
+    turns = Turns(stream.at, engine, take=lambda open_items: 3, lease_ms=lease_ms)
     return Beside(turns, lease_ms=lease_ms)
 
 
@@ -98,7 +100,7 @@ def test_full_compactions_come_when_the_table_asks_for_them(tmp_path: Path, opti
     beside = beside_of(stream)
     for number in range(2):
         stream.batch()
-        beside.notice(full=stream.session.plan.is_full_due(number))
+        beside.notice(full=stream.at.plan.is_full_due(number))
         assert beside.wait_idle(WAIT_MS)
     beside.stop(WAIT_MS)
     assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {9}
@@ -150,7 +152,7 @@ def test_storage_that_fails_for_a_moment_stops_nothing_and_for_long_it_does(tmp_
             return super().turn(stop, plans=plans, full=full)
 
     stream = Stream(made(tmp_path), "async")
-    beside = Beside(Failing(stream.session.twin(), LOCAL_ENGINE, take=lambda open_items: 3))
+    beside = Beside(Failing(stream.at, LOCAL_ENGINE, take=lambda open_items: 3))
     stream.batch()
     stream.batch()
     beside.notice()
@@ -168,9 +170,9 @@ def test_a_task_whose_item_is_given_back_ends_and_leaves_no_file(tmp_path: Path,
     stream = Stream(table, "dedicated")
     for _ in range(3):
         stream.batch()
-    stream.session.refresh()
-    folder, work = PlanFolder(handle_of(table).io, table.path), TableWork(stream.session)
-    plan = make_plan(stream.session, folder).plan
+    stream.at = stream.at.refreshed()
+    folder, work = PlanFolder(handle_of(table).io, table.path), TableWork(stream.at)
+    plan = make_plan(stream.at, folder).plan
     flag = tmp_path / "given-back"
 
     class Jumping:
@@ -247,7 +249,7 @@ def test_what_a_killed_process_left_is_done_once_its_lease_has_ended(tmp_path: P
         threading.Event().wait()
         return Outcome()
 
-    turns = Turns(stream.session.twin(), JobEngine(never), take=lambda open_items: 3, lease_ms=200)
+    turns = Turns(stream.at, JobEngine(never), take=lambda open_items: 3, lease_ms=200)
     turns.compactor._keep_alive = lambda renew, lease: threading.Lock()  # type: ignore[assignment,return-value]
     stream.batch()
     stream.batch()

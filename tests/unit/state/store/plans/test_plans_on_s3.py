@@ -20,7 +20,7 @@ from bucketline.state.store.plans.item_work import TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
@@ -54,8 +54,7 @@ def made(server: S3Server, root: Path, batches: int) -> Table:
 
 
 def plan(table: Table, strategy: str) -> int | None:
-    session = WriteSession(table.uri, {"compaction-plan.strategy": strategy}, table=handle_of(table))
-    session.refresh()
+    session = table_at(handle_of(table), {"compaction-plan.strategy": strategy}).refreshed()
     return make_plan(session, PlanFolder(handle_of(table).io, table.path)).number
 
 
@@ -72,7 +71,7 @@ class Watch:
 def compactor(table: Table, watch: Watch) -> Compactor:
     return Compactor(
         PlanFolder(handle_of(table).io, table.path),
-        TableWork(WriteSession(table.uri, {}, table=handle_of(table))),
+        TableWork(table_at(handle_of(table), {})),
         LOCAL_ENGINE,
         lambda renew, lease: nullcontext(),
         lease_ms=LEASE_MS,

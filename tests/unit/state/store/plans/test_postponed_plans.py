@@ -23,8 +23,8 @@ from bucketline.state.store.plans.make_plan import Planned, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.compactors import compactor_of
 from tests.support.tasks import Cluster, killed_at
@@ -50,8 +50,7 @@ def write(table: Table, number: int, *, deletes: bool = True) -> None:
 
 
 def plan(table: Table, options: Mapping[str, str] | None = None) -> Planned:
-    session = WriteSession(table.uri, options or {}, table=handle_of(open_table(table.path)))
-    session.refresh()
+    session = table_at(handle_of(open_table(table.path)), options or {}).refreshed()
     return make_plan(session, PlanFolder(handle_of(table).io, table.path))
 
 
@@ -306,7 +305,7 @@ def test_rows_are_moved_once_wherever_a_compactor_dies(tmp_path: Path) -> None:
 
     def run(path: str) -> list[Finished]:
         found: list[Finished] = []
-        session = WriteSession(path, {}, table=handle_of(open_table(path)))
+        session = table_at(handle_of(open_table(path)), {})
         folder = PlanFolder(session.table.io, path)
         working = Compactor(folder, TableWork(session), Engine(), lambda renew, lease: nullcontext(), lease_ms=1)
         while len(found) < 2 and not all(
@@ -334,7 +333,7 @@ def test_rows_are_moved_once_wherever_a_compactor_dies(tmp_path: Path) -> None:
 
 
 def moving(table: Table, given_back: Path) -> MoveJob:
-    work = TableWork(WriteSession(table.uri, {}, table=handle_of(open_table(table.path))))
+    work = TableWork(table_at(handle_of(open_table(table.path)), {}))
     work.refresh()
     found = plan(table)
     job = work.look(found.plan, found.plan.items[0], str(given_back))

@@ -16,7 +16,7 @@ from bucketline.state.store.plans.item_work import BucketJob, TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.engines import JobEngine
 from tests.support.faulty_io import FaultyIO
 from tests.support.watched_access import through
@@ -89,8 +89,7 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
     batches.write()
     for _ in range(1 if hides else 2):
         batches.write()
-        session = WriteSession(table.uri, FULL, table=handle)
-        session.refresh()
+        session = table_at(handle, FULL).refreshed()
         snapshot = session.view.snapshot
         assert snapshot is not None
         appended = open_table(table.path).snapshots().to_pylist()[: snapshot.id]
@@ -99,7 +98,7 @@ def test_rows_are_right_after_every_call_to_storage_of_a_plans_run(tmp_path: Pat
         assert len(make_plan(session, folder).plan.items) == 2
         compactor = Compactor(
             folder,
-            TableWork(WriteSession(table.uri, {}, table=handle)),
+            TableWork(table_at(handle, {})),
             JobEngine(run),
             lambda renew, lease: nullcontext(),
             lease_ms=60_000,

@@ -23,7 +23,7 @@ from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_pla
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.compactors import compactor_of
 from tests.support.engines import JobEngine
 from tests.support.faulty_io import FaultyIO
@@ -51,8 +51,7 @@ def made(path: Path, options: Mapping[str, str] | None = None, *, keyed: bool = 
 
 
 def plan(table: Table, options: Mapping[str, str] = FULL) -> Planned:
-    session = WriteSession(table.uri, options, table=handle_of(table))
-    session.refresh()
+    session = table_at(handle_of(table), options).refreshed()
     return make_plan(session, PlanFolder(handle_of(table).io, table.path))
 
 
@@ -60,7 +59,7 @@ class Worker:
     """A compactor in this process."""
 
     def __init__(self, table: Table, *, lease_ms: int = 60_000, at_once: int = 1) -> None:
-        self.work = TableWork(WriteSession(table.uri, {}, table=handle_of(table)))
+        self.work = TableWork(table_at(handle_of(table), {}))
         self.folder = PlanFolder(handle_of(table).io, table.path)
         self.before_commit = lambda: None
         self.compactor = Compactor(
@@ -336,7 +335,7 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
 def test_a_job_travels(tmp_path: Path) -> None:
     table = made(tmp_path)
     planned = plan(table)
-    work = TableWork(WriteSession(table.uri, {}, table=handle_of(table)))
+    work = TableWork(table_at(handle_of(table), {}))
     work.refresh()
     job = work.look(planned.plan, planned.plan.items[0])
     assert isinstance(job, BucketJob)
@@ -380,8 +379,7 @@ def test_a_branch_has_plans_of_its_own_and_its_table_is_not_touched(tmp_path: Pa
         branch.write(rows(number))
     branch = open_table(table.path, options=of_branch)
     before, of_table, files = branch.to_arrow().num_rows, content(table), table.files()
-    session = WriteSession(branch.uri, FULL, table=handle_of(branch))
-    session.refresh()
+    session = table_at(handle_of(branch), FULL).refreshed()
     folder = PlanFolder(handle_of(branch).io, handle_of(branch).metadata_path)
     planned = make_plan(session, folder)
     assert planned.number == 1 and not Path(table.path, "compaction").exists()
@@ -419,7 +417,6 @@ def test_an_item_that_is_done_while_another_plan_is_made_is_not_planned_again(tm
             assert {f.result and f.result.state for f in Worker(table).all()} == {ItemState.DONE}
 
     io = FaultyIO(handle_of(table).io, before_call=finish)
-    session = WriteSession(table.uri, FULL, table=handle_of(table))
-    session.refresh()
+    session = table_at(handle_of(table), FULL).refreshed()
     second = make_plan(session, PlanFolder(io, table.path))
     assert io.before_call is None and second.plan.items == () and second.number is None

@@ -8,9 +8,10 @@ import pytest
 from pyarrow import fs
 
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.storage import plain_io
 from bucketline.state.store.table.table import create_table, open_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.live_table import live_table
 from tests.support.arrow_io import ArrowIO
 
@@ -88,6 +89,6 @@ def test_what_travels_to_tasks_names_the_table_absolutely(tmp_path: Path, monkey
     made = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
     monkeypatch.chdir(tmp_path)
     for path in ("shop.db/t", f"file:{made.path}", f"{made.path}/"):
-        session = WriteSession(path, {})
+        session = table_at(open_handle(path), {})
         assert session.plan.uri == made.path
         assert open_table(path).uri == made.path

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.table_at import table_at
 from tests.support.commit_table import StillClock
 from tests.support.worlds import handle_in
 
@@ -82,10 +83,10 @@ def test_a_job_names_the_branch_that_it_writes(tmp_path: Path) -> None:
     table = _table(tmp_path)
     _write(table, {1: 1})
     table.create_branch("dev")
-    session = WriteSession(table.path, {"branch": "dev"})
-    assert session.table.metadata_path.endswith("/branch/branch-dev") and session.refresh() is None
+    session = table_at(open_handle(table.path, reading={"branch": "dev"}), {})
+    assert session.table.metadata_path.endswith("/branch/branch-dev") and session.refreshed().view.snapshot is None
     with pytest.raises(OptionError, match="branch"):
-        WriteSession(table.path, {"branch": "dev"}, table=handle_of(table))
+        table_at(handle_of(table), {"branch": "dev"})
     with pytest.raises(OptionError, match="no option of the table"):
         table.set_options({"branch": "dev"})
     with pytest.raises(OptionError, match="no option of the table"):

@@ -15,6 +15,7 @@ import pytest
 
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.paths import partition_path
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.rocks import RocksSettings
@@ -23,8 +24,8 @@ from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.compact import commit_compaction, compact_now
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.bucket_writer import write_bucket
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.bucket_writer import CompactTrigger, write_bucket
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
@@ -190,8 +191,8 @@ def test_26_a_compaction_that_fails_or_loses_leaves_no_files_behind(table: Table
     ):
         table.compact()
     assert {p for p in Path(table.path).rglob("bucket-*/*") if p.is_file()} == files
-    session = WriteSession(table.path, {})
-    late = compact_now(session, "minor", None, engine=LOCAL_ENGINE)
+    session = table_at(open_handle(table.path), {}).refreshed()
+    late = compact_now(session, CompactTrigger.MINOR, lambda partition: True, engine=LOCAL_ENGINE)
     table.compact("minor")
     with pytest.raises(CommitConflictError):
         commit_compaction(session, late, user="late")

@@ -12,6 +12,7 @@ import pytest
 import bucketline as bl
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import NumberedIds, World
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LocalEngine, threads_of
@@ -20,9 +21,9 @@ from bucketline.state.store.write.bucket_lanes import LANE_BYTES, lanes_of
 from bucketline.state.store.write.bucket_writer import CompactTrigger, unwatched
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunForm
+from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
 IDS = "0d6a2e64-8d4b-4f3c-9a35-6f3a1c1f7a10"
@@ -34,16 +35,15 @@ def data() -> pa.Table:
     return pa.table({"id": ids, "note": [f"{i:0100d}" for i in range(ROWS)]}, schema=COLUMNS)
 
 
-def session_of(folder: Path, **options: str) -> WriteSession:
+def session_of(folder: Path, **options: str) -> TableAt:
     chosen = {"bucket": "5", **{k.replace("_", "-"): v for k, v in options.items()}}
     table = bl.create_table(str(folder / "shop.db" / "t"), COLUMNS, ("id",), options=chosen)
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     return session
 
 
 def written(
-    session: WriteSession, threads: int, *, watch: Callable[[], None] = unwatched, memory_bytes: int = 256 << 20
+    session: TableAt, threads: int, *, watch: Callable[[], None] = unwatched, memory_bytes: int = 256 << 20
 ) -> list[CommitMessage]:
     """What the buckets of one batch come to, sorted and written by so many threads."""
     plan = replace(session.plan, world=World(ids=NumberedIds(IDS)))
@@ -97,8 +97,8 @@ def test_work_that_is_to_end_does_not_finish_its_bucket(key: tuple[str, ...], th
     large bucket are merged to disk first."""
     options = {"bucket": "2"} | ({} if key else {"bucket-key": "id"})
     table = bl.create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, key, options=options)
-    session, asked = WriteSession(table.path, {}), list[int]()
-    session.refresh()
+    session, asked = table_at(open_handle(table.path), {}), list[int]()
+    session = session.refreshed()
     stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
 
     def fail() -> None:
@@ -160,8 +160,7 @@ def test_a_process_takes_one_thread_on_each_core_or_as_many_as_the_options_say(t
     session = session_of(tmp_path)
     assert threads_of(session.plan.bucket_write(CompactTrigger.NONE)) == min(core_count(), 8)
     options = {"write-parallelism": "3"}
-    chosen = WriteSession(session.plan.uri, options)
-    chosen.refresh()
+    chosen = table_at(open_handle(session.plan.uri), options).refreshed()
     assert threads_of(chosen.plan.bucket_write(CompactTrigger.NONE)) == 3
     table = bl.open_table(session.plan.uri, options=options)
     table.write(data())

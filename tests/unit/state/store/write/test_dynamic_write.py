@@ -13,9 +13,11 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
-from bucketline.state.store.write.write_session import WriteSession
+from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.table_at import table_at
 
 COLUMNS = pa.schema([pa.field("p", pa.int32(), nullable=False), pa.field("id", pa.int64(), nullable=False),
                      ("v", pa.string())])  # fmt: skip
@@ -86,27 +88,25 @@ def test_the_limit_on_buckets_is_per_partition(tmp_path: Path) -> None:
 def test_a_second_writer_at_the_same_time_is_refused(tmp_path: Path) -> None:
     table = dynamic(tmp_path)
     table.write(rows(np.arange(4), "a"))
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     write_table(handle_of(open_table(table.path)), rows(np.arange(4, 8), "b"))
     partition, bucket = next(session.view.buckets())
     with pytest.raises(CommitConflictError, match="one writer at a time"):
-        session.publish(session.appended([CommitMessage(partition, bucket, -1)]), Author("slow", 1))
-    session.refresh()
+        commit_change(session, appended(session, [CommitMessage(partition, bucket, -1)]), Author("slow", 1))
+    session = session.refreshed()
     table.compact()
-    session.publish(session.appended([]), Author("slow", 1))
+    commit_change(session, appended(session, []), Author("slow", 1))
 
 
 def test_statistics_that_somebody_commits_are_no_second_writer(tmp_path: Path) -> None:
     """Source: Paimon 2.0 AnalyzeTable commits a snapshot of kind ANALYZE that changes no row."""
     table = dynamic(tmp_path)
     table.write(rows(np.arange(4), "a"))
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     table.compact()
     newest = handle_of(table).snapshot_store.latest()
     assert newest is not None and newest.commit_kind is CommitKind.COMPACT
     analyzed = replace(newest, commit_kind=CommitKind.ANALYZE)
     handle_of(table).io.overwrite(handle_of(table).snapshot_store.path(newest.id), encode_snapshot(analyzed))
-    done = session.publish(session.appended([], ignore_empty=False), Author("job", 1))
+    done = commit_change(session, appended(session, [], ignore_empty=False), Author("job", 1))
     assert done.snapshots[0].id == newest.id + 1

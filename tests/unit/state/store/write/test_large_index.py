@@ -11,6 +11,7 @@ import pytest
 
 from bucketline.state.bucket.allocation import Ownership, hash_share
 from bucketline.state.bucket.dynamic import KnownHashes
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.index.hash_index_store import HashCache, HashIndexStore, hash_entries
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
@@ -18,8 +19,8 @@ from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write import dynamic as dynamic_mode
 from bucketline.state.store.write import indexed_keys
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import Workers, WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
@@ -63,8 +64,7 @@ def test_a_stream_that_goes_from_one_way_to_the_other_and_back(tmp_path: Path) -
         ids = draw.integers(0, 600, 120)
         sink = TableSink(table.path, {**SMALL, "write-parallelism": str(number % 3 + 2)}, decode=as_is)
         with patch.object(dynamic_mode, "BYTES_PER_KEY", 6 if number in (0, 1, 4) else 1 << 16):
-            session = WriteSession(table.path, sink.options)
-            session.refresh()
+            session = table_at(open_handle(table.path), sink.options).refreshed()
             ways.append(has_a_stage_of_its_own(session, Workers(4, 1 << 31)))
             sink.write(cluster.frame(rows(ids, number), 3), identity(number))
         expected |= dict.fromkeys(ids.tolist(), number)
@@ -187,13 +187,12 @@ def test_the_index_is_shared_only_where_it_is_too_large(tmp_path: Path, keys: in
     table = dynamic(tmp_path, 1 << 21)
     if keys:
         table.write(rows(np.arange(keys), 0))
-    session = WriteSession(table.path, SMALL)
-    session.refresh()
+    session = table_at(open_handle(table.path), SMALL).refreshed()
     assert dynamic_mode.index_shares(session.plan, session.hash_entries(), None) == shares
     assert has_a_stage_of_its_own(session, Workers()) == (shares > 1)
 
 
-def has_a_stage_of_its_own(session: WriteSession, workers: Workers) -> bool:
+def has_a_stage_of_its_own(session: TableAt, workers: Workers) -> bool:
     """Whether all keys are looked up between reading and writing."""
     scope = WriteScope(CompactTrigger.NONE, "query", workers)
     return session.plan.mode.stages(session.plan, session, scope, NO_ROWS).place is not None

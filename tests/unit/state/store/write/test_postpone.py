@@ -11,8 +11,8 @@ from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers, WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 from bucketline.streaming.tasks.placement import Destination
 from tests.support.worlds import handle_in
 
@@ -55,8 +55,7 @@ def test_rows_wait_until_compaction_and_then_one_compact_snapshot_shows_them(tmp
 
 def test_what_takes_the_place_of_partitions_is_written_by_a_task_for_each_partition(tmp_path: Path) -> None:
     table = postponed(tmp_path)
-    session = WriteSession(table.uri, {}, table=handle_of(table))
-    session.refresh()
+    session = table_at(handle_of(table), {}).refreshed()
     source = Parts([GivenRows(iter([rows(*((n, f"d{n % 50}", n) for n in range(200)))]))])
     scope = WriteScope(CompactTrigger.FULL, "", Workers(4, 100))
     stages = session.plan.mode.replacing(session.plan).stages(session.plan, session, scope, source)

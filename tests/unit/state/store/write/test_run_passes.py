@@ -11,17 +11,19 @@ import pytest
 from bucketline.state.bucket.accept_rows import accept_rows
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write import bucket_writer
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.grouping import GivenBuckets
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
 from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, unseal
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.store.write.write_session import WriteSession
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string()), ("n", pa.int64())])
 
@@ -50,8 +52,7 @@ def test_passes_change_nothing(
 def written(path: Path, options: dict[str, str]) -> tuple[object, list[object]]:
     """Rows and file counts of a table that got one batch of 17 runs."""
     table: Table = create_table(str(path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1", **options})
-    session = WriteSession(table.path, {"local-directory": str(path / "spill")})
-    session.refresh()
+    session = table_at(open_handle(table.path), {"local-directory": str(path / "spill")}).refreshed()
     scope = WriteScope(CompactTrigger.NONE, "u")
     stages = session.plan.mode.stages(session.plan, session, scope, NO_ROWS)
     random = np.random.default_rng(5)
@@ -64,7 +65,7 @@ def written(path: Path, options: dict[str, str]) -> tuple[object, list[object]]:
             for run in (*sealer.add(accept_rows(rows, session.plan.schema)), *sealer.finish()):
                 buffer.add(run)
         messages = [m for m in write_buckets(stages.write, buffer) if isinstance(m, CommitMessage)]
-    session.publish(session.appended(messages), Author("u"))
+    commit_change(session, appended(session, messages), Author("u"))
     counts: list[object] = [
         (f.row_count, f.min_sequence_number, f.max_sequence_number)
         for m in messages
@@ -98,8 +99,7 @@ def test_neighbours_are_merged_and_only_as_many_as_needed(tmp_path: Path) -> Non
 def test_rows_stay_rows_unless_they_are_cut_into_several_runs(run_bytes: int, tmp_path: Path) -> None:
     """A run that is a slice of rows would keep all of them in memory, also those that went to disk."""
     table: Table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
     sealer = RunSealer(replace(stages.seal, form=RunForm.ROWS, run_bytes=run_bytes), origin=0)
     rows = pa.table({"id": range(60), "s": ["x"] * 60, "n": [1] * 60}, schema=COLUMNS)
@@ -114,8 +114,7 @@ def test_runs_come_by_bucket_with_their_rows_in_order_however_large_the_numbers_
     buckets: list[int], tmp_path: Path
 ) -> None:
     table: Table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
-    session = WriteSession(table.path, {})
-    session.refresh()
+    session = table_at(open_handle(table.path), {}).refreshed()
     stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
     sealer = RunSealer(replace(stages.seal, grouping=GivenBuckets(), keep_order=True), origin=0)
     rows = pa.table({"id": range(5), "s": ["x"] * 5, "n": [1] * 5}, schema=COLUMNS)

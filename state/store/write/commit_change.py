@@ -1,0 +1,109 @@
+"""Commits a change that was planned on a table at a snapshot, or says why not; what is certainly lost is removed."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Append, AppendCheck, Change, Compact
+from bucketline.state.commit.conflict import ALREADY_ADDED, Conflict
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.commit.padded_keys import refuse_unpadded_keys
+from bucketline.state.commit.partition_age import partition_time
+from bucketline.state.errors import SchemaMismatchError, StorageError
+from bucketline.state.format.paths import partition_path
+from bucketline.state.lsm.merge.overflow_risk import may_overflow
+from bucketline.state.store.commit.overflow_check import refuse_overflow
+from bucketline.state.store.commit.publish import Base, publish
+from bucketline.state.store.compact.common_keys import hold_common_keys
+from bucketline.state.store.write.table_at import TableAt
+
+
+def commit_change(at: TableAt, change: Change, author: Author) -> Committed:
+    """Publishes a change that was planned on the table as it was then, and says what came of it (`TableAt.after`).
+
+    A compaction that lost is in `Committed.dropped`, also where there is nothing else to commit. Raises
+    CommitConflictError when the messages' rows are not in the table and will not be (FilesGoneError where somebody else
+    removed some of their files, and the work has to be done again), SchemaMismatchError when they could never be merged
+    with it; CommitOutcomeUnknownError when nobody knows. Files that are certainly not in the table are removed.
+    """
+    if isinstance(change, Compact):
+        return _compacted(at, change, author)
+    if isinstance(change, Append) or not change.moves_rows:
+        _refuse_timeless(at, change.messages)
+    if isinstance(change, Append):
+        _refuse_unpadded(at, change.messages)
+        _refuse_overflow(at, change.messages)
+    outcome = publish(base_of(at), change, author)
+    if isinstance(outcome, Committed):
+        return outcome
+    if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
+        at.discard(change.messages)
+    raise outcome.error()
+
+
+def appended(
+    at: TableAt,
+    messages: Iterable[CommitMessage],
+    *,
+    check: AppendCheck | None = None,
+    ignore_empty: bool | None = None,
+) -> Append:
+    """The change of messages; `check` says what must not have happened meanwhile, where it is more than the table's
+    bucket mode asks."""
+    common_keys = partial(hold_common_keys, at.plan.access)
+    return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)
+
+
+def base_of(at: TableAt) -> Base:
+    """The table as what was planned on."""
+    table = replace(at.table, table_schema=at.plan.schema)
+    return Base(table, at.view, at.snapshot_id, planned_ms=at.planned_ms)
+
+
+def _compacted(at: TableAt, change: Compact, author: Author) -> Committed:
+    try:
+        outcome = publish(replace(base_of(at), vectors=at.deletion_entries()), change, author)
+    except StorageError as e:
+        return Committed(dropped=e)
+    return outcome if isinstance(outcome, Committed) else Committed(dropped=outcome)
+
+
+def _refuse_timeless(at: TableAt, messages: Sequence[CommitMessage]) -> None:
+    schema = at.plan.schema
+    if not (schema.partition_keys and schema.settings.expiry.refuses_timeless):
+        return
+    for m in messages:
+        if m.new_files and partition_time(schema, m.partition) is None:
+            at.discard(messages)
+            where = partition_path(schema, m.partition).rstrip("/")
+            raise SchemaMismatchError(
+                f"partition {where} holds no time that 'partition.timestamp-pattern' and "
+                "'partition.timestamp-formatter' can read, which 'partition.timestamp-format.strict' asks for",
+                partition=where,
+            )
+
+
+def _refuse_unpadded(at: TableAt, messages: Sequence[CommitMessage]) -> None:
+    if not any(m.new_files for m in messages):
+        return
+    try:
+        refuse_unpadded_keys(at.plan.schema, at.view)
+    except SchemaMismatchError:
+        at.discard(messages)
+        raise
+
+
+def _refuse_overflow(at: TableAt, messages: Sequence[CommitMessage]) -> None:
+    if not may_overflow(at.plan.schema):
+        return
+    memory_bytes = at.plan.sink.merge_memory_bytes
+    try:
+        for m in messages:
+            bucket_id = (m.partition, m.bucket)
+            older = at.view.files(bucket_id)
+            refuse_overflow(at.plan.access, bucket_id, older, m.new_files, memory_bytes=memory_bytes)
+    except SchemaMismatchError:
+        at.discard(messages)
+        raise

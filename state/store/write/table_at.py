@@ -1,0 +1,178 @@
+"""A table at one snapshot, as one job writes it: newest schema, plan, live files, index lists. Nothing changes it.
+
+A stream keeps the one that its last batch has left, so that a batch reads what has changed and nothing else; a single
+write makes one and drops it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from bucketline.conf.advice import advise_write
+from bucketline.state.commit.live_files import BucketId, LiveFiles
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.store.catalog.external_folders import claim_folders
+from bucketline.state.store.catalog.live_files import newest_live
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.owned import check_partitions_kept
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tell_once import tell_once
+from bucketline.state.store.commit.discard import discard_made
+from bucketline.state.store.compact.append_compact import append_options
+from bucketline.state.store.index.hash_index_store import hash_entries
+from bucketline.state.store.read.bucket_deletions import VectorFiles, deletion_entries
+from bucketline.state.store.storage.parallel import all_at_once
+from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
+from bucketline.state.store.write.compact_due import due_buckets, may_compact, may_join
+from bucketline.state.store.write.grouping import HashEntries
+from bucketline.state.store.write.modes import plan_write
+from bucketline.state.store.write.write_plan import WritePlan
+
+
+@dataclass(frozen=True, eq=False)
+class IndexLists:
+    """The index files of one snapshot; their list, of this `name`, is read when it is first asked for."""
+
+    manifests: Manifests
+    name: str | None = None
+
+    @cached_property
+    def _entries(self) -> Sequence[IndexManifestEntry]:
+        return self.manifests.read_index(self.name)
+
+    @cached_property
+    def hashes(self) -> HashEntries:
+        """The HASH files of each partition."""
+        return hash_entries(self._entries)
+
+    @cached_property
+    def vectors(self) -> Mapping[BucketId, VectorFiles]:
+        """The deletion-vector files of each bucket."""
+        return deletion_entries(self._entries)
+
+
+@dataclass(frozen=True, eq=False)
+class TableAt:
+    """A table at the snapshot of `view`, and how a job with these options writes it.
+
+    `planned_ms` is when it was looked at: what is planned on it and committed counts as begun then, so that its files
+    are younger. `claimed` are the folders outside the table's own that are marked as this table's.
+    """
+
+    table: TableHandle
+    plan: WritePlan
+    job_options: Mapping[str, str]
+    view: LiveFiles
+    lists: IndexLists
+    planned_ms: int
+    claimed: tuple[str, ...] = ()
+
+    @property
+    def snapshot_id(self) -> int:
+        """The id of its snapshot, 0 for the empty table."""
+        return 0 if self.view.snapshot is None else self.view.snapshot.id
+
+    def refreshed(self) -> "TableAt":
+        """The table with its newest schema, at its newest snapshot. Raises as `table_at`, and as `newest_live`."""
+        planned_ms = self.table.world.clock.now_ms()
+        asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._newest_live]
+        newest, live = all_at_once(self.table.io, asked)
+        assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
+        if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
+            # The schema was read before somebody changed it and wrote, or the one that follows it is missing: a
+            # compaction would drop what is new in rows.
+            newest = self.table.refreshed(lists=True)
+        claimed = self._claimed_folders(newest)
+        at = replace(self._with_live(live), planned_ms=planned_ms, claimed=claimed)
+        if newest.table_schema == self.table.table_schema:
+            return at
+        return replace(at, table=newest, plan=_plan(newest, self.job_options, is_stream=self.plan.is_stream))
+
+    def followed(self) -> "TableAt":
+        """The table at its newest snapshot; the schema stays as it is."""
+        return self._with_live(self._newest_live())
+
+    def after(self, committed: Committed) -> "TableAt":
+        """The table as a commit of what was planned on it has left it."""
+        return self if committed.live is None else self._with_live(committed.live)
+
+    def _newest_live(self) -> LiveFiles:
+        return newest_live(self.view, self.table.snapshot_store, self.table.manifests)
+
+    def _with_live(self, live: LiveFiles) -> "TableAt":
+        name = None if live.snapshot is None else live.snapshot.index_manifest
+        lists = self.lists if name == self.lists.name else IndexLists(self.table.manifests, name)
+        return replace(self, view=live, lists=lists)
+
+    def _claimed_folders(self, table: TableHandle) -> tuple[str, ...]:
+        """Before the first file is written outside the table's folder."""
+        wanted = replace(table.table_schema, options={**table.table_schema.options, **self.plan.schema.options})
+        roots = wanted.settings.paths.external_roots
+        if roots != self.claimed:
+            claim_folders(table.io, table.path, wanted)
+        return roots
+
+    def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
+        """What write tasks must know of each bucket; live files only where a compaction may happen."""
+        compacting = trigger is not CompactTrigger.NONE
+        vectors = self.deletion_entries()
+        states = {}
+        for bucket_id in self.view.buckets():
+            files = self.view.files(bucket_id)
+            needed = compacting and self._may_compact(files, trigger)
+            next_number = self.view.next_sequence_number(bucket_id)
+            states[bucket_id] = BucketState(
+                next_number,
+                files if needed else (),
+                needed or not files,
+                vectors.get(bucket_id, ()) if needed else (),
+            )
+        return states
+
+    def _may_compact(self, files: Sequence[DataFileMeta], trigger: CompactTrigger) -> bool:
+        if self.plan.schema.primary_keys:
+            return may_compact(files, trigger, self.plan.compact_options)
+        return may_join(files, trigger, append_options(self.plan.schema.settings))
+
+    def hash_entries(self) -> HashEntries:
+        """The HASH files of each partition."""
+        return self.lists.hashes
+
+    def deletion_entries(self) -> Mapping[BucketId, VectorFiles]:
+        """The deletion-vector files of each bucket."""
+        return self.lists.vectors if self.plan.compact_options.deletion_vectors else {}
+
+    def due(self, trigger: CompactTrigger, among: Collection[BucketId] | None = None) -> list[BucketId]:
+        """The buckets in which the trigger would compact something now; of these, if some are named."""
+        return due_buckets(self.view, self.plan, trigger, self.deletion_entries(), among=among)
+
+    def discard(self, messages: Iterable[CommitMessage]) -> None:
+        """Removes the files of messages that no snapshot names and none will; failures leave them behind."""
+        discard_made(self.table.io, self.table.path, self.plan.schema, messages)
+
+
+def table_at(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool = False) -> TableAt:
+    """The table as a job with these options writes it, at no snapshot yet: `refreshed` goes to the newest.
+
+    `is_stream` as in `WritePlan`. Raises as `plan_write`. Nothing is written.
+    """
+    options = {**table.write_options, **job_options}
+    return TableAt(
+        table,
+        _plan(table, options, is_stream=is_stream),
+        options,
+        LiveFiles(),
+        IndexLists(table.manifests),
+        table.world.clock.now_ms(),
+    )
+
+
+def _plan(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool) -> WritePlan:
+    plan = plan_write(table.uri, table.table_schema, job_options, is_stream=is_stream, world=table.world)
+    check_partitions_kept(plan.schema, table.io, table.path)
+    for sentence in advise_write({**plan.schema.options, **job_options}):
+        tell_once(table.path, sentence)
+    return plan

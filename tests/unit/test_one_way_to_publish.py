@@ -1,0 +1,27 @@
+"""There is one way from a plan to a published snapshot."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PUBLISHERS = {"state/store/write/commit_change.py", "state/store/plans/item_work.py"}
+"""Who may call `publish`. An item's commit has the name of its plan, so that it is told from others' by who lost."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for folder in ("conf", "state", "streaming"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def test_only_named_modules_publish() -> None:
+    callers = {
+        name
+        for name, module in modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "bucketline.state.store.commit.publish"
+        and any(a.name == "publish" for a in node.names)
+    }
+    assert callers == PUBLISHERS
