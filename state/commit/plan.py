@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bucketline.state.commit.author import Author
-from bucketline.state.commit.changes import combine_index
 from bucketline.state.format.entries import (
     CommitKind,
     FileKind,
@@ -92,9 +91,7 @@ def plan_snapshot(
     kind: CommitKind,
     entries: Sequence[ManifestEntry],
     changelog: Sequence[ManifestEntry] = (),
-    base_index: Sequence[IndexManifestEntry] = (),
-    delta_index: Sequence[IndexManifestEntry] = (),
-    vectors_by_file: bool = False,
+    index: Sequence[IndexManifestEntry] | None = None,
     author: Author,
     schema_id: int,
     uuid: str,
@@ -102,11 +99,10 @@ def plan_snapshot(
 ) -> SnapshotPlan:
     """The plan of the snapshot that follows `latest`.
 
-    `base_index` is the complete index list of `latest`; it is needed only when `delta_index` is not empty.
+    `index` is its complete index list (`combine_index`); None: that of `latest` stays.
     `schema_id` is the newest schema's at commit time, whatever the writers used. Entries must have their DELETEs first.
     """
     assert deletes_come_first(entries), "a DELETE after an ADD lets expiration remove live files"
-    index = combine_index(base_index, delta_index, vectors_by_file=vectors_by_file) if delta_index else None
     return SnapshotPlan(
         latest=latest,
         kind=kind,
@@ -116,7 +112,7 @@ def plan_snapshot(
         time_ms=now_ms,
         delta_entries=tuple(entries),
         changelog_entries=tuple(changelog),
-        index_entries=index,
+        index_entries=None if index is None else tuple(index),
     )
 
 

@@ -1,10 +1,11 @@
-"""There is one way from a plan to a published snapshot."""
+"""There is one way from a plan to a published snapshot, and no call on it takes a handful of arguments."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+MOST_PARAMETERS = 10
 PUBLISHERS = {"state/store/write/commit_change.py", "state/store/plans/item_work.py"}
 """Who may call `publish`. An item's commit has the name of its plan, so that it is told from others' by who lost."""
 
@@ -25,3 +26,18 @@ def test_only_named_modules_publish() -> None:
         and any(a.name == "publish" for a in node.names)
     }
     assert callers == PUBLISHERS
+
+
+def test_no_function_has_more_parameters_than_can_be_read() -> None:
+    long = [
+        f"{name}:{node.lineno} {node.name}"
+        for name, module in modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _count(node.args) > MOST_PARAMETERS
+    ]
+    assert long == []
+
+
+def _count(arguments: ast.arguments) -> int:
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return len([n for n in names if n not in ("self", "cls")])

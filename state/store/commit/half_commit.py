@@ -12,6 +12,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import AppendCheck
+from bucketline.state.commit.changes import combine_index
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.outcome import Committed, Unknown, outcome_unknown
@@ -171,14 +172,14 @@ class HalfCommit:
         fit = twin or stranger or self._checks.fit(half, base, based_on, self._own)
         if isinstance(fit, Conflict):
             return fit
+        vectors_by_file = not bucket_mode(table.schema).has_buckets
+        index = combine_index(fit.base_index, fit.index, vectors_by_file=vectors_by_file) if fit.index else None
         return plan_snapshot(
             base.latest,
             kind=half.kind,
             entries=fit.entries,
             changelog=half.changelog,
-            base_index=fit.base_index,
-            delta_index=fit.index,
-            vectors_by_file=not bucket_mode(table.schema).has_buckets,
+            index=index,
             author=author,
             schema_id=self._newest_schema_id(base.latest),
             uuid=table.world.ids.new_uuid(),

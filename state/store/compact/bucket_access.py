@@ -91,7 +91,6 @@ class BucketAccess:
         postponed: Postponed | None = None,
     ) -> RollingWriter:
         """A writer of new files in a bucket."""
-        partition, bucket = bucket_id
         settings = self._settings.get((level, source)) if postponed is None else None
         if settings is None:
             settings = file_settings(self.schema, level=level, source=source, postponed=postponed)
@@ -102,8 +101,7 @@ class BucketAccess:
             self.files.table_path,
             self.schema,
             world=self.world,
-            partition=partition,
-            bucket=bucket,
+            place=bucket_id,
             level=level,
             source=source,
             first_sequence_number=first_sequence_number,
@@ -113,14 +111,12 @@ class BucketAccess:
 
     def changelog_writer(self, bucket_id: BucketId, *, level: int) -> RollingWriter:
         """A writer of changelog files in a bucket; keys ascend, but may come more than once."""
-        partition, bucket = bucket_id
         return RollingWriter(
             self.files.io,
             self.files.table_path,
             replace(self.schema, options=dict(self.schema.settings.changelog.file_options)),
             world=self.world,
-            partition=partition,
-            bucket=bucket,
+            place=bucket_id,
             level=level,
             source=FileSource.APPEND,
         )

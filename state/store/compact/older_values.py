@@ -22,7 +22,7 @@ from bucketline.state.lsm.merge.change_rows import LEVEL
 from bucketline.state.lsm.merge.lookup_fold import OlderMatches
 from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key
-from bucketline.state.store.datafile.data_files import parquet_groups, read_data_file
+from bucketline.state.store.datafile.data_files import BatchLimit, parquet_groups, read_data_file
 from bucketline.state.store.datafile.parquet_rows import RowGroup
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
@@ -251,8 +251,7 @@ class _Level:
             self._columns,
             stored=access.schema_of(file.schema_id),
             partition=self._above.bucket.partition,
-            batch_rows=self._above.batch_rows,
-            batch_bytes=access.batch_bytes,
+            limit=BatchLimit(self._above.batch_rows, access.batch_bytes),
             groups=None if group is None else [group],
         )
         for batch in batches:

@@ -50,6 +50,16 @@ def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
     return arrow_schema(wanted_fields(schema, columns))
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLimit:
+    """How large batches are: so many rows, and about so many bytes of Arrow data, at most; one row at least."""
+
+    rows: int = BATCH_ROWS
+    bytes: int = BATCH_BYTES
+
+
+LIMIT = BatchLimit()
+
 ChooseGroups: TypeAlias = Callable[[Callable[[str], list[RowGroup]]], list[RowGroup] | None]
 """Which row groups of a file are read (None: all), given what their bounds of a column are, by its name in the file."""
 
@@ -63,16 +73,13 @@ def read_data_file(
     *,
     stored: TableSchema,
     partition: bytes = EMPTY_ROW,
-    batch_rows: int = BATCH_ROWS,
-    batch_bytes: int = BATCH_BYTES,
-    groups: Sequence[int] | None = None,
-    choose: ChooseGroups | None = None,
+    limit: BatchLimit = LIMIT,
+    groups: Sequence[int] | ChooseGroups | None = None,
     mappings: Mappings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The file's rows in file order, as batches of at most `batch_rows` with schema `read_schema(schema, columns)`.
+    """The file's rows in file order, as batches with schema `read_schema(schema, columns)`.
 
-    Batches have about `batch_bytes` bytes of Arrow data at most, and one row at least.
-    With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`); `choose` says which, seeing
+    With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`), or of those that it chooses by
     their bounds.
 
     `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
@@ -99,11 +106,9 @@ def read_data_file(
         if not is_exact:
             _check_schema(place.rows, meta, stored)
         is_plain = is_exact and mapping.is_plain
-        if choose is not None and isinstance(place.rows, ParquetRows):
-            chosen = choose(place.rows.row_groups)
-            groups = groups if chosen is None else [g.number for g in chosen]
+        numbers = _numbers(groups, place.rows)
         bounds = instant_bounds(meta, stored)
-        for batch in _stored_batches(place.rows, meta, mapping, batch_rows, batch_bytes, groups):
+        for batch in _stored_batches(place.rows, meta, mapping, limit, numbers):
             if is_plain:
                 arrays = [batch.column(s.stored.name) for s in sources if s.stored is not None]
             else:
@@ -194,12 +199,19 @@ def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> No
         raise e.reworded(f"{e.message} ({SCHEMA_DIR}/{schema_name(stored.id)})") from e
 
 
+def _numbers(groups: Sequence[int] | ChooseGroups | None, rows: FileRows) -> Sequence[int] | None:
+    """The numbers of the row groups that are read; None: all."""
+    if groups is None or not callable(groups):
+        return groups
+    chosen = groups(rows.row_groups) if isinstance(rows, ParquetRows) else None
+    return None if chosen is None else [g.number for g in chosen]
+
+
 def _stored_batches(
     rows: FileRows,
     meta: DataFileMeta,
     mapping: FileMapping,
-    batch_rows: int,
-    batch_bytes: int,
+    limit: BatchLimit,
     groups: Sequence[int] | None,
 ) -> Iterator[pa.RecordBatch]:
     """The wanted columns of an open file, as they are stored; their number is compared with the manifest."""
@@ -213,14 +225,14 @@ def _stored_batches(
         is_needed = s.wanted.name in (SEQUENCE, VALUE_KIND) and not s.wanted.type.nullable
         if is_needed and s.wanted.name not in present:
             raise CorruptFileError(f"no column {s.wanted.name}", column=s.wanted.name, offset=rows.offset)
-    read = partial(rows.batches, wanted, batch_rows, batch_bytes)
+    read = partial(rows.batches, wanted, limit.rows, limit.bytes)
     if isinstance(rows, ParquetRows):
-        read = partial(rows.batches, wanted, batch_rows, batch_bytes, groups, sizes=mapping.sizes)
+        read = partial(rows.batches, wanted, limit.rows, limit.bytes, groups, sizes=mapping.sizes)
         if groups is not None:
             yield from read()
             return
     if not wanted and rows.row_count is not None:
-        yield from _blank(meta.row_count, batch_rows)
+        yield from _blank(meta.row_count, limit.rows)
         return
     seen = 0
     for batch in read():

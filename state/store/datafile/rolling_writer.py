@@ -11,6 +11,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
@@ -58,14 +59,14 @@ class RollingWriter:
         schema: TableSchema,
         *,
         world: World,
-        partition: bytes = EMPTY_ROW,
-        bucket: int = 0,
+        place: BucketId = (EMPTY_ROW, 0),
         level: int = 0,
         source: FileSource = FileSource.APPEND,
         first_sequence_number: int = 0,
         postponed: Postponed | None = None,
         settings: FileSettings | None = None,
     ) -> None:
+        partition, bucket = place
         assert postponed is None or (bucket, level) == (POSTPONE_BUCKET, 0), "postponed rows have a bucket of their own"
         self._is_postponed = postponed is not None
         self._io = io

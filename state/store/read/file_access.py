@@ -16,6 +16,7 @@ from bucketline.state.store.datafile.column_mapping import Mappings
 from bucketline.state.store.datafile.data_files import (
     BATCH_BYTES,
     BATCH_ROWS,
+    BatchLimit,
     ChooseGroups,
     chosen_groups,
     read_data_file,
@@ -75,15 +76,14 @@ class FileAccess:
             columns,
             stored=with_tracked(stored) if reads_tracked else stored,
             partition=bucket.partition,
-            batch_rows=batch_rows,
-            batch_bytes=self.batch_bytes,
+            limit=BatchLimit(batch_rows, self.batch_bytes),
             mappings=None if reads_tracked else self.mappings,
         )
         if reads_tracked:
             batches = fill_tracked(read(), file)
             batches = batches if deleted is None else drop_deleted(batches, deleted, path)
         elif deleted is None:
-            batches = read(choose=choose)
+            batches = read(groups=choose)
         else:
             groups = None if choose is None else chosen_groups(io, path, file, choose)
             most = _MOST_GROUPS if self.share is None else None

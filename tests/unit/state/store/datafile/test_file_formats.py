@@ -18,7 +18,7 @@ from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.avro.container import open_container
 from bucketline.state.format.avro.data_schema import data_schema, is_representable
-from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource
+from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from bucketline.state.format.manifest import decode_manifest
 from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.datafile.data_files import read_data_file
@@ -180,7 +180,7 @@ def test_levels_have_formats_and_codecs_of_their_own(tmp_path: Path) -> None:
 
 
 def postponed_files(path: Path, schema: TableSchema, data: pa.Table) -> list[DataFileMeta]:
-    with writer_of(path, schema, bucket=-2, postponed=Postponed("user", 7)) as writer:
+    with writer_of(path, schema, place=(EMPTY_ROW, -2), postponed=Postponed("user", 7)) as writer:
         for batch in data.to_batches():
             writer.write(batch)
         return writer.close()
