@@ -33,6 +33,7 @@ class SourceKind(Enum):
     TEXT = "STRING"
     SIGNED = "BIGINT"
     UNSIGNED = "BIGINT UNSIGNED"
+    BITS = "BITS"
     EPOCH_DAYS = "epoch-days"
     EPOCH_MILLIS = "epoch-millis"
     EPOCH_MICROS = "epoch-micros"
@@ -49,6 +50,13 @@ class SourceType:
     kind: SourceKind
     precision: int = 0
     scale: int = 0
+
+
+class Truncate(Enum):
+    """What becomes of a truncate of the source's table."""
+
+    REJECT = "reject"
+    SKIP = "skip"
 
 
 class Shards(Enum):
@@ -112,6 +120,12 @@ SHARDS = Option(
     None,
     "several source tables go into one table: distinct-keys says that none of their keys is in two of them",
 )
+TRUNCATE = Option(
+    "truncate",
+    parse_enum(Truncate),
+    Truncate.REJECT,
+    "what becomes of a truncate of the source's table: a bad record (reject), or nothing (skip): its rows stay",
+)
 UNAVAILABLE_VALUE = Option(
     "unavailable-value",
     parse_placeholder,
@@ -120,7 +134,7 @@ UNAVAILABLE_VALUE = Option(
 )
 
 TYPES = "types."
-MESSAGE_OPTIONS = (SOURCE_BYTES, SOURCE_TABLE, SHARDS, UNAVAILABLE_VALUE)
+MESSAGE_OPTIONS = (SOURCE_BYTES, SOURCE_TABLE, SHARDS, TRUNCATE, UNAVAILABLE_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +147,7 @@ class MessageOptions:
     unavailable_value: str = UNAVAILABLE
     bytes_form: BytesForm | None = None
     types: tuple[tuple[str, SourceType], ...] = ()
+    truncate: Truncate = Truncate.REJECT
 
     def reads_table(self, *names: str) -> bool:
         """Whether records of a table with these names, short and full, are read."""
@@ -156,6 +171,7 @@ def message_options(texts: Mapping[str, str]) -> MessageOptions:
         unavailable_value=UNAVAILABLE_VALUE.get(texts),
         bytes_form=SOURCE_BYTES.find(texts),
         types=tuple(_types(texts)),
+        truncate=TRUNCATE.get(texts),
     )
 
 

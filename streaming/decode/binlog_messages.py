@@ -104,6 +104,11 @@ MAXWELL = BinlogFormat(
 _TRUNCATES = ("TRUNCATE", "truncate", "table-truncate")
 
 
+def passing_over_truncates(form: BinlogFormat) -> BinlogFormat:
+    """The format, where a truncate is skipped."""
+    return replace(form, skipped={**form.skipped, Skipped.TRUNCATE: _TRUNCATES})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
     """Changed rows in the order of their messages: n rows after each change (of a delete, the deleted row), n rows of
@@ -273,7 +278,7 @@ def _unknown(kind: str | None, form: BinlogFormat) -> str:
     if kind is None:
         return f"not a message of {form.program}: it has no field type"
     if kind in _TRUNCATES:
-        return f"a truncate of the source table (type {kind}), which is not supported"
+        return f"a truncate of the source table (type {kind}); set truncate to skip, if its rows may stay"
     return f"a message of {form.program} with type {kind!r}; rows come with {', '.join(form.row_types)}"
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, Truncate
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
@@ -24,7 +24,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 from bucketline.streaming.decode.avro.avro_frames import KEY_HEADER, VALUE_HEADER, with_frames
 from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
-from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog
+from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog, passing_over_truncates
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.flat_records import decode_flat
@@ -193,6 +193,8 @@ class DecodeStep:
             )
         binlog = _BINLOGS.get(self.decode)
         if binlog is not None:
+            if self.messages.truncate is Truncate.SKIP:
+                binlog = passing_over_truncates(binlog)
             return decode_binlog(
                 values,
                 fields,

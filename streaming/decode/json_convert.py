@@ -27,11 +27,13 @@ _ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _WHOLE_TEXT = r"^[+-]?[0-9]+$"
 _REAL_TEXT = r"^(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]?Infinity)$"
 _MAYBE_BASE64 = r"^(?:[0-9eE+]{4})+$"
+_DAY_IN_UTC = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})Z$"
 _MAYBE_HEX = r"^(?:[0-9a-f]{4})+$"
 _INFINITIES = (9223372036825200000, -9223372036832400000)
 _VARIABLE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
 _SAY_HOW = "say with source.bytes how the source writes bytes, or let it send its schema"
 TOO_LARGE = "is too large for a double"
+_MOST_BITS = 64
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 
 
@@ -70,6 +72,8 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
         return _BYTES_OF_TEXT[form.reading](raw).cast(target)
     if form.reading is Reading.UNSIGNED:
         return _unsigned(raw, target)
+    if form.reading is Reading.BITS:
+        return number_of_bits(decode_base64(raw), target)
     if form.reading is Reading.DECIMAL_BYTES:
         return decimals_of_bytes(decode_base64(raw), form.scale).cast(target)
     if form.reading is Reading.VARIABLE_DECIMAL:
@@ -115,7 +119,7 @@ def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
         _demand(pc.equal(pc.is_inf(doubles), pc.match_substring(texts, "Infinity")), TOO_LARGE)
         return _real(doubles, target)
     if root is TypeRoot.DATE:
-        return texts.cast(target)
+        return pc.replace_substring_regex(texts, _DAY_IN_UTC, r"\1").cast(target)
     if root is TypeRoot.TIME:
         return _time_of_text(texts, shape)
     return cut_digits(_timestamps(texts, target.unit), shape.type, target.unit).view(target)
@@ -147,13 +151,28 @@ def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Ar
 
 def _unsigned(numbers: pa.Array, target: pa.DataType) -> pa.Array:
     """Signed 64-bit numbers as the unsigned ones that they stand for."""
-    unsigned = numbers.view(pa.uint64())
     if pa.types.is_integer(target):
         _demand(pc.greater_equal(numbers, 0), f"stands for a BIGINT UNSIGNED that is too large for {target}")
-        return numbers.cast(target)
+    return _of_unsigned(numbers.view(pa.uint64()), target)
+
+
+def _of_unsigned(unsigned: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(target):
         return unsigned.cast(pa.string()).cast(pa.decimal128(38, 0)).cast(target)
     return unsigned.cast(target)
+
+
+def number_of_bits(bits: pa.Array, target: pa.DataType) -> pa.Array:
+    """The numbers that bytes write, the lowest first. Shapes: n large_binary in, n out. Source: Debezium Bits."""
+    bytes_each = pc.fill_null(pc.binary_length(bits), 0)
+    _demand(pc.less_equal(bytes_each, _MOST_BITS // 8), f"has more than {_MOST_BITS} bits")
+    missing = pc.subtract(pa.scalar(_MOST_BITS // 8, bytes_each.type), bytes_each)
+    own = pc.fill_null(bits, b"").cast(pa.binary())
+    filled = pc.binary_join_element_wise(own, pc.binary_repeat(b"\0", missing), b"")
+    data = filled.buffers()[2] or pa.py_buffer(b"")
+    unsigned = pa.Array.from_buffers(pa.uint64(), len(bits), [None, data])
+    numbers = if_else(bits.is_null(), pa.scalar(None, pa.uint64()), unsigned)
+    return _of_unsigned(numbers, target)
 
 
 _BYTES_OF_TEXT: Mapping[Reading, Callable[[pa.Array], pa.Array]] = {
@@ -281,7 +300,8 @@ def _within_a_day(counts: pa.Array) -> pa.Array:
 
 def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
     """Decimals with a scale in each value: one pass for each scale. Source: Debezium VariableScaleDecimal."""
-    scales, numbers = raw.field("scale"), decode_base64(raw.field("value"))
+    # What lies in a struct that is null is not null by itself.
+    scales, numbers = pc.struct_field(raw, "scale"), decode_base64(pc.struct_field(raw, "value"))
     if pc.any(pc.and_(raw.is_valid(), pc.or_(scales.is_null(), numbers.is_null()))).as_py():
         raise NotConvertible("is not a decimal with its scale")
     decimals = pa.nulls(len(raw), target)

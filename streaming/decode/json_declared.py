@@ -40,6 +40,7 @@ _OF_KINDS = {
     SourceKind.TEXT: ("string", TEXT),
     SourceKind.SIGNED: ("int64", SIGNED),
     SourceKind.UNSIGNED: ("int64", UNSIGNED),
+    SourceKind.BITS: ("bytes", "io.debezium.data.Bits"),
     SourceKind.EPOCH_DAYS: ("int32", "io.debezium.time.Date"),
     SourceKind.EPOCH_MILLIS: ("int64", "io.debezium.time.Timestamp"),
     SourceKind.EPOCH_MICROS: ("int64", "io.debezium.time.MicroTimestamp"),

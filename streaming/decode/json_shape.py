@@ -43,6 +43,7 @@ class Reading(Enum):
     HEX = "hex"
     BASE64_OR_HEX = "base64 or hex"  # base64; a text that may be hex as well is refused
     TEXT_OR_BYTES = "text or bytes"  # the text of a number; one that may be base64 of a number as well is refused
+    BITS = "bits"  # base64 of bytes, the lowest first
     UNSIGNED = "unsigned"  # a signed 64-bit number that stands for an unsigned one
     SIGNED_OR_NOT = "signed or not"  # a number; a negative one that may stand for an unsigned one is refused
     DECIMAL_BYTES = "decimal bytes"  # base64 of a big-endian two's complement number
@@ -130,6 +131,7 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SIGNED, UNSIGNED, TEXT = "bucketline.signed", "bucketline.unsigned", "bucketline.text"
 """Names of our own, for what a job says of columns: no schema of Connect has them."""
 _COLUMN_TYPE = "__debezium.source.column.type"
+_BITS = "io.debezium.data.Bits"
 _VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
 _BYTES_READINGS = {
@@ -202,6 +204,8 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
         return _decimal_forms(source)
     if root in _DECIMAL_TARGETS and name == _VARIABLE_DECIMAL:
         return (Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL),)
+    if root in (TypeRoot.BIGINT, TypeRoot.DECIMAL) and name == _BITS:
+        return (Form(JsonKind.TEXT, Reading.BITS),)
     if root in _DECIMAL_TARGETS and is_unsigned(source):
         return (Form(JsonKind.NUMBER, Reading.UNSIGNED), _TEXT)
     if root is TypeRoot.BOOLEAN:
@@ -243,7 +247,9 @@ def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -
         return (_NUMBER, _TEXT)
     is_wide = data_type.root is TypeRoot.DECIMAL and (data_type.precision, data_type.scale) == _UNSIGNED_DIGITS
     number = Form(JsonKind.NUMBER, Reading.SIGNED_OR_NOT) if is_wide and kind in (None, "int64") else _NUMBER
-    return (number, _TEXT if source else Form(JsonKind.TEXT, Reading.TEXT_OR_BYTES))
+    if source:
+        return (number, _TEXT)
+    return (number, Form(JsonKind.TEXT, Reading.TEXT_OR_BYTES), Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL))
 
 
 def _decimal_forms(source: SourceSchema) -> tuple[Form, ...]:

@@ -21,6 +21,7 @@ class Skipped(Enum):
     SCHEMA_CHANGE = "schema change"
     NOTIFICATION = "notification"
     MESSAGE = "logical message"
+    TRUNCATE = "truncate"
     OTHER_TABLE = "record of another table"
 
 

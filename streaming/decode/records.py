@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions, Truncate
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import (
@@ -68,6 +68,7 @@ _WIDER_KEY = (
     "columns of the table's primary key: had they changed, the old row would stay; set REPLICA IDENTITY FULL on the "
     "source table, or make a table whose primary key is the source's (without its partition columns, if need be)"
 )
+_NONE: Mapping[Skipped, int] = {}
 _ADDED = ("__deleted", "__op")
 _ADDED_START = b'"__'
 _MAYBE_FLATTENED = r'"(?:__deleted|__op)"\s*:'
@@ -200,11 +201,12 @@ def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]
     return reasons
 
 
-def _skipped(records: pa.Array, objects: Objects, messages: int = 0) -> dict[Skipped, int]:
-    """How many of the records hold no row, by kind; what is neither read nor bad has no value."""
+def _skipped(records: pa.Array, objects: Objects, others: Mapping[Skipped, int] = _NONE) -> dict[Skipped, int]:
+    """How many of the records hold no row, by kind; what is neither read nor bad has no value. `others` are among the
+    objects."""
     empty = len(records) - len(objects.positions) - len(objects.bad) - len(objects.skipped)
     counts = Counter(kind for _, kind in objects.skipped) + Counter({Skipped.TOMBSTONE: empty})
-    return dict(counts + Counter({Skipped.MESSAGE: messages}))
+    return dict(counts + Counter(others))
 
 
 def decode_debezium(
@@ -238,7 +240,9 @@ def decode_debezium(
     images = Images(columns, of_key, messages, reader=reader, source_parts=parts)
     objects = read_events(alive, images, watch)
     events = _Events(objects.structs, positions[objects.positions])
-    bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(events)
+    bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(
+        events, messages.truncate
+    )
     bad |= _without_old_key(events, keys, primary_key, reader)
     moved = _moved(events, primary_key)
     gone = moved | (events.is_one_of("d") & events.has_before)
@@ -257,7 +261,10 @@ def decode_debezium(
         known = true_of(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
-    seen = Seen(_skipped(data, objects, int(events.is_one_of("m").sum())), source_tables(objects.structs))
+    others = {Skipped.MESSAGE: int(events.is_one_of("m").sum())}
+    if messages.truncate is Truncate.SKIP:
+        others[Skipped.TRUNCATE] = int(events.is_one_of("t").sum())
+    seen = Seen(_skipped(data, objects, others), source_tables(objects.structs))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
     refuse_unavailable(unjudged, columns, primary_key, placeholder)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
@@ -270,10 +277,11 @@ def decode_debezium(
     return judge_rows(unjudged, (*columns, *of_source))
 
 
-def _unfollowed(events: _Events) -> dict[int, str]:
+def _unfollowed(events: _Events, truncate: Truncate) -> dict[int, str]:
     """The records whose event should give a row and does not, with the reason."""
     reasons: dict[int, str] = {}
-    for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", "m")):
+    passed_over = ("m",) if truncate is Truncate.REJECT else ("m", "t")
+    for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", *passed_over)):
         reasons[int(events.records[i])] = _unknown_op(events.op[int(i)].as_py())
     for i in np.flatnonzero(events.is_one_of("c", "r", "u") & ~events.has_after):
         reasons[int(events.records[i])] = f"an event with op {events.op[int(i)].as_py()} and without after"
@@ -314,7 +322,7 @@ def _lacking(name: str) -> str:
 
 def _unknown_op(op: str) -> str:
     if op == "t":
-        return "a truncate of the source table (op t), which is not supported"
+        return "a truncate of the source table (op t); set truncate to skip, if its rows may stay"
     return f"an event with op {op!r}; known are c, r, u, d and m"
 
 

@@ -9,6 +9,7 @@ from bucketline.conf.message_options import (
     SHARDS,
     SOURCE_BYTES,
     SOURCE_TABLE,
+    TRUNCATE,
     UNAVAILABLE_VALUE,
     MessageOptions,
 )
@@ -28,6 +29,12 @@ from bucketline.streaming.decode.schema_needs import Watch
 _RETRACTING_ENGINES = (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
 """Merge engines that retract the old row of an update, and so need it."""
 
+_WITH_TRUNCATES = (
+    RecordFormat.DEBEZIUM_JSON,
+    RecordFormat.DEBEZIUM_AVRO,
+    RecordFormat.CANAL_JSON,
+    RecordFormat.MAXWELL_JSON,
+)
 _MOST_REJECTS = 1 << 31
 
 
@@ -100,6 +107,12 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
                     "read JSON; take it out",
                     key=key,
                 )
+    if messages.truncate is not TRUNCATE.default and decode not in _WITH_TRUNCATES:
+        raise OptionError(
+            f"{TRUNCATE.key} is about messages that tell of truncates, which decode: {decode.value} does not have; "
+            "take it out",
+            key=TRUNCATE.key,
+        )
     if messages.unavailable_value != UNAVAILABLE_VALUE.default and not may_be_debezium:
         raise OptionError(
             f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "

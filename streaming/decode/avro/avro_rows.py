@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bucketline.streaming.decode.avro.avro_cursor import Longs
 from bucketline.streaming.decode.avro.avro_exact import as_text
-from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
+from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, number_of_bits, raw_type
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
 from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
 
@@ -146,6 +146,8 @@ def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if form.reading is Reading.DECIMAL_BYTES:
         return decimals_of_bytes(values.cast(pa.large_binary()), form.scale).cast(shape.arrow)
+    if form.reading is Reading.BITS:
+        return number_of_bits(values.cast(pa.large_binary()), shape.arrow)
     if pa.types.is_binary(shape.arrow) or pa.types.is_fixed_size_binary(shape.arrow):
         return values.cast(shape.arrow)
     if pa.types.is_string(shape.arrow):

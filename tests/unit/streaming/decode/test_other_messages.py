@@ -7,12 +7,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import BadRecords, RecordFormat
+from bucketline.conf.message_options import MessageOptions, Truncate, message_options
+from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog
+from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoded_rows import Decoded
+from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.records import decode_debezium, decode_json
 from bucketline.streaming.decode.seen import Seen, decode_seen, joined_seen
+from bucketline.streaming.decode.step_for_table import decode_step
 
 FIELDS = (DataField(0, "id", parse_type("BIGINT NOT NULL")), DataField(1, "name", parse_type("STRING")))
 SOURCE = {"version": "3.5.0.Final", "connector": "mysql", "name": "s", "db": "shop", "table": "orders", "file": "b.1"}
@@ -120,6 +127,31 @@ def test_what_was_seen_travels_and_adds_up() -> None:
     joined = joined_seen([decode_seen(one.encode()), decode_seen(other.encode())])
     assert joined == Seen({Skipped.HEARTBEAT: 3, Skipped.TOMBSTONE: 1}, frozenset({"a.b"}))
     assert not Seen() and joined
+
+
+def test_truncates_are_passed_over_where_the_job_says_so() -> None:
+    def seen(decode: RecordFormat, *records: dict[str, Any], truncate: Truncate = Truncate.SKIP) -> DecodedRows:
+        step = DecodeStep(decode, FIELDS, ("id",), reject_limit=9, messages=MessageOptions(truncate=truncate))
+        return step(pa.table({"value": pa.array([json.dumps(r).encode() for r in records], pa.binary())}))
+
+    event = {"before": None, "after": None, "source": SOURCE, "op": "t", "ts_ms": 5}
+    canal = {"type": "TRUNCATE", "isDdl": True, "data": None, "database": "shop", "table": "orders"}
+    maxwell = {"type": "table-truncate", "database": "shop", "table": "orders"}
+    for decode, record in (
+        (RecordFormat.DEBEZIUM_JSON, event),
+        (RecordFormat.CANAL_JSON, canal),
+        (RecordFormat.MAXWELL_JSON, maxwell),
+    ):
+        assert seen(decode, record).seen.skipped == {Skipped.TRUNCATE: 1}
+        assert seen(decode, record).rejects is None
+        refused = seen(decode, record, truncate=Truncate.REJECT)
+        assert refused.rejects is not None and not refused.seen.skipped
+    schema = plan_schema("id BIGINT NOT NULL", ("id",), (), {"bucket": "1"}, None, time_ms=0)
+    for decode in (RecordFormat.JSON, RecordFormat.DEBEZIUM_FLAT_JSON, RecordFormat.NONE):
+        with pytest.raises(OptionError, match="truncate is about messages"):
+            decode_step(decode, schema, BadRecords(None, 0), MessageOptions(truncate=Truncate.SKIP))
+    with pytest.raises(OptionError, match="must be one of reject, skip"):
+        message_options({"truncate": "apply"})
 
 
 @pytest.mark.parametrize("name", ["debezium-postgres.tsv", "debezium-postgres-schema.tsv"])

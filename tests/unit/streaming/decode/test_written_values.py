@@ -215,3 +215,35 @@ types: {{amuont: "DECIMAL(12, 2)"}}
     job = resolve_job(read_settings(text + "options: {schema-evolution: evolve}\n", name="job.yaml"))
     check_job(job)
     assert job.messages.bytes_form is BytesForm.HEX
+
+
+BITS = {"type": "bytes", "name": "io.debezium.data.Bits", "parameters": {"length": "10"}}
+
+
+def test_bits_become_the_number_that_they_write() -> None:
+    texts = ("AQI=", "BQ==", None, "//////////8=")
+    assert decoded("DECIMAL(20, 0)", *texts, node=BITS).rows["v"].to_pylist() == [513, 5, None, 2**64 - 1]
+    assert decoded("BIGINT", *texts[:3], node=BITS).rows["v"].to_pylist() == [513, 5, None]
+    assert decoded("BIGINT", *texts[:3], **typed("BITS")).rows["v"].to_pylist() == [513, 5, None]
+    assert decoded("BYTES", *texts[:3], node=BITS).rows["v"].to_pylist() == [b"\x01\x02", b"\x05", None]
+    only_bad("BIGINT", texts[3], "", node=BITS)
+    only_bad("DECIMAL(20, 0)", "AAAAAAAAAAAA", "has more than 64 bits", node=BITS)
+
+
+def test_a_decimal_with_its_scale_is_read_without_a_schema_and_beside_nulls() -> None:
+    value = {"scale": 5, "value": "AJdAGQ=="}
+    variable = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
+    for node in (None, variable):
+        assert decoded("DECIMAL(38, 10)", value, None, node=node).rows["v"].to_pylist() == [Decimal("99.12345"), None]
+        # A value that is wrong elsewhere takes the block through the exact way.
+        found = decoded("DECIMAL(38, 10)", None, value, None, [1], node=node)
+        assert found.rows["v"].to_pylist() == [None, Decimal("99.12345"), None] and found.bad.to_pylist() == [3]
+
+
+def test_a_day_in_utc_is_a_date() -> None:
+    node = {"type": "string", "name": "io.debezium.time.IsoDate"}
+    for more in ({}, {"node": node}):
+        assert [str(day) for day in decoded("DATE", "2024-02-29Z", "2024-03-01", **more).rows["v"].to_pylist()] == [
+            "2024-02-29",
+            "2024-03-01",
+        ]
