@@ -231,12 +231,13 @@ def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.nd
     short = keys[lengths[keys] <= _SEQUENTIAL_ROWS]
     order, steps = packed.steps(np.flatnonzero(lengths[keys] <= _SEQUENTIAL_ROWS))
     totals = np.zeros(len(short), values.dtype)
-    for step, rows in enumerate(steps):
-        # The first value is taken, not added to zero: that would lose the sign of -0.0.
-        totals[: len(rows)] = kept[rows] if step == 0 else totals[: len(rows)] + kept[rows]
-    sums[short[order]] = totals
-    for key in keys[lengths[keys] > _SEQUENTIAL_ROWS]:
-        sums[key] = np.add.accumulate(kept[starts[key] : starts[key] + lengths[key]])[-1]
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum beyond the largest number is infinite, as in Java
+        for step, rows in enumerate(steps):
+            # The first value is taken, not added to zero: that would lose the sign of -0.0.
+            totals[: len(rows)] = kept[rows] if step == 0 else totals[: len(rows)] + kept[rows]
+        sums[short[order]] = totals
+        for key in keys[lengths[keys] > _SEQUENTIAL_ROWS]:
+            sums[key] = np.add.accumulate(kept[starts[key] : starts[key] + lengths[key]])[-1]
     return sums
 
 

@@ -272,6 +272,27 @@ def test_blank_texts_add_nothing_to_a_list_and_alone_they_make_none(
     assert [row["v"] for row in fold_rows(Case(types, options, [rows]))] == [expected]
 
 
+def test_a_late_null_stays_where_a_list_has_blank_texts_alone() -> None:
+    options = {
+        "merge-engine": "partial-update",
+        "fields.v.aggregate-function": "listagg",
+        "fields.g.sequence-group": "v",
+    }
+    types = {"k": parse_type("INT NOT NULL"), "g": parse_type("INT"), "v": parse_type("STRING")}
+    rows = [
+        {"k": 1, "g": g, "v": v, "_SEQUENCE_NUMBER": i, "_VALUE_KIND": 0}
+        for i, (g, v) in enumerate([(1, None), (0, ""), (0, None)])
+    ]
+    assert [row["v"] for row in fold_rows(Case(types, options, [rows]))] == [None]
+
+
+def test_a_sum_of_doubles_beyond_the_largest_is_infinite() -> None:
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}
+    types = {"k": parse_type("INT NOT NULL"), "v": parse_type("DOUBLE")}
+    rows = [{"k": 1, "v": 1e308, "_SEQUENCE_NUMBER": i, "_VALUE_KIND": 0} for i in range(3)]
+    assert [row["v"] for row in fold_rows(Case(types, options, [rows]))] == [float("inf")]
+
+
 def test_listagg_takes_text_without_limit_only() -> None:
     with pytest.raises(OptionError, match=r"column t is VARCHAR\(9\), but listagg takes STRING only"):
         fold_for(table_schema(_types(), {**_AGG, "fields.t.aggregate-function": "listagg"}))
