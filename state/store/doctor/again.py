@@ -2,19 +2,27 @@
 
 Expiry removes the files of the oldest snapshots before the snapshots themselves, and writes the hint last. So files
 that only the oldest snapshots miss are checked again until these snapshots are removed, or nothing has changed for some
-time.
+time. What an expiry has announced and not finished is a warning then: the next expiry finishes it.
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion.
 """
 
 from collections.abc import Sequence
 
 from bucketline.state.format.paths import SNAPSHOT_DIR, parse_snapshot_id
+from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.doctor.finding import Finding
+from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.folders import folder_findings
 from bucketline.state.store.doctor.problem import Problem
 from bucketline.state.store.doctor.states import named_states
 
+_UNFINISHED = Finding(
+    Severity.WARNING,
+    "half-expired",
+    SNAPSHOT_DIR,
+    "an expiry was ended while it removed the oldest snapshots, some of whose files have gone; `expire_snapshots` "
+    "finishes it",
+)
 _WAIT_MS = 250
 _QUIET_WAITS = 20
 """How often to wait for a change: five seconds in all."""
@@ -41,8 +49,21 @@ def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[
     if folders:
         again = set(folder_findings(table))
         folders = [f for f in folders if f in again]
-    pending_now = {id(p) for p in pending if known.need(p)}
-    return [p for p in problems if p.needed is None or id(p) in pending_now], folders
+    left = [p for p in pending if known.need(p)]
+    going = _half_expired(table, [p for p in left if known.may_be_removed(p)])
+    still = {id(p) for p in left} - {id(p) for p in going}
+    findings = [*folders, _UNFINISHED] if going else folders
+    return [p for p in problems if p.needed is None or id(p) in still], findings
+
+
+def _half_expired(table: TableHandle, problems: Sequence[Problem]) -> list[Problem]:
+    """The problems of snapshots that are going, as an expiry has announced that did not end."""
+    if not problems:
+        return []
+    notebook = Notebook(table.io, table.metadata_path)
+    announced = [r for r in notebook.look().removals.values() if r is not None and r.history == notebook.history]
+    end = max((r.end for r in announced if r.is_of(table.snapshot_store.get(r.end - 1))), default=0)
+    return [p for p in problems if p.needed is not None and p.needed.last < end]
 
 
 class _States:
