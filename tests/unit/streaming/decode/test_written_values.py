@@ -247,3 +247,10 @@ def test_a_day_in_utc_is_a_date() -> None:
             "2024-02-29",
             "2024-03-01",
         ]
+
+
+@pytest.mark.parametrize("count", [-1, 86_400_000_000, 3_020_399_000_000])
+def test_a_time_that_is_no_time_of_day_is_bad_and_its_count_can_be_kept(count: int) -> None:
+    node = {"type": "int64", "name": "io.debezium.time.MicroTime"}
+    only_bad("TIME(3)", count, "is not a time of day: it is negative, or 24 hours or more", node=node)
+    assert decoded("BIGINT", count, None, node=node).rows["v"].to_pylist() == [count, None]
