@@ -46,7 +46,8 @@ def long_decimals(schema: TableSchema) -> tuple[str, ...]:
 
 def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, TableSchema]]) -> tuple[str, ...]:
     """The columns that may have no result for some key of these files: a `sum` or `product` that does not fit an
-    integer, or a decimal that must not be null; a product that is divided; a value taken back that must not be null.
+    integer, or a decimal that must not be null; a product that is divided; a value taken back that must not be null, or
+    that cannot be taken back.
 
     `files` are all live files of one bucket, each with the schema that it was written with. A run holds a key once, so
     the largest values of the runs bound every result. A column without statistics counts as safe.
@@ -96,9 +97,20 @@ def _fails_to_retract(schema: TableSchema, name: str, column: ColumnAggregate) -
     field = schema.field(name)
     if column.ignores_retracts:
         return False
+    if not column.function.retracts:
+        # Such a row does not come in, but for a delete that may remove the whole row: it does not if it is late.
+        return _is_removed_by_sequence(schema, name)
     if isinstance(column.function, Product):
         return field.type.root not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
     return isinstance(column.function, LastValue | LastNonNullValue) and not field.type.nullable
+
+
+def _is_removed_by_sequence(schema: TableSchema, name: str) -> bool:
+    """Whether a delete that has a newer sequence removes the whole row, and this column is in a sequence group."""
+    fold = fold_for(schema)
+    if not isinstance(fold, PartialUpdate) or fold.ignore_delete:
+        return False
+    return any(g.removes for g in fold.groups) and any(name in g.columns for g in fold.groups)
 
 
 def _largest(

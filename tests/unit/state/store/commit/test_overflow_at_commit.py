@@ -197,3 +197,31 @@ def test_a_longer_decimal_that_paimon_has_stored_is_compacted(tmp_path: Path) ->
     found.write(other.set_column(0, "id", pa.array([2])))
     found.compact()
     assert found.to_arrow()["v"].to_pylist() == [Decimal(1), None, Decimal(1)]
+
+
+@pytest.mark.parametrize("bucket", ["1", "-1"])
+@pytest.mark.parametrize("function", ["max", "first_value", "product"])
+def test_a_late_delete_that_a_function_cannot_take_back_is_refused(tmp_path: Path, bucket: str, function: str) -> None:
+    """A delete that is newer removes the whole row; a late one is a retract like any other."""
+    options = {
+        "bucket": bucket,
+        "merge-engine": "partial-update",
+        "fields.g.sequence-group": "c",
+        "fields.c.aggregate-function": function,
+        "partial-update.remove-record-on-sequence-group": "g",
+    }
+    found = create_table(str(tmp_path / "t"), "k INT NOT NULL, g INT, c INT", ("k",), options=options)
+    columns = {name: pa.int32() for name in ("k", "g", "c")} | {"_row_kind": pa.int8()}
+
+    def change(k: int, g: int, c: int, kind: int) -> pa.Table:
+        return pa.Table.from_pylist([{"k": k, "g": g, "c": c, "_row_kind": kind}], schema=pa.schema(columns))
+
+    found.write(change(1, 2, 5, 0))
+    found.write(change(2, 2, 5, 0))
+    found.write(change(2, 3, 5, 3))
+    with pytest.raises(SchemaMismatchError, match=r"column c: .*cannot retract"):
+        found.write(change(1, 1, 0, 3))
+    found.write(change(1, 3, 4, 2))
+    before = found.to_arrow().to_pylist()
+    found.compact()
+    assert found.to_arrow().to_pylist() == before and [r["k"] for r in before] == [1]
