@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from bucketline.state.commit.message import CommitMessage
@@ -43,6 +44,7 @@ from bucketline.streaming.batch.plan import plan_batch, shares_are_new
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
+from bucketline.streaming.batch.registry_wait import wait_of, when_registry_answers
 from bucketline.streaming.batch.target import Target, taken_over
 from bucketline.streaming.batch.topic_ids import newest_ids
 from bucketline.streaming.batch.topic_watch import TopicWatch
@@ -97,7 +99,8 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
     """Writes a batch into a table, exactly once; the target of the next batch, and what there is to say of this one."""
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
     check_beside(target, engine.spark)
-    target, done = repeat_if_gone(lambda: write_once(target, identity, engine, Frame(frame, job.decoder), job))
+    work = partial(write_once, target, identity, engine, Frame(frame, job.decoder), job)
+    target, done = when_registry_answers(lambda: repeat_if_gone(work), wait_of(job.decoder))
     target, done = settle(target, identity, engine, done)
     if done.outcome is not None and target.at.plan.mode.postpones:
         # The report says what waits now, and the next batch would read the new snapshot in any case.

@@ -34,6 +34,7 @@ from bucketline.state.errors import (
 from bucketline.streaming.batch.failure import SparkFailedError, SparkLostError, error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.cli.texts import printable
+from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
 
 DONE, FAILED, USAGE, CONFIGURATION, CONFLICT = 0, 1, 2, 3, 4
 
@@ -65,6 +66,9 @@ _REMEDIES = {
     SparkFailedError.code: f"start the job again, it repeats the batch; --debug (or {DEBUG_VARIABLE}=1) shows "
     "Spark's traces",
     SparkLostError.code: "start the job again, it repeats the batch; give Spark more memory if it ran out",
+    RegistryError.code: "look at source.registry in the job file; nothing of the batch was written",
+    RegistryDownError.code: "start the job again once the registry answers, it repeats the batch; source.registry.wait "
+    "says how long a batch waits",
     IndexStateError.code: "remove the local index; it is built again from the table",
 }
 _MALFORMED_REMEDY = (

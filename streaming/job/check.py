@@ -30,6 +30,7 @@ from bucketline.state.store.storage.plain_io import check_uri
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.state.store.write.modes import plan_write
+from bucketline.streaming.decode.avro.registry_client import require_package
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.job_table import check_name, has_table, no_table, open_existing, require_publish
 
@@ -70,6 +71,8 @@ def _check_source(config: JobConfig) -> None:
     check_reader(config.source, source_options(config.source).options)
     check_name(config)
     _check_key_order(config)
+    if config.registry is not None and config.source.decode.is_avro:
+        require_package()
 
 
 def _check_with(config: JobConfig, schema: TableSchema) -> None:

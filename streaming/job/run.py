@@ -144,6 +144,8 @@ def _run_until(
                 _finish(sink, session, str(query.id), ending)
         finally:
             sink.stop(str(query.id))
+            if step is not None and step.registry is not None:
+                step.registry.forget()
 
 
 def _check_checkpoint(

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.state.errors import BucketlineError
 from bucketline.state.store.table.table import open_table
+from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.job.run import run_job
 from tests.support.avro_values import body_of
 from tests.support.broker import KafkaBroker, KafkaRecord
@@ -56,7 +56,7 @@ def run(spark: Any, broker: KafkaBroker, folder: Path, registry: SchemaRegistry,
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_registry_goes_away_and_comes_back_and_nothing_is_lost_or_twice(
-    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, reader: str
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture, reader: str
 ) -> None:
     topic = f"avro-{reader}"
     kafka_broker.create_topic(topic)
@@ -67,10 +67,14 @@ def test_a_registry_goes_away_and_comes_back_and_nothing_is_lost_or_twice(
         newer = [framed(registry, NEWER, {"id": i, "text": "new", "note": f"n{i}"}) for i in range(50, 150)]
         send(kafka_broker, topic, *newer)
         registry.status = 503
-        with pytest.raises(BucketlineError, match=r"the schema registry at .* answers 503"):
+        with pytest.raises(RegistryDownError, match=r"^the schema registry at .* answers 503"):
             run(spark, kafka_broker, tmp_path, registry, topic, f"source.reader={reader}")
-        registry.status = 200
-        run(spark, kafka_broker, tmp_path, registry, topic, f"source.reader={reader}")
+        registry.status, registry.refused = 200, 1
+        waiting = f"source.reader={reader}", "source.registry.wait=60 s"
+        run(spark, kafka_broker, tmp_path, registry, topic, *waiting)
+        assert (
+            f"the batch waits for the schema registry: the schema registry at {registry.url} answers 503" in caplog.text
+        )
 
     rows = {
         row["id"]: (row["text"], row["note"]) for row in open_table(str(tmp_path / "k.db" / "t")).to_arrow().to_pylist()

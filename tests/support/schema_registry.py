@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class SchemaRegistry:
-    """What the server holds, what it was asked, and how it behaves."""
+    """What the server holds, what it was asked, and how it behaves: its `status`, and how many requests it refuses."""
 
     url: str = ""
     schemas: list[dict[str, object]] = field(default_factory=list)
@@ -19,6 +19,7 @@ class SchemaRegistry:
     asked: list[str] = field(default_factory=list)
     logins: set[str | None] = field(default_factory=set)
     status: int = 200
+    refused: int = 0
 
     def add(self, subject: str, schema: object, **more: object) -> int:
         """The id of a schema that the registry has from now on."""
@@ -38,8 +39,9 @@ class SchemaRegistry:
 
     def answer(self, method: str, path: str, body: dict[str, object]) -> tuple[int, dict[str, object]]:
         parts = path.partition("?")[0].strip("/").split("/")
-        if self.status != 200:
-            return self.status, {"error_code": self.status, "message": "not now"}
+        status, self.refused = (self.status, 0) if not self.refused else (503, self.refused - 1)
+        if status != 200:
+            return status, {"error_code": status, "message": "not now"}
         if method == "POST" and parts[0] == "subjects":
             known = self.add(parts[1], body["schema"], **{k: v for k, v in body.items() if k == "references"})
             return 200, {"id": known, "guid": self.guid(known), "version": self.subjects[parts[1]].index(known) + 1}

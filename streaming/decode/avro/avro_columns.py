@@ -108,7 +108,7 @@ def _not_utf8(spans: pa.Array) -> Longs:
 
 
 def _fixed(node: Node, cursor: Cursor, path: str) -> pa.Array:
-    return cursor.spans(node.size, path)
+    return _as(node.arrow, cursor.spans(node.size, path))
 
 
 def _enum(node: Node, cursor: Cursor, path: str) -> pa.Array:

@@ -4,7 +4,8 @@ A frame is byte 0 and the schema's id (four bytes, the largest first), or byte 1
 leave the body alone write these bytes as a header. The header is put before the body first, so that all else knows one
 form.
 
-Source: Confluent's wire format; confluent-kafka 2.16 SchemaId.
+Source: Confluent's wire format; confluent-kafka 2.16 SchemaId; Apicurio 2 DefaultIdHandler; AWS Glue's
+AWSSchemaRegistryConstants.
 """
 
 import uuid
@@ -17,13 +18,20 @@ import pyarrow.compute as pc
 from bucketline.streaming.decode.avro.avro_cursor import Longs
 
 VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
-_ID_FRAME, _GUID_FRAME = 5, 17
+_ID_FRAME, _GUID_FRAME, _LONG_ID_FRAME, _GLUE_FRAME = 5, 17, 9, 18
 _FIRST_ID, _FIRST_GUID = b"\x00", b"\x01"
 _NO_FRAME = (
     "not in the frame of a schema registry (byte 0, then the schema's id in four bytes); was it written by another "
-    "serializer? Frames of Apicurio and AWS Glue are not read; ids in headers are, with source.options.includeHeaders "
-    "set to true"
+    "serializer? Ids in headers are read with source.options.includeHeaders set to true"
 )
+_APICURIO = (
+    "in the frame of Apicurio's serializers with an id of eight bytes, which is not read; let them write four bytes "
+    "(apicurio.registry.id-handler=io.apicurio.registry.serde.Legacy4ByteIdHandler)"
+)
+_GLUE = "in the frame of AWS Glue's serializers, which is not read"
+_NO_ID = b"\x00" * 4
+"""No registry gives the id 0: these are the first bytes of a longer id."""
+_GLUE_STARTS = (b"\x03\x00", b"\x03\x05")
 
 SchemaName = int | uuid.UUID
 """How records name a schema: by its id in the registry, or by its GUID."""
@@ -69,11 +77,20 @@ def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Ar
 def frames_of(records: pa.Array) -> Frames:
     """The schemas of the records. Shapes: n binary without nulls in."""
     first, lengths = pc.binary_slice(records, 0, 1), pc.binary_length(records)
-    by_id = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
+    framed = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
+    by_id = pc.and_(framed, pc.not_equal(pc.binary_slice(records, 1, _ID_FRAME), _NO_ID))
     by_guid = pc.and_(pc.equal(first, _FIRST_GUID), pc.greater_equal(lengths, _GUID_FRAME))
     groups = [*_groups(records, by_id, _ID_FRAME), *_groups(records, by_guid, _GUID_FRAME)]
     neither = np.flatnonzero(~pc.or_(by_id, by_guid).to_numpy(zero_copy_only=False))
-    return Frames(tuple(groups), dict.fromkeys(neither.tolist(), _NO_FRAME))
+    return Frames(tuple(groups), {at: _why_not(records[at].as_py()) for at in neither.tolist()})
+
+
+def _why_not(record: bytes) -> str:
+    """The reason against a record without a frame that is read."""
+    if len(record) >= _LONG_ID_FRAME and record.startswith(_FIRST_ID + _NO_ID):
+        return _APICURIO
+    is_glue = len(record) >= _GLUE_FRAME and record.startswith(_GLUE_STARTS)
+    return _GLUE if is_glue else _NO_FRAME
 
 
 def _groups(records: pa.Array, mask: pa.Array, frame_bytes: int) -> list[Group]:

@@ -4,19 +4,30 @@ Whole columns are converted at a time. Where that fails, the values that fail ar
 are bad. Fields are matched by name. A field that the schema does not have is null.
 """
 
+import uuid
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_cursor import Longs
 from bucketline.streaming.decode.avro.avro_exact import as_text
+from bucketline.streaming.decode.avro.avro_schema import UUID_BYTES, parse_avro_schema
 from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, number_of_bits, raw_type
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
 from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
 
 _SHOWN_CHARACTERS = 60
+_BIG_DECIMAL = parse_avro_schema(
+    {
+        "type": "record",
+        "name": "BigDecimal",
+        "fields": [{"name": "value", "type": "bytes"}, {"name": "scale", "type": "int"}],
+    }
+)
 
 
 @dataclass(slots=True)
@@ -96,6 +107,8 @@ def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
 
 def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
     form = shape.form_of(_kind_of(values.type))
+    if form is None and pa.types.is_binary(values.type):  # Avro's big-decimal, which has its scale among its bytes
+        form = next((one for one in shape.forms if one.reading is Reading.VARIABLE_DECIMAL), None)
     if form is None:
         return _none(values, shape, places, path, misfits)
     pending = [(0, len(values))]
@@ -111,7 +124,8 @@ def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
                 pending += [(half, stop), (start, half)]
                 continue
             reason = str(e) if isinstance(e, NotConvertible) else f"cannot become {shape.type}"
-            misfits.add(int(places[start]), path, f"{_shown(part[0].as_py())} {reason}")
+            if part[0].is_valid:  # of bytes that no column of that type takes, nulls are none
+                misfits.add(int(places[start]), path, f"{_shown(part[0].as_py())} {reason}")
             parts.append((start, pa.nulls(1, shape.arrow)))
     return pa.concat_arrays([pa.nulls(0, shape.arrow), *(part for _, part in sorted(parts, key=lambda p: p[0]))])
 
@@ -130,7 +144,7 @@ def _kind_of(kind: pa.DataType) -> JsonKind:
 def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
     """Values of one form as values of the column. Raises ValueError when any of them cannot be converted."""
     target = shape.arrow
-    if pa.types.is_binary(values.type):
+    if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
         return _of_bytes(values, shape, form)
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _variable_decimal(values, target)
@@ -144,15 +158,49 @@ def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 
 
 def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
+    target = shape.arrow
+    if form.reading is Reading.VARIABLE_DECIMAL:
+        return _variable_decimal(_big_decimals(values), target)
     if form.reading is Reading.DECIMAL_BYTES:
-        return decimals_of_bytes(values.cast(pa.large_binary()), form.scale).cast(shape.arrow)
+        return _decimals(values, form.scale, target)
     if form.reading is Reading.BITS:
-        return number_of_bits(values.cast(pa.large_binary()), shape.arrow)
-    if pa.types.is_binary(shape.arrow) or pa.types.is_fixed_size_binary(shape.arrow):
-        return values.cast(shape.arrow)
-    if pa.types.is_string(shape.arrow):
+        return number_of_bits(values.cast(pa.large_binary()), target)
+    if pa.types.is_binary(target) or pa.types.is_fixed_size_binary(target):
+        return values.cast(pa.binary()).cast(target)
+    if pa.types.is_string(target) and values.type == UUID_BYTES:
+        return pa.array([None if one is None else str(uuid.UUID(bytes=one)) for one in values.to_pylist()], target)
+    if pa.types.is_string(target):
         raise NotConvertible("are bytes, and the column is text; declare it as BYTES")
     raise NotConvertible(f"are bytes, and cannot become {shape.type}")
+
+
+def _decimals(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
+    """Numbers in bytes as decimals of that scale; texts hold any number of digits."""
+    numbers = numbers.cast(pa.large_binary())
+    try:
+        return decimals_of_bytes(numbers, scale).cast(target)
+    except ValueError:
+        if not pa.types.is_string(target):
+            raise
+    return pa.array([None if one is None else _decimal_text(one, scale) for one in numbers.to_pylist()], target)
+
+
+def _decimal_text(number: bytes, scale: int) -> str:
+    if not number:
+        raise NotConvertible("is a decimal of no bytes")
+    digits = Decimal(int.from_bytes(number, "big", signed=True)).as_tuple()
+    return str(Decimal(digits._replace(exponent=-scale)))
+
+
+def _big_decimals(values: pa.Array) -> pa.Array:
+    """Avro's big-decimals as `_variable_decimal` takes them: their bytes are in Avro themselves."""
+    present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    bodies = read_bodies(values.take(pa.array(present)), _BIG_DECIMAL)
+    if bodies.bad:
+        raise NotConvertible(f"is no big-decimal: {bodies.bad[0][1]}")
+    places = np.full(len(values), -1, dtype=np.int64)
+    places[present] = np.arange(len(present))
+    return bodies.values.take(pa.array(places, mask=places < 0))
 
 
 def _literals(values: pa.Array) -> pa.Array:
@@ -170,7 +218,7 @@ def _plain(value: object, kind: pa.DataType) -> object:
         return [_plain(item, kind.value_type) for item in value]
     if isinstance(value, dict):
         return {name: _plain(item, kind.field(name).type) for name, item in value.items()}
-    return value
+    return str(uuid.UUID(bytes=value)) if isinstance(value, bytes) and kind == UUID_BYTES else value
 
 
 def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -180,7 +228,7 @@ def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     for scale in np.unique(scales.drop_null().to_numpy()):
         has_scale = pc.fill_null(pc.equal(scales, int(scale)), False)
         of_scale = pc.if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
-        decimals = pc.coalesce(decimals, decimals_of_bytes(of_scale, int(scale)).cast(target))
+        decimals = pc.coalesce(decimals, _decimals(of_scale, int(scale), target))
     return decimals
 
 

@@ -1,6 +1,7 @@
 """An Avro schema as a tree of nodes, each with the Arrow type of its values as they stand in the bytes.
 
-Logical types change nothing here: a date is the int that was written, a decimal its bytes. `Node.properties` keeps what
+Logical types change nothing here but for UUIDs of 16 bytes, whose Arrow type tells them from other bytes: a date is the
+int that was written, a decimal its bytes. `Node.properties` keeps what
 the schema says about a value beside its type (`logicalType`, `precision`, `connect.name`, ...).
 
 Two things have no Arrow type of their own: a union of unlike types, and a record that contains itself. Their values are
@@ -54,6 +55,9 @@ _PLAIN = {
     Kind.ENUM: pa.string(),
     Kind.NAME: pa.string(),
 }
+UUID_BYTES = pa.binary(16)
+"""The Arrow type of UUIDs in bytes."""
+_LOGICAL = "logicalType"
 _WIDER = ((Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE))
 _MOST_NODES, _MOST_DEPTH = 20_000, 100
 _STRUCTURE = frozenset({"type", "name", "namespace", "aliases", "fields", "symbols", "items", "values", "size", "doc"})
@@ -98,7 +102,14 @@ class Node:
         if self.kind is Kind.UNION:
             types = [child.arrow for child in self.children if child.kind is not Kind.NULL]
             return types[-1] if len(set(types)) == 1 else _widest(self.children) if types else pa.null()
-        return _PLAIN[self.kind]
+        return UUID_BYTES if self.is_uuid else _PLAIN[self.kind]
+
+    @property
+    def is_uuid(self) -> bool:
+        """Whether the values are the 16 bytes of UUIDs."""
+        return (
+            self.kind is Kind.FIXED and self.size == UUID_BYTES.byte_width and self.properties.get(_LOGICAL) == "uuid"
+        )
 
     @property
     def is_parallel(self) -> bool:

@@ -67,6 +67,10 @@ def _source(union: Node) -> SourceSchema:
         return {"type": "array", "items": _source(node.children[0])}
     if node.kind is Kind.MAP:
         return {"type": "map", "keys": {"type": "string"}, "values": _source(node.children[0])}
+    if node.is_uuid:
+        return {"type": "string"}
+    if node.kind is Kind.BYTES and node.properties.get("logicalType") == "big-decimal":
+        return {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
     kind = node.properties.get("connect.type", _TYPES.get(node.kind, "string"))
     return {"type": kind, "name": _name(node), "parameters": _parameters(node)}
 

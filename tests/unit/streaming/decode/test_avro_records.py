@@ -1,6 +1,8 @@
 """Records in Avro become rows: messages of Confluent's serializers, several schemas in a batch, damage, Debezium."""
 
 import pickle
+import struct
+import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -15,7 +17,8 @@ from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import MessageOptions
 from bucketline.conf.registry_options import RegistryOptions
 from bucketline.state.types.logical import DataField, parse_type
-from bucketline.streaming.decode.avro.registry import RegistryError, RegistrySchemas
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
+from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.schema_needs import Watch
@@ -78,7 +81,7 @@ def kafka(*values: bytes | None, keys: list[bytes | None] | None = None, headers
 
 
 def step(registry: SchemaRegistry, decode: RecordFormat = RecordFormat.AVRO, **more: Any) -> DecodeStep:
-    schemas = RegistrySchemas(RegistryOptions(registry.url, retries=0, wait_ms=0), f"{registry.url} of a test")
+    schemas = RegistrySchemas(RegistryOptions(registry.url, retries=0, wait_ms=0), str(uuid.uuid4()))
     made = DecodeStep(decode, more.pop("fields", ORDERS), reject_limit=1000, registry=schemas, **more)
     return pickle.loads(pickle.dumps(made))
 
@@ -147,7 +150,7 @@ def test_a_tombstone_is_bad_where_it_would_delete_a_row(registry: SchemaRegistry
 def test_a_registry_that_does_not_answer_is_no_records_fault(registry: SchemaRegistry) -> None:
     value = Producer(registry).write(record("Order", FIELDS), order(1))
     registry.status = 500
-    with pytest.raises(RegistryError, match="answers 500"):
+    with pytest.raises(RegistryDownError, match="answers 500"):
         step(registry)(kafka(value))
 
 
@@ -253,3 +256,56 @@ def test_rows_of_debezium_without_an_envelope_are_bad_as_plain_rows(registry: Sc
     flat = record("Flat", [*FIELDS, {"name": "__deleted", "type": "string"}])
     value = Producer(registry).write(flat, order(1, __deleted="true"))
     assert "use decode: debezium-avro" in reasons(step(registry)(kafka(value)))[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"\x00" + (7).to_bytes(8, "big") + b"\x02", "Apicurio"),
+        (b"\x03\x00" + bytes(16) + b"\x02", "AWS Glue"),
+        (b"\x03\x05" + bytes(16), "AWS Glue"),
+        (b"\x00\x00", "not in the frame of a schema registry"),
+    ],
+)
+def test_frames_of_other_serializers_are_refused_by_name(registry: SchemaRegistry, message: bytes, reason: str) -> None:
+    assert reason in reasons(step(registry)(kafka(message)))[0]
+
+
+BIG_DECIMAL = {"type": "bytes", "logicalType": "big-decimal"}
+UUID_16 = {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}
+WIDE = {"type": "bytes", "logicalType": "decimal", "precision": 80, "scale": 2}
+DURATION = {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}
+WIDE_NUMBER = str(int.from_bytes(b"\x7f" * 20, "big"))
+WIDE_TEXT = f"{WIDE_NUMBER[:-2]}.{WIDE_NUMBER[-2:]}"
+UUID_5 = uuid.UUID(int=5)
+
+
+@pytest.mark.parametrize("copies", [1, 40])
+@pytest.mark.parametrize(
+    ("schema", "body", "column", "expected"),
+    [
+        (UUID_16, UUID_5.bytes, "STRING", str(UUID_5)),
+        (UUID_16, UUID_5.bytes, "BINARY(16)", UUID_5.bytes),
+        (UUID_16, UUID_5.bytes, "BYTES", UUID_5.bytes),
+        ({"type": "array", "items": UUID_16}, b"\x02" + UUID_5.bytes + b"\x00", "STRING", f'["{UUID_5}"]'),
+        ({"type": "string", "logicalType": "uuid"}, b"\x02a", "STRING", "a"),
+        (BIG_DECIMAL, b"\x08\x04\x04\xd2\x04", "DECIMAL(12, 2)", Decimal("12.34")),
+        (BIG_DECIMAL, b"\x08\x04\x04\xd2\x06", "STRING", "1.234"),
+        (BIG_DECIMAL, b"\x08\x04\x04\xd2\x06", "DECIMAL(12, 2)", None),
+        (BIG_DECIMAL, b"\x04\x08\x01", "STRING", None),
+        (WIDE, b"\x28" + b"\x7f" * 20, "STRING", WIDE_TEXT),
+        (WIDE, b"\x28" + b"\x7f" * 20, "DECIMAL(38, 2)", None),
+        (DURATION, bytes(12), "BYTES", bytes(12)),
+        (DURATION, bytes(12), "STRING", None),
+    ],
+)
+def test_logical_types_become_what_they_mean_or_are_bad(
+    registry: SchemaRegistry, schema: Json, body: bytes, column: str, expected: object, copies: int
+) -> None:
+    known = registry.add("orders", record("R", [{"name": "v", "type": ["null", schema]}]))
+    messages = [struct.pack(">bI", 0, known) + one for one in (b"\x02" + body, b"\x00")] * copies
+    decoded = step(registry, fields=columns(v=column))(kafka(*messages))
+    good = [None] if expected is None else [expected, None]
+    assert decoded.rows["v"].to_pylist() == good * copies
+    assert len(reasons(decoded)) == (copies if expected is None else 0)
+    assert all(reason.startswith("field v: ") for reason in reasons(decoded).values())

@@ -1,0 +1,156 @@
+"""One request to a schema registry, and what its answers mean.
+
+Source: Confluent's schema registry API; confluent-kafka's SchemaRegistryClient sends the requests.
+"""
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from bucketline.conf.registry_options import URL, RegistryOptions
+from bucketline.conf.secrets import mask_text
+from bucketline.streaming.decode.avro.avro_frames import SchemaName
+from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema
+from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
+
+_NOT_FOUND = 404
+_TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_PACKAGE = "confluent_kafka.schema_registry"
+
+
+class Client(Protocol):
+    """What sends one request."""
+
+    def schema_text(self, name: SchemaName) -> "SchemaText | str":
+        """The schema with that id, or why there is none. Raises RegistryError."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """A schema and those that it names, each after those that it names itself; JSON texts."""
+
+    text: str
+    references: tuple[str, ...] = ()
+
+    def parsed(self) -> AvroSchema:
+        return parse_avro_schema(json.loads(self.text), [json.loads(one) for one in self.references])
+
+    def encode(self) -> str:
+        return json.dumps({"schema": self.text, "references": self.references})
+
+
+class ConfluentClient:
+    """Asks by confluent-kafka's client."""
+
+    def __init__(self, options: RegistryOptions) -> None:
+        self._url = mask_text(options.url)
+        module = _package()
+        self._error: type[Exception] = module.SchemaRegistryError
+        try:
+            self._client = module.SchemaRegistryClient(client_settings(options))
+        except (ValueError, OSError) as e:
+            raise RegistryError(f"cannot use '{URL.key}' = {self._url}: {_one_line(e)}") from e
+
+    def schema_text(self, name: SchemaName) -> SchemaText | str:
+        by_id, by_guid = self._client.get_schema, self._client.get_schema_by_guid
+        schema = self._answer(partial(by_id, name) if isinstance(name, int) else partial(by_guid, str(name)))
+        if schema is None:
+            return unknown(name)
+        if schema.schema_type != "AVRO":
+            return f"the schema {shown(name)} is of type {schema.schema_type}, and the job reads Avro"
+        references: dict[tuple[str, int], str] = {}
+        missing = self._collect(schema, references)
+        if missing is not None:
+            return f"the schema {shown(name)} names {missing}, which the schema registry does not have"
+        return SchemaText(schema.schema_str, tuple(references.values()))
+
+    def _collect(self, schema: Any, references: dict[tuple[str, int], str]) -> str | None:
+        """Adds the schemas that this one names, the inner ones first; the name of one that is missing."""
+        for reference in schema.references or ():
+            place = (reference.subject, int(reference.version))
+            if place in references:
+                continue
+            named = self._answer(partial(self._client.get_version, *place))
+            if named is None:
+                return f"{reference.subject} version {reference.version}"
+            missing = self._collect(named.schema, references)
+            if missing is not None:
+                return missing
+            references.setdefault(place, named.schema.schema_str)
+        return None
+
+    def _answer(self, ask: Callable[[], Any]) -> Any:
+        """What the registry says; None for what it does not have. Raises RegistryError."""
+        try:
+            return ask()
+        except self._error as e:
+            status = int(getattr(e, "http_status_code", 0))
+            if status == _NOT_FOUND:
+                return None
+            message = f"the schema registry at {self._url} answers {status}: {_one_line(e)}"
+            if status in (401, 403):
+                message += "; check source.registry.username and password, or token"
+            raise (RegistryDownError if status in _TRY_AGAIN else RegistryError)(message) from e
+        except Exception as e:  # its HTTP library's errors pass through the client, and have no class of ours in common
+            raise self._silent(e) from e
+
+    def _silent(self, e: Exception) -> RegistryError:
+        reason = _one_line(e)
+        is_answer = isinstance(e, ValueError | TypeError)
+        what = "answers what cannot be read" if is_answer else "does not answer"
+        kind = RegistryError if is_answer else RegistryDownError
+        return kind(f"the schema registry at {self._url} {what}: {reason}")
+
+
+def shown(name: SchemaName) -> str:
+    """A schema's name in a reason."""
+    return f"with id {name}" if isinstance(name, int) else f"with GUID {name}"
+
+
+def unknown(name: SchemaName) -> str:
+    """Why a record is bad whose schema is not there."""
+    return f"the schema registry has no schema {shown(name)}"
+
+
+def client_settings(options: RegistryOptions) -> Mapping[str, object]:
+    """The options as confluent-kafka's client takes them."""
+    settings: dict[str, object] = {
+        "url": options.url,
+        "timeout": options.timeout_ms / 1000,
+        "max.retries": options.retries,
+        "retries.wait.ms": 100,
+        "retries.max.wait.ms": 2_000,
+        "ssl.ca.location": options.ca_location,
+        "ssl.certificate.location": options.certificate,
+        "ssl.key.location": options.key,
+        "ssl.key.password": options.key_password,
+        "proxy": options.proxy,
+    }
+    if options.username is not None:
+        settings["basic.auth.user.info"] = f"{options.username}:{options.password}"
+    if options.token is not None:
+        settings |= {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": options.token}
+        settings |= {"bearer.auth.logical.cluster": "", "bearer.auth.identity.pool.id": ""}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def require_package() -> None:
+    """Raises RegistryError where Python lacks what asks a registry."""
+    _package()
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module(_PACKAGE)
+    except ImportError as e:
+        raise RegistryError(
+            f"this Python cannot ask a schema registry ({e}): install bucketline[registry], also where the tasks run"
+        ) from e
+
+
+def _one_line(error: Exception) -> str:
+    """What an error says, without secrets; errors of tasks reach the driver as lines of text."""
+    return mask_text(" ".join(str(error).split())) or type(error).__name__

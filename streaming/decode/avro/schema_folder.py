@@ -1,0 +1,94 @@
+"""A folder of this host in which the tasks of a job keep schemas for each other.
+
+It is in the folder for temporary files, and nobody but the job's user can read or write it. Where there can be no such
+folder, each process asks the registry itself. It is removed at the end of the job on the driver's host; elsewhere by a
+later job, once it is old.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+_KEPT_S = 30 * 24 * 3600
+
+
+def folder_of(job: str, url: str) -> Path | None:
+    """The folder of a job's schemas of that registry, made at need; None where there can be none."""
+    name = hashlib.sha256(f"{job}\n{url}".encode()).hexdigest()[:32]
+    try:
+        own = _own_folder()
+        folder = own / name
+        if not folder.is_dir():
+            _remove_old(own)
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    return folder
+
+
+def remove_folder(job: str, url: str) -> None:
+    """Removes what `folder_of` has made on this host."""
+    folder = folder_of(job, url)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kept_text(folder: Path | None, name: str) -> str | None:
+    """What is kept under that name, if anything is."""
+    if folder is None:
+        return None
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return (folder / f"{name}.json").read_text(encoding="utf-8")
+    return None
+
+
+def keep_text(folder: Path | None, name: str, text: str) -> None:
+    """Keeps a text for other processes; where that fails they ask themselves."""
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):
+        own = folder / f"{name}.{os.getpid()}"
+        own.write_text(text, encoding="utf-8")
+        own.replace(folder / f"{name}.json")
+
+
+@contextlib.contextmanager
+def alone(folder: Path | None) -> Iterator[None]:
+    """While it lasts no other process of this host is in here, where the system and the folder allow that."""
+    with contextlib.ExitStack() as stack:
+        if folder is not None and sys.platform != "win32":
+            with contextlib.suppress(OSError):
+                lock = stack.enter_context((folder / "lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _own_folder() -> Path:
+    """The folder of this user. Raises OSError where it is somebody else's, or open to others."""
+    if sys.platform == "win32":
+        own = Path(tempfile.gettempdir()) / "bucketline-schemas"
+        own.mkdir(exist_ok=True)
+        return own
+    own = Path(tempfile.gettempdir()) / f"bucketline-schemas-{os.getuid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    found = own.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or not own.is_dir() or own.is_symlink():
+        raise PermissionError(f"{own} is not this user's own")
+    return own
+
+
+def _remove_old(own: Path) -> None:
+    """Removes the folders of jobs that ended long ago; a job that runs so long asks again."""
+    for folder in own.iterdir():
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_mtime < time.time() - _KEPT_S:
+                shutil.rmtree(folder, ignore_errors=True)
