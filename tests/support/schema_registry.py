@@ -1,12 +1,14 @@
 """A small server of a schema registry's API: Confluent's own client and serializers talk to it."""
 
 import json
+import ssl
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 
 @dataclass
@@ -56,16 +58,19 @@ class SchemaRegistry:
 
 
 @contextmanager
-def schema_registry(port: int = 0, held: SchemaRegistry | None = None) -> Iterator[SchemaRegistry]:
-    """A server on this machine, for as long as the block runs."""
+def schema_registry(
+    port: int = 0, held: SchemaRegistry | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[SchemaRegistry]:
+    """A server on this machine, for as long as the block runs. It is a proxy as well, which answers itself."""
     registry = SchemaRegistry() if held is None else held
 
     class Handler(BaseHTTPRequestHandler):
         def _handle(self) -> None:
             registry.asked.append(self.path)
+            path = urlsplit(self.path)._replace(scheme="", netloc="").geturl()
             registry.logins.add(self.headers.get("Authorization"))
             length = int(self.headers.get("Content-Length") or 0)
-            status, answer = registry.answer(self.command, self.path, json.loads(self.rfile.read(length) or "{}"))
+            status, answer = registry.answer(self.command, path, json.loads(self.rfile.read(length) or "{}"))
             data = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -78,8 +83,15 @@ def schema_registry(port: int = 0, held: SchemaRegistry | None = None) -> Iterat
         def log_message(self, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    registry.url = f"http://127.0.0.1:{server.server_port}"
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            pass
+
+    server = Server(("127.0.0.1", port), Handler)
+    if tls is not None:
+        # The handshake is left to the thread of a connection, so that one that fails stops nobody else.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    registry.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

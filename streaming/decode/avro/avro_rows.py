@@ -188,8 +188,8 @@ def _decimals(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
 def _decimal_text(number: bytes, scale: int) -> str:
     if not number:
         raise NotConvertible("is a decimal of no bytes")
-    digits = Decimal(int.from_bytes(number, "big", signed=True)).as_tuple()
-    return str(Decimal(digits._replace(exponent=-scale)))
+    sign, digits, _ = Decimal(int.from_bytes(number, "big", signed=True)).as_tuple()
+    return str(Decimal((sign, digits, -scale)))
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:

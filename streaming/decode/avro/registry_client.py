@@ -5,12 +5,13 @@ Source: Confluent's schema registry API; confluent-kafka's SchemaRegistryClient 
 
 import importlib
 import json
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from bucketline.conf.registry_options import URL, RegistryOptions
+from bucketline.conf.registry_options import CA_LOCATION, URL, RegistryOptions
 from bucketline.conf.secrets import mask_text
 from bucketline.streaming.decode.avro.avro_frames import SchemaName
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema
@@ -18,6 +19,7 @@ from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, 
 
 _NOT_FOUND = 404
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRUST = f"name those to trust in {CA_LOCATION.key}"
 _PACKAGE = "confluent_kafka.schema_registry"
 
 
@@ -98,11 +100,20 @@ class ConfluentClient:
             raise self._silent(e) from e
 
     def _silent(self, e: Exception) -> RegistryError:
-        reason = _one_line(e)
-        is_answer = isinstance(e, ValueError | TypeError)
-        what = "answers what cannot be read" if is_answer else "does not answer"
-        kind = RegistryError if is_answer else RegistryDownError
-        return kind(f"the schema registry at {self._url} {what}: {reason}")
+        where = f"the schema registry at {self._url}"
+        if isinstance(e, ValueError | TypeError):
+            return RegistryError(f"{where} answers what cannot be read: {_one_line(e)}")
+        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(e)):
+            return RegistryError(f"{where} shows a certificate that is not trusted: {_one_line(e)}; {_TRUST}")
+        return RegistryDownError(f"{where} does not answer: {_one_line(e)}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def shown(name: SchemaName) -> str:
