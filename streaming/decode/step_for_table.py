@@ -19,6 +19,7 @@ from bucketline.conf.registry_options import RegistryOptions
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.bucket.mode import BucketMode, bucket_mode
 from bucketline.state.determinism import SystemIds
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
@@ -71,7 +72,9 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
     if step.decode.has_row_kinds:
         _check_takes_changes(step.decode, schema)
     sequence = schema.settings.merge.sequence_fields
-    needed = {*schema.primary_keys, *schema.partition_keys, *sequence}
+    # A cross-partition table finds a row by its key in whatever partition it is.
+    places = () if bucket_mode(schema) is BucketMode.CROSS_PARTITION else schema.partition_keys
+    needed = {*schema.primary_keys, *places, *sequence}
     fitting = replace(
         step,
         fields=tuple(schema.fields),
