@@ -122,7 +122,9 @@ class MovingKeys:
     ) -> None:
         committer = Commits(handle_of(self.table))
         self._identifier += kind is CommitKind.APPEND
-        done = committer.commit(messages, user="test", identifier=self._identifier, kind=kind, properties=properties)
+        done = committer.commit(
+            messages, user="test", identifier=self._identifier, kind=kind, properties=properties or {}
+        )
         assert isinstance(done, Committed), done
 
     def _message(self, partition: bytes, bucket: int, rows: pa.Table) -> CommitMessage:

@@ -98,12 +98,12 @@ def _refuse_unpadded(at: TableAt, messages: Sequence[CommitMessage]) -> None:
 def _refuse_overflow(at: TableAt, messages: Sequence[CommitMessage]) -> None:
     if not may_overflow(at.plan.schema):
         return
-    memory_bytes = at.plan.sink.merge_memory_bytes
+    access, memory_bytes = at.plan.access, at.plan.sink.merge_memory_bytes
     try:
         for m in messages:
             bucket_id = (m.partition, m.bucket)
             older = at.view.files(bucket_id)
-            refuse_overflow(at.plan.access, bucket_id, older, m.new_files, memory_bytes=memory_bytes)
+            refuse_overflow(access, bucket_id, older, m.new_files, memory_bytes=memory_bytes)
     except SchemaMismatchError:
         at.discard(messages)
         raise
