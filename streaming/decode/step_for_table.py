@@ -74,11 +74,12 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
     sequence = schema.settings.merge.sequence_fields
     # A cross-partition table finds a row by its key in whatever partition it is.
     places = () if bucket_mode(schema) is BucketMode.CROSS_PARTITION else schema.partition_keys
+    # Any other table keeps a row for each key and partition, so that both say which row an update replaces.
     needed = {*schema.primary_keys, *places, *sequence}
     fitting = replace(
         step,
         fields=tuple(schema.fields),
-        primary_key=tuple(schema.primary_keys),
+        primary_key=tuple(dict.fromkeys((*schema.primary_keys, *(places if schema.primary_keys else ())))),
         loose=tuple(f.name for f in schema.fields if not f.type.nullable and f.name not in needed),
         update_before=_update_before(schema, step.decode),
         watch=watch,

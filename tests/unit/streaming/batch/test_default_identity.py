@@ -50,8 +50,9 @@ def test_a_cross_partition_table_follows_updates_and_deletes_that_do_not_tell_th
     assert job.rows() == [(1, "d2", 2)]
 
 
-def test_a_table_whose_key_is_wider_refuses_both(tmp_path: Path) -> None:
-    job = Job(tmp_path, ("id", "dt"), "1")
+@pytest.mark.parametrize("key", [("id", "dt"), ("id",)])
+def test_a_table_that_keeps_a_row_for_each_partition_refuses_both(tmp_path: Path, key: tuple[str, ...]) -> None:
+    job = Job(tmp_path, key, "1")
     job.batch(1, event("c", None, {"id": 1, "dt": "d1", "v": 1}))
     for record in (
         event("u", None, {"id": 1, "dt": "d2", "v": 2}),
