@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tests.bench import (
     bucket_modes,
+    decode,
     flush,
     full_compaction,
     kafka,
@@ -32,6 +33,7 @@ BENCHES: Mapping[str, Bench] = {
     "5-modes": bucket_modes.run,
     "5-small": small_batch.run,
     "5-index": key_index.run,
+    "decode": decode.run,
     "kafka": kafka.run,
     "modes": table_modes.run,
     "paimon": paimon_sink.run,

@@ -75,6 +75,7 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
         Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
     ),
     "spark-kafka-4.0": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", without=_IN_SPARK),),
+    "spark-avro-4.0": (Coordinate("org.apache.spark", "spark-avro_2.13", "4.0.0", without=_IN_SPARK),),
     "spark-kafka-4.1": _spark_kafka("4.1.3", kafka="3.9.1", pool="2.12.1"),
     "spark-kafka-4.2": _spark_kafka("4.2.0", kafka="3.9.2", pool="2.13.1"),
     # HDFS in one process. What it shares with Hadoop's client lies among PySpark's jars.
