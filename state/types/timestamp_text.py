@@ -34,6 +34,13 @@ def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
     return times
 
 
+def plain_value(value: pa.Scalar) -> object:
+    """What Python has for a value. A time in nanoseconds stays a scalar: Python has one for it only with pandas."""
+    if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
+        return value
+    return value.as_py()
+
+
 def cast_text(text: str, target: pa.DataType) -> pa.Scalar:
     """A text as a value of a type. Raises pa.ArrowInvalid, for timestamps as `timestamps_of`."""
     if pa.types.is_timestamp(target):

@@ -81,8 +81,9 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
     pinned: dict[str, pa.Scalar] = {}
     try:
         known = ds.get_partition_keys(expression)
-    except AssertionError:
-        # pyarrow takes it that what has one value is a column; here a field inside of one has it.
+    except (AssertionError, ValueError):
+        # pyarrow takes it that what has one value is a column; here a field inside of one has it. Or the value is a
+        # time in nanoseconds, for which Python has no value without pandas.
         return pinned
     for name, value in known.items():
         position = schema.get_field_index(name)

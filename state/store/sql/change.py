@@ -31,7 +31,7 @@ from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.sql_expression import expr
 from bucketline.state.types.struct_fields import by_position, by_spelling
-from bucketline.state.types.timestamp_text import cast_text
+from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
@@ -108,7 +108,7 @@ def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[Da
         if not all(is_literal(node, field) for node in nodes):
             return None
         values = [literal_of(node, field) for node in nodes]
-        columns.append(pa.array([v.as_py() for v in values], arrow_type(field.type)))
+        columns.append(pa.array([plain_value(v) for v in values], arrow_type(field.type)))
     return pa.table(columns, names=[f.name for f in fields])
 
 
@@ -184,7 +184,7 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
         column = bind_columns(exp.column(name), fields, statement.alias).name
         field = schema.field(column)
         if is_literal(node, field):
-            values[column] = literal_of(node, field).as_py()
+            values[column] = plain_value(literal_of(node, field))
         else:
             refuse_subqueries(node, "UPDATE")
             values[column] = expr(sql_text(bind_columns(node, fields, statement.alias)))

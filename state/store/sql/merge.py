@@ -27,6 +27,7 @@ from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import with_types
 from bucketline.state.types.sql_expression import SOURCE, TARGET, SqlExpression, evaluate, expr
 from bucketline.state.types.sql_filter import translate_filter
+from bucketline.state.types.timestamp_text import plain_value
 
 Names: TypeAlias = Callable[[exp.Expression], exp.Expression]
 """What names mean in a clause."""
@@ -176,7 +177,7 @@ class _Clauses:
     def _value(self, name: str, node: exp.Expression, names: Names) -> object:
         field = self._schema.field(name)
         if is_literal(node, field):
-            return literal_of(node, field).as_py()
+            return plain_value(literal_of(node, field))
         refuse_subqueries(node, "MERGE")
         return expr(sql_text(self._names.local(node.transform(names), self._table.schema.field(name).type)))
 

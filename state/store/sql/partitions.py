@@ -18,6 +18,7 @@ from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.sql_filter import translate_filter
+from bucketline.state.types.timestamp_text import plain_value
 from bucketline.state.types.values import to_scalar
 
 
@@ -68,7 +69,7 @@ def partitions_where(
             )
         rows = [decode_row(key, [f.type for f in fields]) for key in keys]
         arrays = [
-            pa.array([to_scalar(row[i], f.type).as_py() for row in rows], arrow_type(f.type))
+            pa.array([plain_value(to_scalar(row[i], f.type)) for row in rows], arrow_type(f.type))
             for i, f in enumerate(fields)
         ]
         shown = pa.table([*arrays, pa.array(range(len(keys)))], names=[*(f.name for f in fields), ""])

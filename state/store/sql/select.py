@@ -23,6 +23,7 @@ from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
 from bucketline.state.types.sql_filter import untyped_scalar
 from bucketline.state.types.sql_functions import common_type, to_common
+from bucketline.state.types.timestamp_text import plain_value
 
 _CLAUSES = frozenset(
     {
@@ -398,7 +399,7 @@ def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader
         values = [_constant(n.unalias()) for n in nodes]
         try:
             kind = common_type([v.type for v in values])
-            columns.append(pa.array([to_common(v, kind).as_py() for v in values], kind))
+            columns.append(pa.array([plain_value(to_common(v, kind)) for v in values], kind))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
             raise _needs_spark(f"VALUES of these types ({e})") from e
     return pa.table(columns, names=names).to_reader()
