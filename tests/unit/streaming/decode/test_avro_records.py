@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import MessageOptions
+from bucketline.conf.message_options import MessageOptions, Truncate
 from bucketline.conf.registry_options import RegistryOptions
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
@@ -309,3 +309,49 @@ def test_logical_types_become_what_they_mean_or_are_bad(
     assert decoded.rows["v"].to_pylist() == good * copies
     assert len(reasons(decoded)) == (copies if expected is None else 0)
     assert all(reason.startswith("field v: ") for reason in reasons(decoded).values())
+
+
+METADATA = columns(
+    id="BIGINT NOT NULL",
+    _kafka_key="BYTES",
+    _kafka_offset="BIGINT",
+    _op="STRING",
+    _ts_ms="BIGINT",
+    _source_table="STRING",
+    _source_position="STRING",
+)
+
+
+@pytest.mark.parametrize("copies", [1, 30])
+def test_columns_of_kafka_and_of_the_source_are_filled(registry: SchemaRegistry, copies: int) -> None:
+    key = Producer(registry, MessageField.KEY).write(KEY, {"id": 1})
+    source = record("Source", [*SOURCE["fields"], {"name": "ts_ms", "type": "long"}, {"name": "lsn", "type": "long"}])
+    schema = {**ENVELOPE, "fields": [source_field(one, source) for one in ENVELOPE["fields"]]}
+    told = event("c", None, order(1))
+    told["source"] |= {"ts_ms": 7, "lsn": 24_023_128}
+    value = Producer(registry).write(schema, told)
+    decoded = debezium(registry, fields=METADATA)(kafka(*[value] * copies, keys=[key] * copies))
+    first = decoded.rows.to_pylist()[0]
+    assert (first["_kafka_key"], first["_kafka_offset"], first["_op"], first["_ts_ms"]) == (key, 0, "c", 7)
+    assert (first["_source_table"], first["_source_position"]) == ("orders", "00000000000024023128")
+    assert decoded.rows.num_rows == copies
+
+
+def source_field(one: Json, source: Json) -> Json:
+    return {**one, "type": source} if one["name"] == "source" else one
+
+
+def test_a_key_that_is_no_record_does_not_tell_which_row_is_deleted(registry: SchemaRegistry) -> None:
+    key = struct.pack(">bI", 0, registry.add("orders-key", '"long"')) + b"\x02"
+    value = Producer(registry).write(ENVELOPE, event("d", None, None))
+    decoded = debezium(registry)(kafka(value, value, keys=[key, b'"plain text"']))
+    assert all("the record key does not hold the primary key" in reason for reason in reasons(decoded).values())
+    assert len(reasons(decoded)) == 2
+
+
+def test_truncates_are_bad_or_passed_over_as_the_job_says(registry: SchemaRegistry) -> None:
+    value = Producer(registry).write(ENVELOPE, event("t", None, None))
+    assert "a truncate of the source table" in reasons(debezium(registry)(kafka(value)))[0]
+    decoded = debezium(registry, messages=MessageOptions(truncate=Truncate.SKIP))(kafka(value))
+    assert not reasons(decoded)
+    assert {kind.value: count for kind, count in decoded.seen.skipped.items()} == {"truncate": 1}
