@@ -23,7 +23,7 @@ OLDEST = {
     "sqlglot": "30.22",
     "pyspark": "4.0",
     "pandas": "2.2",
-    "confluent-kafka": "2.5",
+    "confluent-kafka": "2.12",
     "datasketches": "5.2",
     "obstore": "0.12",
     "hdfs-native": "0.14.7",

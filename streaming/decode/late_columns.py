@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.streaming.decode.json_exact import json_text, parse_json
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
@@ -128,7 +129,7 @@ def _plain_values(scan: Scan, values: Ranges, shape: Shape, read: Read) -> pa.Ar
     is_text = first == _QUOTE
     if shape.arrow == pa.string() and np.all(is_text | (first == _NULL[0])):
         texts = slices(scan.data, values.starts + is_text, np.where(is_text, values.ends - 1, values.starts))
-        return pc.if_else(pa.array(is_text), texts.cast(pa.string()), None)
+        return if_else(pa.array(is_text), texts.cast(pa.string()), None)
     one = Shape(DataType(TypeRoot.ROW), pa.struct([("v", shape.arrow)]), names=("v",), children=(shape,))
     return _read_all(read, _wrapped(values.of(scan.data)), one).field(0)
 

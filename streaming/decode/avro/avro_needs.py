@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.commit.widen import narrows
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.streaming.decode.json_shape import Shape
 from bucketline.streaming.decode.schema_needs import NO_NEED
@@ -39,7 +40,7 @@ def _of_numbers(values: pa.Array, data_type: DataType) -> pa.DataType:
         return pa.int64() if _any_outside(values, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1) else NO_NEED
     if not pa.types.is_floating(values.type):
         return NO_NEED
-    finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
+    finite = if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
     if data_type.root is TypeRoot.FLOAT:
         return pa.float64() if _any_outside(finite, -_LARGEST_FLOAT, _LARGEST_FLOAT) else NO_NEED
     if bits is not None and pc.any(pc.not_equal(pc.floor(finite), finite)).as_py():

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.if_else import if_else
 from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_cursor import Longs
 from bucketline.streaming.decode.avro.avro_exact import as_text
@@ -92,7 +93,7 @@ def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
     keys = _converted(_under(flat, 0), shape.children[0], owners, f"{path} key", misfits)
     if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
         failed = pc.is_in(pa.array(places), value_set=pa.array(list(misfits.reasons), pa.int64()))
-        return _map(pc.if_else(failed, pa.scalar(None, values.type), values), shape, places, path, misfits)
+        return _map(if_else(failed, pa.scalar(None, values.type), values), shape, places, path, misfits)
     items = _converted(_under(flat, 1), shape.children[1], owners, f"{path}{{}}", misfits)
     return pa.MapArray.from_arrays(offsets, keys, items, type=shape.arrow)
 
@@ -227,7 +228,7 @@ def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     decimals = pa.nulls(len(values), target)
     for scale in np.unique(scales.drop_null().to_numpy()):
         has_scale = pc.fill_null(pc.equal(scales, int(scale)), False)
-        of_scale = pc.if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
+        of_scale = if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
         decimals = pc.coalesce(decimals, _decimals(of_scale, int(scale), target))
     return decimals
 

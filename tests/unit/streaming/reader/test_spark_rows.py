@@ -26,7 +26,7 @@ ROWS = pa.record_batch(
 
 
 def test_each_type_has_one_of_spark() -> None:
-    assert spark_schema(ROWS.schema).simpleString() == (
+    assert spark_schema(ROWS.schema, {}).simpleString() == (
         "struct<id:bigint,ms:timestamp_ntz,ns:timestamp,list:array<timestamp_ntz>,vector:array<float>,"
         "map:map<string,int>,row:struct<x:int,at:timestamp_ntz>>"
     )
@@ -62,7 +62,7 @@ def test_nanoseconds_inside_of_values_are_cut_off_as_those_of_columns_are() -> N
 
 def test_a_column_without_a_type_is_refused_by_name_with_the_remedy() -> None:
     with pytest.raises(UnsupportedTableError, match=r"column at: Spark has no type for TIME.*'columns', as 'id'"):
-        spark_schema(pa.schema([("id", pa.int64()), ("at", pa.time32("ms"))]))
+        spark_schema(pa.schema([("id", pa.int64()), ("at", pa.time32("ms"))]), {})
 
 
 def test_a_given_schema_needs_the_types_of_the_table() -> None:
