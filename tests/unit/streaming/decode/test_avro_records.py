@@ -5,6 +5,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,12 @@ def columns(**types: Any) -> tuple[DataField, ...]:
 
 
 ORDERS = columns(id="BIGINT NOT NULL", customer="STRING", amount="DECIMAL(12, 2)")
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What steps keep of schemas goes with the test."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
 @pytest.fixture
