@@ -19,7 +19,7 @@ from bucketline.conf.registry_options import RegistryOptions
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
 from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.determinism import SystemIds
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
@@ -73,7 +73,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         _check_takes_changes(step.decode, schema)
     sequence = schema.settings.merge.sequence_fields
     # A cross-partition table finds a row by its key in whatever partition it is.
-    places = () if bucket_mode(schema) is BucketMode.CROSS_PARTITION else schema.partition_keys
+    places = () if bucket_mode(schema).moves_keys else schema.partition_keys
     # Any other table keeps a row for each key and partition, so that both say which row an update replaces.
     needed = {*schema.primary_keys, *places, *sequence}
     fitting = replace(
