@@ -18,10 +18,11 @@ from bucketline.conf.registry_options import RegistryOptions
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.streaming.decode.avro.avro_frames import SchemaName
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema
-from bucketline.streaming.decode.avro.registry_client import Client, ConfluentClient, SchemaText, shown, unknown
+from bucketline.streaming.decode.avro.registry_client import Client, ConfluentClient, SchemaText, shown
 from bucketline.streaming.decode.avro.schema_folder import alone, folder_of, keep_text, kept_text, remove_folder
 
-_UNKNOWN_FOR_S = 30.0
+_REFUSED_FOR_S = 30.0
+"""How long a process does not ask again for a schema that the registry does not have, or that is no Avro."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class ReadSchemas:
     folder: Path | None
     now: Callable[[], float] = time.monotonic
     _schemas: dict[SchemaName, AvroSchema | str] = field(default_factory=dict)
-    _unknown: dict[SchemaName, float] = field(default_factory=dict)
+    _refused: dict[SchemaName, tuple[str, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def schema(self, name: SchemaName) -> AvroSchema | str:
@@ -64,15 +65,16 @@ class ReadSchemas:
 
     def _text(self, name: SchemaName) -> SchemaText | str:
         """From the folder, else from the registry, one task of a host at a time."""
-        if self._unknown.get(name, self.now()) > self.now():
-            return unknown(name)
+        reason, until = self._refused.get(name, ("", self.now()))
+        if until > self.now():
+            return reason
         with alone(self.folder):
             kept = _decoded(kept_text(self.folder, str(name)))
             if kept is not None:
                 return kept
             text = self.client.schema_text(name)
             if isinstance(text, str):
-                self._unknown[name] = self.now() + _UNKNOWN_FOR_S
+                self._refused[name] = text, self.now() + _REFUSED_FOR_S
             else:
                 keep_text(self.folder, str(name), text.encode())
             return text

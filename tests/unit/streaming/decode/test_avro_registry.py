@@ -93,6 +93,15 @@ def test_a_schema_that_cannot_be_used_says_why(
     assert "with id 1" in text
 
 
+def test_the_reason_against_a_schema_stays_while_it_is_not_asked_for_again(
+    registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    known = registry.add("orders", "message Order {}", schemaType="PROTOBUF")
+    schemas = read(registry, tmp_path)
+    assert schemas.schema(known) == schemas.schema(known)
+    assert len(registry.asked) == 1
+
+
 def test_a_registry_that_is_down_is_an_error_that_the_driver_waits_with(
     registry: SchemaRegistry, tmp_path: Path
 ) -> None:
