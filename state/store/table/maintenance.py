@@ -3,7 +3,7 @@
 Source: Paimon 2.0 procedures expire_snapshots, remove_orphan_files, create_tag, create_branch, rollback; $tags.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
@@ -104,20 +104,8 @@ def tag_table(
     retained: timedelta | None,
 ) -> None:
     """Makes a tag, which lives for `tag.default-time-retained` unless said. Raises OptionError as `tag_snapshot`."""
-    check_owned(table.table_schema, table.io, table.metadata_path)
-    settings = table.table_schema.settings.tags
-    retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
-    tag_snapshot(
-        table.io,
-        table.metadata_path,
-        name,
-        snapshot,
-        retained_ms=retained_ms,
-        clock=table.world.clock,
-        pause=table.world.pause,
-        check=lambda found: _refuse_half_expired(table, found.id, "be tagged"),
-    )
-    if settings.success_files:
+    _place_tag(tag_snapshot, table, name, snapshot, retained)
+    if table.table_schema.settings.tags.success_files:
         mark_tag(table.io, table.metadata_path, name, table.world.clock)
 
 
@@ -131,10 +119,17 @@ def _kept_ms(retained: timedelta) -> int:
 def move_tag(table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None) -> None:
     """Moves a tag to a snapshot, as `tag_table` would make it. Raises OptionError for a tag or snapshot that is not
     there."""
+    _place_tag(_move_tag, table, name, snapshot, retained)
+
+
+def _place_tag(
+    place: Callable[..., object], table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None
+) -> None:
+    """Calls `tag_snapshot` or `_move_tag` with what the table says of its tags."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
-    _move_tag(
+    place(
         table.io,
         table.metadata_path,
         name,
