@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
+from bucketline.conf.column_options import COLUMN_OPTIONS, EXPECT, NO_COLUMN_OPTIONS, ColumnOptions, column_options
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.message_options import MESSAGE_OPTIONS, NO_MESSAGE_OPTIONS, TYPES, MessageOptions, message_options
@@ -51,6 +52,11 @@ class RecordFormat(Enum):
     def is_avro(self) -> bool:
         """Whether records name their schemas, which a registry has."""
         return self in (RecordFormat.AVRO, RecordFormat.DEBEZIUM_AVRO)
+
+    @property
+    def declares_columns(self) -> bool:
+        """Whether records, or what a job says of them (`types`), declare the types of columns."""
+        return self not in (RecordFormat.NONE, RecordFormat.MAXWELL_JSON)
 
     @property
     def names_tables(self) -> bool:
@@ -98,9 +104,10 @@ class SourceConfig:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """How to create the table when it does not exist. `schema` is SQL column text."""
+    """How to create the table when it does not exist. `schema` is SQL column text; without one the records declare the
+    columns, and the primary key where none is named."""
 
-    schema: str
+    schema: str | None
     primary_key: tuple[str, ...]
     partition_by: tuple[str, ...]
     options: Mapping[str, str]
@@ -145,6 +152,7 @@ class JobConfig:
     messages: MessageOptions = NO_MESSAGE_OPTIONS
     key_order: KeyOrder | None = None
     registry: RegistryOptions | None = field(default=None, repr=False)
+    columns: ColumnOptions = NO_COLUMN_OPTIONS
 
 
 def parse_trigger(text: str) -> Trigger:
@@ -163,6 +171,13 @@ def parse_trigger(text: str) -> Trigger:
         raise OptionError(f"neither 'availableNow' nor an interval: {e.message}", value=text) from e
 
 
+def parse_auto(text: str) -> str:
+    """`auto`. Raises OptionError for anything else."""
+    if text.strip().lower() != "auto":
+        raise OptionError("'auto', or a section with schema, primary-key, ...", value=text)
+    return "auto"
+
+
 TABLE = Option("table", parse_given_text, None, "path or URI of the table's directory; with `catalog` its name there")
 SOURCE_FORMAT = Option("source.format", parse_given_text, None, "name of a Spark streaming source, like kafka")
 SOURCE_DECODE = Option("source.decode", parse_enum(RecordFormat), RecordFormat.NONE, "how values become columns")
@@ -174,6 +189,7 @@ SOURCE_READER = Option(
 )
 CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
 TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
+CREATE = Option("create", parse_auto, None, "auto: columns and key of the new table are those that records declare")
 CREATE_SCHEMA = Option("create.schema", parse_given_text, None, "columns as in CREATE TABLE")
 CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-key columns")
 CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
@@ -181,16 +197,16 @@ CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is f
 
 JOB_KEYS = tuple(
     option.key
-    for option in (*globals().values(), *MESSAGE_OPTIONS, *REGISTRY_OPTIONS.values())
+    for option in (*globals().values(), *MESSAGE_OPTIONS, *COLUMN_OPTIONS, *REGISTRY_OPTIONS.values())
     if isinstance(option, Option)
 )
 """The keys of a job file that are no families. Those of bad records, and `key-order`, are the sink's as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
 CATALOG = "catalog."
-JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE, CATALOG, TYPES)
+JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE, CATALOG, TYPES, EXPECT)
 """Families of keys; the rest of such a key is an option of Spark's source, of the new table, of sink and table, of the
-storage, or of the catalog; or a column, whose type in the source follows."""
+storage, or of the catalog; a column, whose type in the source follows; or an expectation."""
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:
@@ -209,7 +225,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         ),
         checkpoint=CHECKPOINT.get(texts),
         trigger=TRIGGER.get(texts),
-        create=_create(texts),
+        create=_create(texts, SOURCE_DECODE.get(texts)),
         options=_family(texts, OPTIONS),
         bad_records=BadRecords(BAD_RECORDS_PATH.find(texts), BAD_RECORDS_MAX.get(texts)),
         settings=dict(settings),
@@ -218,16 +234,27 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         messages=message_options(texts),
         key_order=KEY_ORDER.find(texts),
         registry=registry_options(texts),
+        columns=column_options(texts),
     )
 
 
-def _create(texts: Mapping[str, str]) -> Create | None:
-    if not any(key.startswith("create.") for key in texts):
+def _create(texts: Mapping[str, str], decode: RecordFormat) -> Create | None:
+    is_auto = CREATE.find(texts) is not None
+    if not is_auto and not any(key.startswith("create.") for key in texts):
         return None
     options = _family(texts, CREATE_OPTIONS)
     check_given_durations(options, origin="create.options")
+    schema = CREATE_SCHEMA.find(texts)
+    if is_auto and schema is not None:
+        raise OptionError("'create' = 'auto' takes columns from the records: drop it, or create.schema", key=CREATE.key)
+    if schema is None and not decode.declares_columns:
+        raise OptionError(
+            f"option '{CREATE_SCHEMA.key}' is required and not set: {CREATE_SCHEMA.doc}; with decode: {decode.value} "
+            "the records do not declare their columns",
+            key=CREATE_SCHEMA.key,
+        )
     return Create(
-        schema=CREATE_SCHEMA.get(texts),
+        schema=schema,
         primary_key=CREATE_PRIMARY_KEY.find(texts) or (),
         partition_by=CREATE_PARTITION_BY.find(texts) or (),
         options=options,

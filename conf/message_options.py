@@ -59,6 +59,38 @@ class Truncate(Enum):
     SKIP = "skip"
 
 
+class TypeMapping(Enum):
+    """How new columns differ from the source's, by Paimon's names."""
+
+    TINYINT1_NOT_BOOL = "tinyint1-not-bool"
+    TO_NULLABLE = "to-nullable"
+    TO_STRING = "to-string"
+    CHAR_TO_STRING = "char-to-string"
+    LONGTEXT_TO_BYTES = "longtext-to-bytes"
+    BIGINT_UNSIGNED_TO_BIGINT = "bigint-unsigned-to-bigint"
+    DECIMAL_NO_CHANGE = "decimal-no-change"
+
+
+TypeMappings = frozenset[TypeMapping]
+SAME_TYPES: TypeMappings = frozenset()
+"""New columns have the types that the messages say."""
+
+
+class Unavailable(Enum):
+    """What becomes of a row of which the source leaves out a large value that an update did not change."""
+
+    REJECT = "reject"
+    KEEP = "keep"
+
+
+class Infinity(Enum):
+    """What becomes of a date or moment that the source calls infinite, which no calendar has."""
+
+    REJECT = "reject"
+    NULL = "null"
+    TEXT = "text"
+
+
 class Shards(Enum):
     """What is known of several source tables whose rows go into one table."""
 
@@ -102,6 +134,12 @@ def parse_source_type(text: str) -> SourceType:
     raise OptionError(f"none of {', '.join(kind.value for kind in SourceKind)}", value=text)
 
 
+def parse_type_mapping(text: str) -> TypeMappings:
+    """The mappings in a text, with commas between them."""
+    parse = parse_enum(TypeMapping)
+    return frozenset(parse(part) for part in parse_given_text(text).split(","))
+
+
 SOURCE_BYTES = Option(
     "source.bytes",
     parse_enum(BytesForm),
@@ -132,9 +170,37 @@ UNAVAILABLE_VALUE = Option(
     UNAVAILABLE,
     "what Debezium sends instead of a large value that an update did not change (its unavailable.value.placeholder)",
 )
+UNAVAILABLE_KEY = Option(
+    "unavailable",
+    parse_enum(Unavailable),
+    Unavailable.REJECT,
+    "what becomes of an update that leaves out a large value which it did not change: a bad record (reject), or the "
+    "value stays (keep)",
+)
+TYPE_MAPPING = Option(
+    "type-mapping",
+    parse_type_mapping,
+    None,
+    f"types of new columns that differ from the source's: {', '.join(one.value for one in TypeMapping)}",
+)
+INFINITY = Option(
+    "infinity",
+    parse_enum(Infinity),
+    Infinity.REJECT,
+    "what becomes of Postgres' infinity: a bad record (reject), a null (null), or a word in a column STRING (text)",
+)
 
 TYPES = "types."
-MESSAGE_OPTIONS = (SOURCE_BYTES, SOURCE_TABLE, SHARDS, TRUNCATE, UNAVAILABLE_VALUE)
+MESSAGE_OPTIONS = (
+    SOURCE_BYTES,
+    SOURCE_TABLE,
+    SHARDS,
+    TRUNCATE,
+    UNAVAILABLE_KEY,
+    UNAVAILABLE_VALUE,
+    INFINITY,
+    TYPE_MAPPING,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +214,9 @@ class MessageOptions:
     bytes_form: BytesForm | None = None
     types: tuple[tuple[str, SourceType], ...] = ()
     truncate: Truncate = Truncate.REJECT
+    infinity: Infinity = Infinity.REJECT
+    unavailable: Unavailable = Unavailable.REJECT
+    type_mapping: TypeMappings = SAME_TYPES
 
     def reads_table(self, *names: str) -> bool:
         """Whether records of a table with these names, short and full, are read."""
@@ -172,6 +241,9 @@ def message_options(texts: Mapping[str, str]) -> MessageOptions:
         bytes_form=SOURCE_BYTES.find(texts),
         types=tuple(_types(texts)),
         truncate=TRUNCATE.get(texts),
+        infinity=INFINITY.get(texts),
+        unavailable=UNAVAILABLE_KEY.get(texts),
+        type_mapping=TYPE_MAPPING.find(texts) or SAME_TYPES,
     )
 
 

@@ -23,6 +23,7 @@ from bucketline.conf.job import (
     Setting,
     job_config,
 )
+from bucketline.conf.message_options import INFINITY, Infinity
 from bucketline.conf.option import did_you_mean, nearest
 from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.secrets import mask
@@ -202,6 +203,9 @@ def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
     return list(_Flat(name).pairs(root, "", 0))
 
 
+_NULL_TAG = "tag:yaml.org,2002:null"
+
+
 class _Flat:
     """The settings below a node of YAML. An alias stands for all that it names, so they are counted as they are found:
     a few aliases of aliases would be more than memory holds.
@@ -227,7 +231,7 @@ class _Flat:
                 raise OptionError(f"{self._name}: '{key}' must be a list of texts", key=key)
             self._count(sum(len(part.value) + 1 for part in node.value))
             yield key, ",".join(part.value for part in node.value)
-        elif node.tag != "tag:yaml.org,2002:null":
+        elif node.tag != _NULL_TAG or (key == INFINITY.key and node.value == Infinity.NULL.value):
             self._count(len(node.value))
             yield key, node.value
 

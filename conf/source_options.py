@@ -48,6 +48,10 @@ KAFKA_OPTIONS = (
     INCLUDE_HEADERS,
 )
 """Spark's options of a Kafka source; Kafka's own follow `kafka.`."""
+_STREAM_ONLY = frozenset(("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "endingoffsets"))
+"""Options of a Kafka source that say nothing of one look at its records, in small letters."""
+EARLIEST = "earliest"
+_LATEST_IN_JSON = "-1"
 PARSED_FORMATS = ("json", "csv", PARQUET, "orc", "xml", "avro")
 """Formats that Spark reads into columns, with a given schema."""
 
@@ -153,6 +157,18 @@ def begins_at_latest(options: Mapping[str, str]) -> bool:
     Where a time is given beside `latest`, Spark takes the time."""
     starts = [text for text in (find_option(options, name) for name in _STARTS) if text is not None]
     return all(text.strip().lower() == "latest" for text in starts)
+
+
+def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options with which Spark reads a source's first records, not as a stream. Where the stream begins behind the
+    newest record of Kafka, the older ones are read."""
+    if source_format != KAFKA:
+        return dict(options)
+    kept = {key: text for key, text in options.items() if key.lower() not in _STREAM_ONLY}
+    start = find_option(options, STARTING_OFFSETS) or ""
+    if begins_at_latest(options) or _LATEST_IN_JSON in start:
+        kept = start_at(kept, EARLIEST)
+    return {**kept, FAIL_ON_DATA_LOSS: "false"}
 
 
 def fails_on_data_loss(options: Mapping[str, str]) -> bool:

@@ -6,8 +6,9 @@ Everything that needs the time or a fresh name takes one of these, so that a tes
 import random
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Protocol
 
 
@@ -69,6 +70,20 @@ class SystemClock:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterClock:
+    """A clock whose local time is always after `since_ms`, however the machine's clock is set."""
+
+    clock: Clock
+    since_ms: int
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def local_ms(self) -> int:
+        return max(self.clock.local_ms(), self.since_ms + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class SystemStopwatch:
     """The machine's monotonic clock."""
 
@@ -86,14 +101,21 @@ class SystemIds:
 
 @dataclass(slots=True)
 class NumberedIds:
-    """UUIDs of one part of some work: they follow from its `seed`, whatever other parts do at the same time."""
+    """UUIDs of one part of some work: they follow from its `seed`, whatever other parts do at the same time. Threads
+    that share one never get the same."""
 
     seed: str
     _count: int = 0
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def new_uuid(self) -> str:
-        self._count += 1
-        return str(uuid.uuid5(uuid.UUID(self.seed), str(self._count)))
+        with self._lock:
+            self._count += 1
+            number = self._count
+        return str(uuid.uuid5(uuid.UUID(self.seed), str(number)))
+
+    def __reduce__(self) -> tuple[type["NumberedIds"], tuple[str, int]]:
+        return NumberedIds, (self.seed, self._count)
 
 
 @dataclass(frozen=True, slots=True)

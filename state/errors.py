@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from bucketline.conf.errors import BucketlineError, given
+from bucketline.conf.errors import BucketlineError, OptionError, given
 
 
 class UnsupportedTableError(BucketlineError):
@@ -31,6 +31,12 @@ class BranchNotFoundError(UnsupportedTableError):
     """The table has no branch of this name; the caller uses another name, or creates the branch."""
 
     code = "BRANCH_NOT_FOUND"
+
+
+class VersionNotFoundError(OptionError):
+    """The table has no snapshot, tag or branch of this name; the caller uses one that the message names."""
+
+    code = "VERSION_NOT_FOUND"
 
 
 class UserNotFoundError(UnsupportedTableError):

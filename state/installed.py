@@ -21,7 +21,7 @@ OLDEST = {
     "rich": "13",
     "pyyaml": "6",
     "sqlglot": "30.22",
-    "pyspark": "4.0",
+    "pyspark": "3.5",
     "pandas": "2.2",
     "confluent-kafka": "2.12",
     "datasketches": "5.2",

@@ -4,11 +4,12 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation, LookupStrategy.
 """
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option, parse_bool, parse_enum, parse_name_part, parse_names, parse_size, parse_text
-from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine
+from bucketline.conf.table.choices import FileFormat
 from bucketline.conf.table.compaction_options import FULL_COMPACTION_DELTA_COMMITS
 from bucketline.conf.table.file_options import (
     DATA_FILE_PREFIX,
@@ -22,6 +23,46 @@ from bucketline.conf.table.file_options import (
 )
 from bucketline.conf.table.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
 from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
+
+
+class ChangelogProducer(Enum):
+    """Where changelog files come from. Others ask what a producer does, and not which one it is.
+
+    NONE: from nowhere; the new data files of a write are its changes. INPUT: a write logs its rows as they come.
+    FULL_COMPACTION: a full compaction logs what it changes on the last level. LOOKUP: a compaction logs what it changes
+    when it takes rows up from level 0.
+    """
+
+    NONE = "none"
+    INPUT = "input"
+    FULL_COMPACTION = "full-compaction"
+    LOOKUP = "lookup"
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether there are changelog files."""
+        return self is not ChangelogProducer.NONE
+
+    @property
+    def logs_input(self) -> bool:
+        """Whether rows are logged as they come: none may be merged before, and an update must give the old row too."""
+        return self is ChangelogProducer.INPUT
+
+    @property
+    def logs_full_compactions(self) -> bool:
+        """Whether changes are those of the last level, and are logged when a full compaction reaches it."""
+        return self is ChangelogProducer.FULL_COMPACTION
+
+    @property
+    def logs_lookups(self) -> bool:
+        """Whether changes are those that rows of level 0 make to what a look at the older rows finds."""
+        return self is ChangelogProducer.LOOKUP
+
+    @property
+    def logs_compactions(self) -> bool:
+        """Whether changes are logged by compactions, and not with the rows that make them."""
+        return self.logs_full_compactions or self.logs_lookups
+
 
 CHANGELOG_PRODUCER = Option(
     "changelog-producer", parse_enum(ChangelogProducer), ChangelogProducer.NONE, "what produces changelog files"
@@ -110,26 +151,26 @@ def check_changelog_options(
 def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str, str] | None:
     """The key and the reason if options contradict each other; None otherwise."""
     producer = CHANGELOG_PRODUCER.get(options)
-    is_first_row = MERGE_ENGINE.get(options) is MergeEngine.FIRST_ROW
+    engine = MERGE_ENGINE.get(options)
     has_vectors = DELETION_VECTORS.get(options)
-    if not primary_key and producer is not ChangelogProducer.NONE:
+    if not primary_key and producer.writes_files:
         return CHANGELOG_PRODUCER.key, (
             "Can not set changelog-producer on table without primary keys, please define primary keys."
         )
-    if is_first_row and producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
+    if engine.keeps_first and producer.writes_files and not producer.logs_lookups:
         return CHANGELOG_PRODUCER.key, ("Only support 'none' and 'lookup' changelog-producer on FIRST_ROW merge engine")
-    if is_first_row and SEQUENCE_FIELD.get(options):
+    if engine.keeps_first and SEQUENCE_FIELD.get(options):
         return SEQUENCE_FIELD.key, "Do not support using sequence field on FIRST_ROW merge engine."
-    if has_vectors and is_first_row:
+    if has_vectors and engine.keeps_first:
         return DELETION_VECTORS.key, (
             "First row merge engine does not need deletion vectors because there is no deletion of old data in this "
             "merge engine."
         )
-    if has_vectors and producer is ChangelogProducer.FULL_COMPACTION:
+    if has_vectors and producer.logs_full_compactions:
         return DELETION_VECTORS.key, (
             "Deletion vectors mode is only supported for NONE/INPUT/LOOKUP changelog producer now."
         )
-    if producer is ChangelogProducer.LOOKUP and FULL_COMPACTION_DELTA_COMMITS.is_set(options):
+    if producer.logs_lookups and FULL_COMPACTION_DELTA_COMMITS.is_set(options):
         return FULL_COMPACTION_DELTA_COMMITS.key, (
             "'full-compaction.delta-commits' cannot be used with 'changelog-producer' = 'lookup': what a batch changes "
             "is logged with it; remove one of the two"
@@ -139,13 +180,12 @@ def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str,
             "Doesn't support streaming read the changes from overwrite when the primary keys are not defined. Please "
             "use streaming-read-append-overwrite to enable the streaming read overwrite commit for append table."
         )
-    by_compaction = (ChangelogProducer.FULL_COMPACTION, ChangelogProducer.LOOKUP)
-    if producer in by_compaction and STREAMING_READ_OVERWRITE.get(options):
+    if producer.logs_compactions and STREAMING_READ_OVERWRITE.get(options):
         return STREAMING_READ_OVERWRITE.key, (
             "Cannot set streaming-read-overwrite to true when changelog producer is full-compaction or lookup because "
             "it will read duplicated changes."
         )
-    if producer is ChangelogProducer.FULL_COMPACTION and FORCE_LOOKUP.get(options):
+    if producer.logs_full_compactions and FORCE_LOOKUP.get(options):
         return FORCE_LOOKUP.key, (
             "'force-lookup' cannot be used with 'changelog-producer' = 'full-compaction'; remove one of the two"
         )

@@ -7,24 +7,6 @@ from collections.abc import Mapping
 from enum import Enum
 
 
-class MergeEngine(Enum):
-    """What the rows of one key become."""
-
-    DEDUPLICATE = "deduplicate"
-    PARTIAL_UPDATE = "partial-update"
-    AGGREGATION = "aggregation"
-    FIRST_ROW = "first-row"
-
-
-class ChangelogProducer(Enum):
-    """Where changelog files come from."""
-
-    NONE = "none"
-    INPUT = "input"
-    FULL_COMPACTION = "full-compaction"
-    LOOKUP = "lookup"
-
-
 class BucketFunction(Enum):
     """From the bucket key to the bucket."""
 

@@ -4,10 +4,47 @@ Source: Paimon 2.0 CoreOptions.
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from bucketline.conf.option import Option, parse_bool, parse_enum, parse_names, parse_text
-from bucketline.conf.table.choices import MergeEngine, SortOrder
+from bucketline.conf.table.choices import SortOrder
+
+
+class MergeEngine(Enum):
+    """What the rows of one key become, and what follows for the rest of the table.
+
+    Others ask what an engine does, and not which one it is. How it merges says its object in `state/lsm/merge`.
+
+    DEDUPLICATE: the newest row. PARTIAL_UPDATE: a row of the newest value of each column that is not null. AGGREGATION:
+    a row of what a function makes of each column. FIRST_ROW: the first row.
+    """
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+    @property
+    def keeps_newest(self) -> bool:
+        """Whether the newest row of a key stays as it is, and all older ones are needed no more."""
+        return self is MergeEngine.DEDUPLICATE
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether the first row of a key stays as it is.
+
+        Then a compaction looks new keys up before it takes them up from level 0, and readers wait for it: above level 0
+        each key has one row, and none is ever taken back.
+        """
+        return self is MergeEngine.FIRST_ROW
+
+    @property
+    def builds_rows(self) -> bool:
+        """Whether a row is made of several: no stored row is the whole of it, values may add up to what a column cannot
+        hold, and an update must say what it takes back."""
+        return not (self.keeps_newest or self.keeps_first)
+
 
 SEQUENCE_FIELD: Option[tuple[str, ...]] = Option(
     "sequence.field", parse_names, (), "columns that order the rows of one key"
@@ -29,11 +66,6 @@ MERGE_ENGINE = Option(
 )
 PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE = Option(
     "partial-update.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
-)
-RETRACTS_OF_PARTIAL_UPDATE = (
-    "a table with merge-engine partial-update takes no -D and -U rows as it is; set 'ignore-delete' = 'true' to skip "
-    "them, 'partial-update.remove-record-on-delete' = 'true' to let -D remove the row, or give the columns a "
-    "'fields.<sequence column>.sequence-group' to take back values"
 )
 REMOVE_RECORD_ON_SEQUENCE_GROUP: Option[tuple[str, ...]] = Option(
     "partial-update.remove-record-on-sequence-group", parse_names, (), "sequence columns whose -D removes the whole row"

@@ -26,7 +26,7 @@ from bucketline.conf.option import (
 )
 from bucketline.conf.table.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
 from bucketline.conf.table.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
-from bucketline.conf.table.choices import BucketFunction, ManifestCodec, MergeEngine
+from bucketline.conf.table.choices import BucketFunction, ManifestCodec
 from bucketline.conf.table.compaction_options import (
     COMPACTION_OPTIONS,
     COMPACTION_TRIGGER,
@@ -248,7 +248,7 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
 
 def _check_moves(options: Mapping[str, str]) -> None:
     """A key that moves to another partition is deleted in the old one; Paimon would leave it in both."""
-    if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options) is MergeEngine.DEDUPLICATE:
+    if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options).keeps_newest:
         refuse(
             IGNORE_DELETE.key,
             f"'{IGNORE_DELETE.key}' = 'true' cannot be used when keys move between partitions: the delete in the old "

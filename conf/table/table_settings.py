@@ -17,7 +17,7 @@ from bucketline.conf.table import merge_options as merge
 from bucketline.conf.table import read_options as reading
 from bucketline.conf.table import table_options as table
 from bucketline.conf.table import tag_options as tags
-from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine, SortOrder
+from bucketline.conf.table.choices import FileFormat, SortOrder
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.settings import OptionalValue, Settings, Value
 
@@ -366,9 +366,9 @@ class TableSettings(Settings):
     @cached_property
     def lookup_cause(self) -> str | None:
         """The option that makes compaction look up older values; None where none does."""
-        if self.merge.engine is MergeEngine.FIRST_ROW:
+        if self.merge.engine.keeps_first:
             return merge.MERGE_ENGINE.key
-        if self.changelog.producer is ChangelogProducer.LOOKUP:
+        if self.changelog.producer.logs_lookups:
             return changelog.CHANGELOG_PRODUCER.key
         if self.changelog.deletion_vectors:
             return changelog.DELETION_VECTORS.key

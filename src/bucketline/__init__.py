@@ -40,20 +40,22 @@ if TYPE_CHECKING:
         TableNotFoundError,
         UnsupportedTableError,
         UserNotFoundError,
+        VersionNotFoundError,
     )
+    from bucketline.state.sql.compute.expression import SqlExpression, expr
     from bucketline.state.store.engine.engine import Engine
     from bucketline.state.store.engine.local_engine import LocalEngine
     from bucketline.state.store.table.table import Table, create_table, open_table
     from bucketline.state.store.table.write_result import WriteResult
     from bucketline.state.store.warehouse.catalog import Catalog, catalog
-    from bucketline.state.types.sql_expression import SqlExpression, expr
     from bucketline.streaming.batch.key_order import KeyOrderError
     from bucketline.streaming.batch.procedures import compact, rescale, spark_engine
     from bucketline.streaming.batch.recover import CheckpointMismatchError
     from bucketline.streaming.batch.sink import TableSink
-    from bucketline.streaming.decode.rejects import RejectedRecordsError
+    from bucketline.streaming.decode.rejects import RejectedRecordsError, UnexpectedRowsError
     from bucketline.streaming.reader.source import register
     from bucketline.streaming.sql.run_sql import sql
+    from bucketline.streaming.sql.table_frame import read
 
 __version__ = "0.1.0"
 
@@ -90,18 +92,21 @@ _MODULES = {
         "TableNotFoundError",
         "UnsupportedTableError",
         "UserNotFoundError",
+        "VersionNotFoundError",
+        "VersionNotFoundError",
     ),
     "bucketline.state.store.table.table": ("Table", "create_table", "open_table"),
     "bucketline.state.store.table.write_result": ("WriteResult",),
     "bucketline.state.store.warehouse.catalog": ("Catalog", "catalog"),
-    "bucketline.state.types.sql_expression": ("SqlExpression", "expr"),
+    "bucketline.state.sql.compute.expression": ("SqlExpression", "expr"),
     "bucketline.streaming.batch.key_order": ("KeyOrderError",),
     "bucketline.streaming.batch.procedures": ("compact", "rescale", "spark_engine"),
     "bucketline.streaming.batch.recover": ("CheckpointMismatchError",),
     "bucketline.streaming.reader.source": ("register",),
-    "bucketline.streaming.decode.rejects": ("RejectedRecordsError",),
+    "bucketline.streaming.decode.rejects": ("RejectedRecordsError", "UnexpectedRowsError"),
     "bucketline.streaming.batch.sink": ("TableSink",),
     "bucketline.streaming.sql.run_sql": ("sql",),
+    "bucketline.streaming.sql.table_frame": ("read",),
     "bucketline.state.store.engine.engine": ("Engine",),
     "bucketline.state.store.engine.local_engine": ("LocalEngine",),
 }
@@ -145,9 +150,11 @@ __all__ = [
     "Table",
     "TableNotFoundError",
     "TableSink",
+    "UnexpectedRowsError",
     "UnsetOption",
     "UnsupportedTableError",
     "UserNotFoundError",
+    "VersionNotFoundError",
     "WriteResult",
     "__version__",
     "catalog",
@@ -155,6 +162,7 @@ __all__ = [
     "create_table",
     "expr",
     "open_table",
+    "read",
     "register",
     "rescale",
     "spark_engine",

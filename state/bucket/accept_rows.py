@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.types.arrow import conform
+from bucketline.state.types.arrow import UNAVAILABLE, conform
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
@@ -28,18 +28,21 @@ class AcceptedRows:
     """Accepted rows: the table's columns in order, and an int8 row kind per row.
 
     `positions` are their row numbers in the input, ascending; None means all rows. `feeds` says which feed each row
-    came from, as a number; None where that does not matter.
+    came from, as a number; None where that does not matter. `left_out` says which values the source left out, as the
+    column UNAVAILABLE does; None where it leaves out none.
     """
 
     rows: pa.Table
     kinds: pa.Array
     positions: pa.Array | None = None
     feeds: NDArray[Any] | None = None
+    left_out: pa.Array | None = None
 
     def filter(self, keep: pa.Array) -> "AcceptedRows":
         """The rows where `keep` is true."""
         feeds = None if self.feeds is None else self.feeds[np.asarray(pc.indices_nonzero(keep))]
-        return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep), feeds)
+        left_out = None if self.left_out is None else self.left_out.filter(keep)
+        return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep), feeds, left_out)
 
     def of_feeds(self, feeds: NDArray[Any] | None) -> "AcceptedRows":
         """The same rows, of an input whose rows came from these feeds."""
@@ -55,10 +58,13 @@ class AcceptedRows:
 def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
     """The rows of `data` that the table accepts, in arrival order.
 
-    Shapes: columns by name, any order; `_row_kind` (int8) is optional. Out: the table's columns, n' <= n rows.
-    A null becomes the column's default if there is one. Raises SchemaMismatchError for columns, row kinds or values
-    that do not fit.
+    Shapes: columns by name, any order; `_row_kind` (int8) and UNAVAILABLE are optional. Out: the table's columns,
+    n' <= n rows. A null becomes the column's default if there is one. Raises SchemaMismatchError for columns, row kinds
+    or values that do not fit.
     """
+    left_out = None
+    if UNAVAILABLE in data.column_names and all(f.name != UNAVAILABLE for f in schema.fields):
+        left_out, data = one_array(data[UNAVAILABLE]), data.drop_columns([UNAVAILABLE])
     explicit = ROW_KIND_COLUMN in data.column_names
     if explicit and any(f.name == ROW_KIND_COLUMN for f in schema.fields):
         explicit = False
@@ -77,7 +83,7 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
         kinds = pa.repeat(pa.scalar(int(RowKind.INSERT), pa.int8()), rows.num_rows)
     if not schema.primary_keys:
         _refuse_retracts(kinds)
-    return _filter_kinds(fill_defaults(rows, schema), kinds, schema)
+    return _filter_kinds(AcceptedRows(fill_defaults(rows, schema), kinds, left_out=left_out), schema)
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
@@ -154,9 +160,9 @@ def _dropped_kinds(schema: TableSchema) -> set[int]:
     return dropped
 
 
-def _filter_kinds(rows: pa.Table, kinds: pa.Array, schema: TableSchema) -> AcceptedRows:
+def _filter_kinds(accepted_rows: AcceptedRows, schema: TableSchema) -> AcceptedRows:
     dropped = _dropped_kinds(schema)
     if not dropped:
-        return AcceptedRows(rows, kinds)
-    keep = pc.invert(pc.is_in(kinds, value_set=pa.array(sorted(dropped), pa.int8())))
-    return AcceptedRows(rows, kinds).filter(keep)
+        return accepted_rows
+    keep = pc.invert(pc.is_in(accepted_rows.kinds, value_set=pa.array(sorted(dropped), pa.int8())))
+    return accepted_rows.filter(keep)

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.bucket.allocation import Allocation, Int32s
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
@@ -42,9 +41,9 @@ class OldPlaceRule(Enum):
 def old_place_rule(schema: TableSchema) -> OldPlaceRule:
     """The rule of the table's merge engine."""
     engine = schema.settings.merge.engine
-    if engine is MergeEngine.FIRST_ROW:
+    if engine.keeps_first:
         return OldPlaceRule.SKIP_NEW
-    return OldPlaceRule.DELETE_OLD if engine is MergeEngine.DEDUPLICATE else OldPlaceRule.USE_OLD
+    return OldPlaceRule.DELETE_OLD if engine.keeps_newest else OldPlaceRule.USE_OLD
 
 
 @dataclass(frozen=True, slots=True, eq=False)

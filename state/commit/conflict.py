@@ -30,6 +30,7 @@ FILES_GONE = "files-gone"
 """The rule that a commit breaks if files of it were removed before it was published: they must be written again."""
 
 HISTORY_GONE = "history-gone"
+ROWS_CHANGED = "rows-changed"
 """The rule that a commit breaks if snapshots since its plan cannot be read any more: its work must be planned again."""
 
 KeyOrder = Callable[[bytes], Any]
@@ -316,7 +317,7 @@ def check_rows_unchanged(
             overlaps = key_order(entry.file.min_key) <= high and low <= key_order(entry.file.max_key)
             if overlaps and (newer.kind is FileKind.DELETE or common_keys(newer, entry)):
                 return Conflict(
-                    "rows-changed",
+                    ROWS_CHANGED,
                     f"{newer.file.file_name} has rows that another writer changed after they were read for "
                     f"{entry.file.file_name}; plan again from the newest snapshot",
                     {**_evidence(entry), "other": newer.file.file_name},

@@ -27,6 +27,8 @@ class Pin:
 
     holds: tuple[Hold, ...] = ()
     states: tuple[Snapshot, ...] = ()
+    forwards: str = ""
+    """The branch to which the table is being fast-forwarded, which has to be done again if its process dies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ def encode_pin(pin: Pin) -> bytes:
     """The bytes of a pin's file."""
     holds = [{"history": h.history, "first": h.first} for h in pin.holds]
     states = [json.loads(encode_snapshot(s)) for s in pin.states]
-    return json.dumps({"version": _VERSION, "holds": holds, "states": states}).encode()
+    members = {"version": _VERSION, "holds": holds, "states": states}
+    return json.dumps(members | ({"forwards": pin.forwards} if pin.forwards else {})).encode()
 
 
 def decode_pin(path: str, data: bytes) -> Pin:
@@ -61,7 +64,7 @@ def decode_pin(path: str, data: bytes) -> Pin:
         states = tuple(decode_snapshot(json.dumps(s).encode()) for s in members["states"])
     except (KeyError, ValueError, TypeError) as e:
         raise CorruptFileError(f"{path}: no pin: {e!r}", path=path) from e
-    return Pin(holds, states)
+    return Pin(holds, states, str(members.get("forwards", "")))
 
 
 def encode_removal(removal: Removal) -> bytes:

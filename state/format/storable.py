@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from bucketline.conf.table.choices import ChangelogProducer, FileFormat
+from bucketline.conf.table.choices import FileFormat
 from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.avro.data_schema import data_schema, refuse_unread_by_java
@@ -51,7 +51,7 @@ def _formats(schema: TableSchema) -> list[FileFormat]:
     settings = schema.settings
     levels = range(settings.compaction.num_levels) if schema.primary_keys else range(1)
     formats = {settings.files.format_of(level) for level in levels}
-    if settings.changelog.producer is not ChangelogProducer.NONE:
+    if settings.changelog.producer.writes_files:
         logged = DataFileSettings(settings.changelog.file_options)
         formats |= {logged.format_of(level) for level in levels}
     return sorted(formats, key=lambda form: form.value)

@@ -5,14 +5,13 @@ A quote inside a text is written '' or \\'. A `$` is part of a name, as in `orde
 
 import re
 from collections.abc import Iterator
+from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
-from sqlglot.tokens import Tokenizer as BaseTokenizer
 
 from bucketline.conf.errors import OptionError
 
@@ -27,17 +26,11 @@ class BucketlineSql(Spark):  # type: ignore[misc]  # sqlglot is not typed
 
     class Parser(Spark.Parser):  # type: ignore[misc]
         STRICT_CAST = True  # CAST stays CAST
-
-
-class PlainSql(Dialect):  # type: ignore[misc]
-    """What values and conditions are written in for `Table.update` and its like: nothing is translated on the way."""
-
-    TYPED_DIVISION = Spark.TYPED_DIVISION
-    SAFE_DIVISION = Spark.SAFE_DIVISION
-    CONCAT_COALESCE = Spark.CONCAT_COALESCE
-
-    class Tokenizer(BaseTokenizer):  # type: ignore[misc]
-        HEX_STRINGS = (("X'", "'"),)
+        COLON_IS_VARIANT_EXTRACT = True  # payload:a.b
+        FUNCTIONS: ClassVar = {
+            name: make for name, make in Spark.Parser.FUNCTIONS.items() if name in ("AVG", "COUNT", "MAX", "MIN", "SUM")
+        }
+        """Aggregates. Any other function stays a call of its name: to sqlglot some mean less than they say."""
 
 
 DIALECT = BucketlineSql
@@ -68,14 +61,14 @@ def _single_words(token: Token) -> Iterator[Token]:
 
 
 def sql_text(node: exp.Expression) -> str:
-    """A value or a condition as the SQL text that `Table.update` and its like take: '' in texts, quoted names.
-    TIMESTAMP has no time zone, as in Paimon."""
+    """A value or a condition as the SQL text that `bl.expr` takes: '' in texts, quoted names. TIMESTAMP has no time
+    zone, as in Paimon."""
 
     def plain(part: exp.Expression) -> exp.Expression:
         is_zoned = isinstance(part, exp.DataType) and part.is_type("timestamptz")
-        return exp.DataType.build("timestamp") if is_zoned else part
+        return exp.DataType.build("timestampntz") if is_zoned else part
 
-    return str(node.transform(plain).sql(PlainSql, identify=True))
+    return str(node.transform(plain).sql(DIALECT, identify=True))
 
 
 def as_spark_reads(text: str) -> str:
@@ -93,7 +86,7 @@ def parse_one(text: str) -> exp.Expression:
     try:
         statements = [s for s in sqlglot.parse(text, read=DIALECT) if s is not None]
     except SqlglotError as e:
-        raise refused(_reason(e)) from e
+        raise refused(reason_of(e)) from e
     except RecursionError as e:
         raise refused("the statement is nested too deeply") from e
     if len(statements) != 1:
@@ -106,7 +99,8 @@ def refused(why: str, **fields: object) -> OptionError:
     return OptionError(f"SQL: {why}", key="sql").reworded(f"SQL: {why}", **fields)
 
 
-def _reason(error: SqlglotError) -> str:
+def reason_of(error: SqlglotError) -> str:
+    """Why sqlglot cannot read a text, with the place."""
     details = getattr(error, "errors", None)
     if not details:
         return str(error).splitlines()[0]
@@ -120,4 +114,14 @@ def _reason(error: SqlglotError) -> str:
     return f"{description.rstrip('.')}{place}"
 
 
-__all__ = ["DIALECT", "Token", "TokenType", "as_spark_reads", "parse_one", "refused", "sql_text", "tokens_of"]
+__all__ = [
+    "DIALECT",
+    "Token",
+    "TokenType",
+    "as_spark_reads",
+    "parse_one",
+    "reason_of",
+    "refused",
+    "sql_text",
+    "tokens_of",
+]

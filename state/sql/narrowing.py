@@ -150,7 +150,7 @@ def _is_of(node: exp.Expression, field: DataField) -> bool:
         is_number = isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit()
         return is_number and len(inner.this) <= _DIGITS[field.type.root]
     is_text = field.type.root is TypeRoot.VARCHAR
-    return is_text and isinstance(node, exp.Literal) and bool(node.is_string)
+    return is_text and isinstance(node, exp.Literal) and bool(node.is_string) and "\\" not in node.this
 
 
 def _text(node: exp.Expression, field: DataField) -> str:

@@ -17,6 +17,8 @@ from bucketline.state.types.logical import MAX_LENGTH, DataField, DataType, Type
 KEY_PREFIX = "_KEY_"
 SEQUENCE = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
+UNAVAILABLE = "\0unavailable"
+"""A column beside rows on their way into a table: which of their values the source left out. It is never stored."""
 
 KEY_FIELD_ID_START = 2**30 - 1
 SEQUENCE_FIELD_ID = 2**31 - 2

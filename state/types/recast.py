@@ -60,7 +60,7 @@ def _text_of(column: pa.Array, stored: DataType) -> pa.Array | None:
     if root in _FLOATS:
         return float_texts(column)
     if root is TypeRoot.DECIMAL:
-        return _decimal_texts(column)
+        return decimal_texts(column)
     if root is TypeRoot.TIME:
         digits = min(stored.precision or 0, 3)
         text = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, 9 + digits if digits else 8)
@@ -73,7 +73,7 @@ def _text_of(column: pa.Array, stored: DataType) -> pa.Array | None:
     return column.cast(pa.string()) if root in (TypeRoot.BOOLEAN, TypeRoot.DATE, *INTEGER_ROOTS, *_BYTES) else None
 
 
-def _decimal_texts(column: pa.Array) -> pa.Array:
+def decimal_texts(column: pa.Array) -> pa.Array:
     """Decimals without an exponent, which Arrow writes for small ones: as integers, with a point put in."""
     scale = column.type.scale
     if scale == 0:

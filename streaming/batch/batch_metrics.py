@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bucketline.conf.metrics_options import MetricsOptions
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.streaming.batch.progress import BatchReport, as_json
 from bucketline.streaming.metrics.outlets import write_outlets
 from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric, Registry
@@ -63,6 +63,7 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
 
 BUCKETS_BY_RUNS = Metric("buckets", Kind.GAUGE, "buckets by their number of sorted runs, label runs")
 SKIPPED_RECORDS = Metric("skipped_records", Kind.COUNTER, "records that hold no row and are not bad, label kind")
+UNEXPECTED_ROWS = Metric("unexpected_rows", Kind.COUNTER, "rows that are not as expected, label expectation")
 LAST_BATCH = Metric("last_batch_timestamp_seconds", Kind.GAUGE, "when the last batch ended, seconds since the epoch")
 
 
@@ -72,7 +73,7 @@ def measure(
     settings: MetricsOptions,
     *,
     registry: Registry = REGISTRY,
-    clock: Clock = SYSTEM_CLOCK,
+    world: World = SYSTEM_WORLD,
 ) -> None:
     """Adds a batch to the metrics of the process, and writes them where the job says."""
     labels = {"table": report.table, "writer": writer}
@@ -85,6 +86,8 @@ def measure(
     registry.replace(BUCKETS_BY_RUNS, {(("runs", str(n)),): count for n, count in report.bucket_runs}, labels)
     for kind, count in report.skipped_records:
         registry.add(SKIPPED_RECORDS, count, {**labels, "kind": kind})
-    registry.set(LAST_BATCH, clock.now_ms() / 1000, labels)
+    for name, count in report.unexpected_rows:
+        registry.add(UNEXPECTED_ROWS, count, {**labels, "expectation": name})
+    registry.set(LAST_BATCH, world.clock.now_ms() / 1000, labels)
     if settings.is_shown:
-        write_outlets(settings, as_json(report, writer=writer, time_ms=clock.now_ms()), registry)
+        write_outlets(settings, as_json(report, writer=writer, time_ms=world.clock.now_ms()), registry)

@@ -11,15 +11,16 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import SinkOptions
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.author import Author
-from bucketline.state.commit.change import Compact
+from bucketline.state.commit.change import AppendCheck, Compact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.engine.engine import Outcome
+from bucketline.state.store.engine.make_visible import Rounds, is_lasting
 from bucketline.state.store.maintenance.upkeep import Upkept, logged
 from bucketline.state.store.write.commit_change import appended, commit_change
-from bucketline.state.store.write.visibility import Rounds, is_lasting
+from bucketline.state.store.write.table_at import TableAt
 from bucketline.streaming.batch.batch_counts import BatchCounts
 from bucketline.streaming.batch.history import mark, mark_newest
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -73,9 +74,14 @@ class CommitReport:
 
 
 def commit_batch(
-    target: Target, identity: BatchIdentity, outcome: Outcome, key_shares: int | None = None
+    target: Target,
+    identity: BatchIdentity,
+    outcome: Outcome,
+    key_shares: int | None = None,
+    check: AppendCheck | None = None,
 ) -> tuple[Target, CommitReport]:
-    """Commits what the tasks have written, under the batch's identity. `key_shares` as in `Stages`.
+    """Commits what the tasks have written, under the batch's identity. `key_shares` as in `Stages`, `check` as in
+    `appended`.
 
     Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
     """
@@ -101,7 +107,7 @@ def commit_batch(
         | ({SOURCE_TABLES: TABLE_MARK.join(target.state.source_tables)} if target.state.source_tables else {})
     )
     # The next batch looks for this one's snapshot, whatever the table says of empty ones.
-    change = appended(at, outcome.messages, ignore_empty=False)
+    change = appended(at, outcome.messages, check=check, ignore_empty=False)
     committed = commit_change(at, change, Author(target.user, identity.batch_id, properties))
     target = target.after(committed)
     if committed.replayed:
@@ -114,18 +120,27 @@ def commit_batch(
     return target.with_state(replace(target.state, rejected_in_all=counts.rejected_in_all)), report
 
 
-def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
-    """Commits a compaction that is done after its batch was committed, under the writer's name as a compactor.
+def compactor(target: Target, batch_id: int) -> Author:
+    """Who commits a compaction that is done after its batch was committed: the writer's name as a compactor.
 
     The batch may have a successor by then, so the snapshot says nothing of the batch, and the writer's marker stays.
-    That it was lost is in the report, and owed.
     """
-    committed = commit_change(target.at, Compact(messages), Author(compactor_user(target.user), batch_id))
+    return Author(compactor_user(target.user), batch_id)
+
+
+def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
+    """Commits a compaction that is done after its batch was committed. That it was lost is in the report, and owed."""
+    committed = commit_change(target.at, Compact(messages), compactor(target, batch_id))
+    return owed_compaction_committed(target, target.at.after(committed), messages, committed)
+
+
+def owed_compaction_committed(
+    target: Target, at: TableAt, messages: Sequence[CommitMessage], committed: Committed
+) -> CommitReport:
+    """What such a commit came to, which left the table `at` a snapshot: its rules are followed."""
     if committed.dropped is not None:
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
-    return CommitReport(
-        committed, 0, target.upkeep.after_commit(target.at.after(committed), messages, committed.snapshots)
-    )
+    return CommitReport(committed, 0, target.upkeep.after_commit(at, messages, committed.snapshots))
 
 
 def settle_skipped(target: Target) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from bucketline.conf.async_options import ASYNC_POOL
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.wording import counted
-from bucketline.state.determinism import SYSTEM_PAUSE, Pause
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CompactionFailedError
 from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts
 from bucketline.state.store.plans.beside import LEASE_MS, Beside, Turns
@@ -132,7 +132,7 @@ def finish_beside(
     is_ending: Callable[[], bool] = lambda: False,
     *,
     held_ms: int = 2 * LEASE_MS,
-    pause: Pause = SYSTEM_PAUSE,
+    world: World = SYSTEM_WORLD,
 ) -> None:
     """Does all that the thread of a stream was asked for, and ends it; nothing where there is none.
 
@@ -154,7 +154,7 @@ def finish_beside(
             if (not held and not was_held) or left_ms <= 0:
                 break
             if held:
-                pause.wait_ms(_HELD_LOOK_MS)
+                world.pause.wait_ms(_HELD_LOOK_MS)
                 left_ms -= _HELD_LOOK_MS
             was_held = held > 0
             # What came after a held item could not be planned before it was done.

@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, Otherwise
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
@@ -29,6 +30,7 @@ from bucketline.streaming.batch.preflight import check_columns
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.decode.rejects import UnexpectedRowsError
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.step_for_table import step_for
 from bucketline.streaming.tasks.frame_schema import frame_schema
@@ -100,6 +102,22 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
             tables=tuple(tables),
         )
     return target.with_state(replace(target.state, source_tables=tuple(tables)))
+
+
+def refuse_unexpected(target: Target, outcome: Outcome, decode: Decoder | None) -> None:
+    """Returns if every row is as expected, as far as the job is to end otherwise; what the tasks have written is
+    removed where it is not. Raises UnexpectedRowsError."""
+    columns = decode.columns if isinstance(decode, DecodeStep) else NO_COLUMN_OPTIONS
+    ending = {e.name: e for e in columns.expect if e.otherwise is Otherwise.FAIL}
+    for name, count in outcome.unexpected:
+        if name in ending:
+            target.at.discard(outcome.messages)
+            raise UnexpectedRowsError(
+                f"{counted(count, 'row')} of the batch are not as expected: {name} ({ending[name].check}). Nothing of "
+                f"the batch is written. Correct the source, or set expect.{name}.otherwise to warn, drop or reject",
+                expectation=name,
+                rows=count,
+            )
 
 
 def _no_key(table: str) -> tuple[str | None, ...]:

@@ -125,7 +125,7 @@ def mark(target: Target, snapshot: Snapshot) -> None:
     """Moves the stream's tag to a snapshot of its own, unless another run of it is further on already."""
     table = target.at.table
     name, schema = MARKER_TAG + target.user, target.at.plan.schema
-    move_tag(table.io, table.path, schema, name, snapshot, root=table.metadata_path)
+    move_tag(table.io, table.path, schema, name, snapshot, table.world, root=table.metadata_path)
 
 
 def mark_newest(target: Target) -> None:

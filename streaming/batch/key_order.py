@@ -14,7 +14,7 @@ from typing import Any
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.sink_options import KEY_ORDER, KeyOrder
 from bucketline.conf.wording import counted
-from bucketline.state.lsm.merge.order_need import order_matters
+from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.write_plan import WritePlan
 from bucketline.streaming.batch.history import other_queries
@@ -68,7 +68,7 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
         return rows
     is_asked = plan.sink.key_order is not None
     partitions = _partitions(identity, is_asked=is_asked)
-    matters = len(partitions) > 1 and order_matters(plan.schema)
+    matters = len(partitions) > 1 and merging_of(plan.schema).order_matters()
     columns = _feed_columns(rows, is_asked=is_asked) if matters or is_asked else None
     beside = () if rows.decode is not None or isinstance(rows, KafkaRanges) else beside_table(rows.frame.columns, plan)
     if matters and columns is not None:
@@ -176,7 +176,7 @@ def check_begun_partitions(
     if policy is None or not may_begin(starts, ends):
         return target
     was_refused = read_note(spark, identity, _REFUSED) == identity.digest
-    if not (was_refused or is_full(starts, ends, most_records)) or not order_matters(plan.schema):
+    if not (was_refused or is_full(starts, ends, most_records)) or not merging_of(plan.schema).order_matters():
         return target
     first = _numbered(kafka_offsets(first_offsets(spark, identity)))
     began = first or {p: at for p, at in starts.items() if at > 0}

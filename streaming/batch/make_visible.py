@@ -13,24 +13,18 @@ from pyspark.errors import PySparkException
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.author import Author
-from bucketline.state.commit.change import Compact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.format.entries import FileKind
-from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
-from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
-from bucketline.state.store.write.commit_change import commit_change
+from bucketline.state.store.engine.make_visible import Again, Rounds, compact_until_visible
+from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.visibility import (
-    CommitCompaction,
-    CompactWork,
     FileNames,
     Hidden,
-    Rounds,
     Waits,
-    compact_until_visible,
     find_hidden,
     joined,
     left_on_level0,
@@ -43,10 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 def settle_visibility(
     target: Target,
-    engine: Engine,
-    commit: CommitCompaction,
-    *,
-    trigger: CompactTrigger,
+    again: Again,
     messages: Sequence[CommitMessage] = (),
     committed: Committed | None = None,
 ) -> tuple[Target, Rounds | None]:
@@ -61,7 +52,7 @@ def settle_visibility(
     files = joined(owed, own)
     if not files:
         return target, None
-    rounds = _rounds(target, files, _compact_with(engine), commit, trigger)
+    rounds = _rounds(target, files, again)
     target = _owing(target.with_table(rounds.at), rounds.left if rounds.lost is not None else {})
     if rounds.lost is not None:
         _warn(target, rounds.lost)
@@ -71,14 +62,10 @@ def settle_visibility(
 def finish_visibility(target: Target, engine: Engine) -> Target:
     """What a query that has ended still owes, compacted within one more budget, under a name of its own."""
     author = Author(compactor_user(target.user))
-
-    def commit(now: TableAt, messages: Sequence[CommitMessage]) -> Committed:
-        return commit_change(now, Compact(tuple(messages)), author)
-
-    target, _ = settle_visibility(target, engine, commit, trigger=CompactTrigger.MINOR)
+    target, _ = settle_visibility(target, Again(engine, author, CompactTrigger.MINOR, target.budget()))
     if not (target.state.owes_full and target.at.plan.compacts):
         return target
-    rounds = _rounds(target, None, _compact_with(engine), commit, CompactTrigger.FULL)
+    rounds = _rounds(target, None, Again(engine, author, CompactTrigger.FULL, target.budget()))
     if rounds.lost is not None:
         _LOG.warning("%s: the full compaction that was due was lost: %s", target.at.table.path, rounds.lost)
     target = target.with_table(rounds.at)
@@ -96,15 +83,6 @@ def _owing(target: Target, hidden: FileNames) -> Target:
     return target.with_state(replace(target.state, hidden=hidden))
 
 
-def _compact_with(engine: Engine) -> CompactWork:
-    """Compacts buckets by an engine, as the table's plan says then."""
-
-    def compact(now: TableAt, trigger: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(engine, now.plan.bucket_write(trigger), work)
-
-    return compact
-
-
 def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Committed) -> FileNames:
     if not committed.replayed:
         return left_on_level0(messages, committed)
@@ -118,14 +96,10 @@ def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Commit
     return names
 
 
-def _rounds(
-    target: Target, files: FileNames | None, compact: CompactWork, commit: CommitCompaction, trigger: CompactTrigger
-) -> Rounds:
+def _rounds(target: Target, files: FileNames | None, again: Again) -> Rounds:
     """The rounds; an error ends them, and is a reason like any other: the rows are in the table."""
     try:
-        return compact_until_visible(
-            target.at, files, trigger=trigger, compact=compact, commit=commit, budget=target.budget()
-        )
+        return compact_until_visible(target.at, files, again)
     except (BucketlineError, PySparkException, Py4JError) as e:
         return Rounds(target.at, files or {}, lost=" ".join(str(e).split())[:500])
 

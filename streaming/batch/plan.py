@@ -10,7 +10,8 @@ from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.tasks.read_task import Records
+from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.tasks.read_task import Records, leaves_out_values
 
 MOST_REJECTS = 1 << 31
 MOST_BYTES_IN_ONE_TASK = 32 << 20
@@ -45,7 +46,14 @@ def plan_batch(
     stages = _in_one_task(plan.mode.stages(plan, at, scope, limited), most_bytes)
     if state.shares_buckets and _writes_by_share(stages):
         stages = plan.mode.stages(plan, at, replace(scope, by_share=False), limited)
+    if keeps_values(source.decode):
+        stages = replace(stages, write=replace(stages.write, states=at.with_stored(stages.write.states)))
     return replace(stages, idle=_may_be_due(stages.write))
+
+
+def keeps_values(decode: Decoder | None) -> bool:
+    """Whether rows get values that the source left out from the rows of the table as it was planned on."""
+    return decode is not None and leaves_out_values(decode)
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:

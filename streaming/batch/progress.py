@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from bucketline.conf.wording import age_text, counted
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import SYSTEM_CLOCK
+from bucketline.state.commit.postpone_backlog import Waiting
+from bucketline.state.determinism import World
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store.catalog.postpone_backlog import Waiting
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.write.visibility import Hidden
@@ -33,7 +33,8 @@ class BatchReport:
     because of that. `open_items` of compaction plans were open when the stream last looked, the oldest for
     `open_items_seconds`.
 
-    `skipped_records` counts the records that hold no row and are not bad, by kind.
+    `skipped_records` counts the records that hold no row and are not bad, by kind; `unexpected_rows` rows that are not
+    as expected, by the name of the expectation.
 
     `storage_requests` is how many requests this process has sent to the table's object store meanwhile; tasks in other
     processes send theirs by themselves.
@@ -75,6 +76,7 @@ class BatchReport:
     dropped_partitions: tuple[str, ...] = ()
     done_partitions: tuple[str, ...] = ()
     skipped_records: tuple[tuple[str, int], ...] = ()
+    unexpected_rows: tuple[tuple[str, int], ...] = ()
 
     def line(self) -> str:
         """The report on one line."""
@@ -104,6 +106,8 @@ class BatchReport:
             parts.append(f"rejected {self.rejected_rows:,}")
         if self.skipped_records:
             parts.append("skipped " + ", ".join(_of_kind(kind, count) for kind, count in self.skipped_records))
+        if self.unexpected_rows:
+            parts.append("not as expected: " + ", ".join(f"{name} {count:,}" for name, count in self.unexpected_rows))
         if self.expired_snapshots:
             parts.append(f"expired {counted(self.expired_snapshots, 'snapshot')}")
         if self.created_tags:
@@ -148,6 +152,7 @@ def describe_batch(
     behind: int | None,
     postponed: Waiting,
     hidden: Hidden,
+    world: World,
 ) -> BatchReport:
     """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
 
@@ -169,6 +174,7 @@ def describe_batch(
         compaction_dropped=report.committed.dropped is not None,
         rejected_rows=report.rejected_rows,
         skipped_records=outcome.skipped_records,
+        unexpected_rows=outcome.unexpected,
         expired_snapshots=report.expired_snapshots,
         spilled_bytes=sum(s.spilled_bytes for s in outcome.stats),
         behind_records=behind,
@@ -178,16 +184,16 @@ def describe_batch(
         total_seconds=plan + tasks + commit,
         postponed_rows=postponed.rows,
         postponed_bytes=postponed.size_bytes,
-        postponed_seconds=postponed.age_seconds(SYSTEM_CLOCK.local_ms()),
+        postponed_seconds=postponed.age_seconds(world.clock.local_ms()),
         hidden_rows=hidden.rows,
-        hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
+        hidden_seconds=hidden.age_seconds(world.clock.local_ms()),
         created_tags=report.upkept.tags,
         dropped_partitions=report.upkept.dropped_partitions,
         done_partitions=report.upkept.done_partitions,
     )
 
 
-def with_backlog(report: BatchReport, relief: Relief, items: OpenItems) -> BatchReport:
+def with_backlog(report: BatchReport, relief: Relief, items: OpenItems, world: World) -> BatchReport:
     """The report, with what waits for a compaction."""
     crowding = relief.crowding
     return replace(
@@ -196,9 +202,9 @@ def with_backlog(report: BatchReport, relief: Relief, items: OpenItems) -> Batch
         most_runs=crowding.most_runs,
         crowded_buckets=relief.crowded_before,
         level0_bytes=crowding.level0_bytes,
-        level0_seconds=crowding.age_seconds(SYSTEM_CLOCK.local_ms()),
+        level0_seconds=crowding.age_seconds(world.clock.local_ms()),
         open_items=items.count,
-        open_items_seconds=items.age_seconds(SYSTEM_CLOCK.now_ms()),
+        open_items_seconds=items.age_seconds(world.clock.now_ms()),
         back_pressure_seconds=relief.spent_ms / 1000,
     )
 
@@ -210,6 +216,7 @@ def describe_skipped(
     report: CommitReport,
     seconds: float,
     hidden: Hidden,
+    world: World,
 ) -> BatchReport:
     """The report of a batch that was in the table already; `messages` are of the compaction it still owed."""
     return BatchReport(
@@ -232,7 +239,7 @@ def describe_skipped(
         commit_seconds=0.0,
         total_seconds=seconds,
         hidden_rows=hidden.rows,
-        hidden_seconds=hidden.age_seconds(SYSTEM_CLOCK.local_ms()),
+        hidden_seconds=hidden.age_seconds(world.clock.local_ms()),
         created_tags=report.upkept.tags,
         dropped_partitions=report.upkept.dropped_partitions,
         done_partitions=report.upkept.done_partitions,

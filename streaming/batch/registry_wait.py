@@ -1,18 +1,18 @@
 """A batch that needs a schema registry waits for it: it is done again until the registry answers, or for so long."""
 
 import logging
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.streaming.batch.failure import explain
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
 
 _LOG = logging.getLogger("bucketline.job")
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 15_000
 
 T = TypeVar("T")
 
@@ -26,23 +26,23 @@ def wait_of(decoder: Decoder | None) -> int:
 def when_registry_answers(
     work: Callable[[], T],
     wait_ms: int,
-    pause: Callable[[float], None] = time.sleep,
-    now: Callable[[], float] = time.monotonic,
+    world: World = SYSTEM_WORLD,
 ) -> T:
     """The result of the work, which is done again while it fails because the registry does not answer.
 
     Raises what the work raised last, once it has waited that long.
     """
-    until: float | None = None
-    seconds = _FIRST_PAUSE_S
+    until: int | None = None
+    pause_ms = _FIRST_PAUSE_MS
     while True:
         try:
             return work()
         except Exception as e:
             down = e if isinstance(e, BucketlineError) else explain(e)
-            until = now() + wait_ms / 1000 if until is None else until
-            if not isinstance(down, RegistryDownError) or now() + seconds > until:
+            now_ms = world.stopwatch.elapsed_ms()
+            until = now_ms + wait_ms if until is None else until
+            if not isinstance(down, RegistryDownError) or now_ms + pause_ms > until:
                 raise
             _LOG.warning("the batch waits for the schema registry: %s", down.message)
-        pause(seconds)
-        seconds = min(seconds * 2, _LONGEST_PAUSE_S)
+        world.pause.wait_ms(pause_ms)
+        pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)

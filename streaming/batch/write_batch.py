@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from bucketline.state.commit.change import AppendCheck
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.store.catalog.postpone_backlog import Waiting, find_waiting
+from bucketline.state.commit.postpone_backlog import Waiting, find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import GivenBack, Outcome
+from bucketline.state.store.engine.make_visible import Again
 from bucketline.state.store.maintenance.upkeep import Upkept
 from bucketline.state.store.plans.make_plan import OpenItems
 from bucketline.state.store.table.postpone_compact import compact_postponed
@@ -25,9 +27,23 @@ from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.back_pressure import Relief, relieve
-from bucketline.streaming.batch.commit import CommitReport, commit_batch, commit_owed_compaction, settle_skipped
+from bucketline.streaming.batch.commit import (
+    CommitReport,
+    commit_batch,
+    commit_owed_compaction,
+    compactor,
+    owed_compaction_committed,
+    settle_skipped,
+)
 from bucketline.streaming.batch.compact_beside import beside_backlog, check_beside, notice_batch
-from bucketline.streaming.batch.conform import fit_decoder, fit_frame, grow_table, of_one_source_table, refuse_need
+from bucketline.streaming.batch.conform import (
+    fit_decoder,
+    fit_frame,
+    grow_table,
+    of_one_source_table,
+    refuse_need,
+    refuse_unexpected,
+)
 from bucketline.streaming.batch.history import check_rolled_back, other_queries, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, new_partitions, read_identity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
@@ -40,7 +56,7 @@ from bucketline.streaming.batch.key_order import (
 )
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
-from bucketline.streaming.batch.plan import plan_batch, shares_are_new
+from bucketline.streaming.batch.plan import keeps_values, plan_batch, shares_are_new
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
@@ -100,7 +116,7 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
     check_beside(target, engine.spark)
     work = partial(write_once, target, identity, engine, Frame(frame, job.decoder), job)
-    target, done = when_registry_answers(lambda: repeat_if_gone(work), wait_of(job.decoder))
+    target, done = when_registry_answers(lambda: repeat_if_gone(work), wait_of(job.decoder), target.at.table.world)
     target, done = settle(target, identity, engine, done)
     if done.outcome is not None and target.at.plan.mode.postpones:
         # The report says what waits now, and the next batch would read the new snapshot in any case.
@@ -188,7 +204,10 @@ def plan_run_commit(
     target = settle_mixed_keys(target, identity, outcome, policy_of(target.at.plan, rows.decode))
     if topics is not None:
         identity = confirm_topics(target, identity, outcome, topics)
-    target, report = commit_batch(target, identity, outcome, stages.key_shares)
+    check = None
+    if keeps_values(rows.decode) and target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT:
+        check = AppendCheck.ROWS_READ
+    target, report = commit_batch(target, identity, outcome, stages.key_shares, check)
     target = _advised(target, stages, engine)
     return target, Done(stages.write.write.trigger, outcome.messages, report, outcome, planned, ran)
 
@@ -205,11 +224,13 @@ def run(
     """What the tasks have written, and by which stages: they run again where records need columns that are missing."""
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     target = of_one_source_table(target, outcome, rows.decode)
+    refuse_unexpected(target, outcome, rows.decode)
     if not outcome.need:
         return target, stages, outcome
     target = target.with_table(grow_table(target.at, outcome))
     stages = plan(target, identity, engine, rows)
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
+    refuse_unexpected(target, outcome, rows.decode)
     refuse_need(target.at, outcome)
     return target, stages, outcome
 
@@ -275,13 +296,11 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
     target, done = _move_postponed(target.with_state(state), identity, engine, done)
     later: list[CommitReport] = []
 
-    def commit(now: TableAt, messages: Sequence[CommitMessage]) -> Committed:
-        later.append(commit_owed_compaction(target.with_table(now), identity.batch_id, tuple(messages)))
-        return later[-1].committed
+    def told(at: TableAt, messages: Sequence[CommitMessage], committed: Committed) -> None:
+        later.append(owed_compaction_committed(target, at, messages, committed))
 
-    target, rounds = settle_visibility(
-        target, engine, commit, trigger=done.trigger, messages=done.messages, committed=done.report.committed
-    )
+    again = Again(engine, compactor(target, identity.batch_id), done.trigger, target.budget(), told)
+    target, rounds = settle_visibility(target, again, done.messages, done.report.committed)
     if done.outcome is not None:
         plan_ahead(target.at, target.user, identity.batch_id)
     notice_batch(target, identity.batch_id)
@@ -293,16 +312,16 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
 
 def report(target: Target, identity: BatchIdentity, done: Done, started: float) -> BatchReport:
     """What the batch came to."""
-    name, now = target.at.table.path, time.monotonic()
+    name, world, now = target.at.table.path, target.at.table.world, time.monotonic()
     if done.outcome is None:
         hidden = hidden_rows(target)
-        return describe_skipped(name, identity.batch_id, done.messages, done.report, now - started, hidden)
+        return describe_skipped(name, identity.batch_id, done.messages, done.report, now - started, hidden, world)
     seconds = (done.planned - started, done.ran - done.planned, now - done.ran)
     waiting, hidden = _waiting(target), hidden_rows(target)
     described = describe_batch(
-        name, identity.batch_id, done.outcome, done.report, seconds, identity.behind, waiting, hidden
+        name, identity.batch_id, done.outcome, done.report, seconds, identity.behind, waiting, hidden, world
     )
-    return with_backlog(described, done.relief, _open_items(target))
+    return with_backlog(described, done.relief, _open_items(target), world)
 
 
 def _open_items(target: Target) -> OpenItems:

@@ -30,6 +30,11 @@ def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
                 path=table.path,
                 user=user,
             )
+        if not table.snapshots().num_rows:
+            raise UnsupportedTableError(
+                f"{table.path} has no snapshot yet: no batch has been written, so no Kafka offsets are known",
+                path=table.path,
+            )
         raise UnsupportedTableError(
             f"no snapshot or tag of {table.path} holds Kafka offsets: either no sink of bucketline wrote it from "
             "Kafka, or those snapshots have expired",

@@ -30,6 +30,7 @@ from bucketline.state.errors import (
     StorageError,
     TableNotFoundError,
     UserNotFoundError,
+    VersionNotFoundError,
 )
 from bucketline.streaming.batch.failure import SparkFailedError, SparkLostError, error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
@@ -41,6 +42,7 @@ DONE, FAILED, USAGE, CONFIGURATION, CONFLICT = 0, 1, 2, 3, 4
 DEBUG_VARIABLE = "BUCKETLINE_DEBUG"
 
 _EXIT_CODES: tuple[tuple[type[BucketlineError], int], ...] = (
+    (VersionNotFoundError, FAILED),
     (OptionError, CONFIGURATION),
     (TableNotFoundError, CONFIGURATION),
     (DatabaseNotFoundError, CONFIGURATION),

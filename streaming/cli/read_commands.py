@@ -2,7 +2,6 @@
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
@@ -10,12 +9,12 @@ from bucketline.conf.secrets import mask
 from bucketline.conf.wording import counted
 from bucketline.state.format.row_ranges import with_tracked
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.conditions import Condition, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.read.projection import is_tracked
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.columns_text import type_text
-from bucketline.state.types.sql_filter import parse_filter
 from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments, version
 from bucketline.streaming.cli.parquet_output import check_output, write_parquet
 from bucketline.streaming.cli.program import program
@@ -83,8 +82,9 @@ def scan(
 ) -> None:
     """Reads rows of the newest snapshot, one row for each primary key.
 
-    Conditions compare columns with literals: AND, OR, NOT, =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, LIKE. Texts are
-    in 'single quotes', bytes are X'0aff', instants have a zone ('2024-12-31 12:00:00Z').
+    Conditions are Spark's SQL. Those that compare columns with literals skip files: AND, OR, NOT, =, <>, <, <=, >, >=,
+    IN, BETWEEN, IS NULL, LIKE. Texts are in 'single quotes', bytes are X'0aff', instants have a zone ('2024-12-31
+    12:00:00Z').
     """
     if output is not None:
         check_output(output)
@@ -187,10 +187,10 @@ def _known_columns(schema: TableSchema, wanted: tuple[str, ...]) -> tuple[str, .
     return wanted
 
 
-def _condition(schema: TableSchema, where: str | None) -> pc.Expression | None:
+def _condition(schema: TableSchema, where: str | None) -> Condition | None:
     if where is None:
         return None
     try:
-        return parse_filter(where, schema.fields)
+        return plan_condition(where, schema.fields)
     except OptionError as e:
         raise click.BadParameter(e.message, param_hint="--where") from e

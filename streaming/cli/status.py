@@ -9,9 +9,9 @@ from rich.text import Text
 
 from bucketline.conf.wording import age_text, counted
 from bucketline.state.bucket.mode import BucketMode, bucket_mode
+from bucketline.state.commit.postpone_backlog import find_waiting
 from bucketline.state.determinism import SYSTEM_CLOCK
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.store.catalog.postpone_backlog import find_waiting
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.plans.backlog import plan_backlog
 from bucketline.state.store.plans.plan_files import PlanFolder

@@ -3,6 +3,9 @@
 import click
 import pyarrow as pa
 
+from bucketline.conf.wording import shortened
+from bucketline.state.commit.replay import MARKER_TAG
+from bucketline.state.errors import VersionNotFoundError
 from bucketline.streaming.cli.arguments import duration, format_option, opened, table_arguments, version
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
@@ -39,8 +42,10 @@ def list_branches(path: str, option: tuple[str, ...], form: Format) -> None:
 @click.argument("name")
 def delete_branch(path: str, option: tuple[str, ...], name: str) -> None:
     """Deletes a branch. `bucketline orphans` finds the files that only it used."""
-    is_gone = opened(path, option).delete_branch(name)
-    click.echo(f"branch {name} deleted" if is_gone else f"there is no branch {name}")
+    table = opened(path, option)
+    if not table.delete_branch(name):
+        raise _not_there("branch", name, table.system("branches")["branch_name"].to_pylist())
+    click.echo(f"branch {name} deleted")
 
 
 @branch.command("fast-forward")
@@ -86,8 +91,11 @@ def list_tags(path: str, option: tuple[str, ...], form: Format) -> None:
 @click.argument("name")
 def delete_tag(path: str, option: tuple[str, ...], name: str) -> None:
     """Deletes a tag, and the files that only it kept."""
-    is_gone = opened(path, option).delete_tag(name)
-    click.echo(f"tag {name} deleted" if is_gone else f"there is no tag {name}")
+    table = opened(path, option)
+    if not table.delete_tag(name):
+        tags = table.tags()["tag_name"].to_pylist()
+        raise _not_there("tag", name, [t for t in tags if not t.startswith(MARKER_TAG)])  # those of streams stay theirs
+    click.echo(f"tag {name} deleted")
 
 
 @program.command(short_help="Makes an older snapshot the newest again.")
@@ -100,3 +108,9 @@ def rollback(path: str, option: tuple[str, ...], target: str) -> None:
     No writer of the table may be active.
     """
     click.echo(f"snapshot {opened(path, option).rollback_to(version(target))}")
+
+
+def _not_there(kind: str, name: str, known: list[str]) -> VersionNotFoundError:
+    """The error for a tag or a branch that does not exist."""
+    there = f"there are: {shortened(', '.join(known))}" if known else "there are none"
+    return VersionNotFoundError(f"there is no {kind} {name!r}; {there}", key=kind, value=name)

@@ -24,6 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.job import RecordFormat
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, TypeMappings
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.row_kind import RowKind
@@ -31,6 +33,7 @@ from bucketline.streaming.decode.canal_needs import need_of_bad, need_of_types
 from bucketline.streaming.decode.canal_values import ColumnTypes, column_of, column_types, has_labels, text_field
 from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
+from bucketline.streaming.decode.json_declared import as_declared
 from bucketline.streaming.decode.json_exact import parse_json
 from bucketline.streaming.decode.json_shape import Shape, shape_of
 from bucketline.streaming.decode.other_messages import Skipped
@@ -47,6 +50,13 @@ from bucketline.streaming.decode.row_changes import (
 )
 from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, joined, joined_all, part_of
 from bucketline.streaming.decode.seen import Seen
+from bucketline.streaming.decode.source_metadata import (
+    BINLOG_PARTS,
+    SOURCE_METADATA,
+    binlog_events,
+    with_metadata,
+    without_metadata,
+)
 
 _NULL_BEHIND_OLD = r'(?s)"old".*null'
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
@@ -68,6 +78,10 @@ class BinlogFormat:
 
     def __hash__(self) -> int:
         return hash(self.program)
+
+    @property
+    def decode(self) -> RecordFormat:
+        return RecordFormat.CANAL_JSON if self.is_canal else RecordFormat.MAXWELL_JSON
 
     @property
     def row_types(self) -> tuple[str, ...]:
@@ -134,22 +148,26 @@ def decode_binlog(
     loose: Sequence[str] | None = None,
     update_before: UpdateBefore = UpdateBefore.DROP,
     watch: Watch = Watch.NOTHING,
+    messages: MessageOptions = NO_MESSAGE_OPTIONS,
 ) -> Decoded:
     """The row changes in messages.
 
     Shapes: n binary or string values in. `loose` names the NOT NULL columns that a delete may leave out; by default all
     that are not in `primary_key`. Raises UnsupportedTableError for column types that JSON cannot hold.
     """
-    columns = tuple(fields)
+    columns, of_source = without_metadata(form.decode, fields)
+    primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
     read = tuple(map(text_field, columns)) if form.is_canal else columns
     given = as_binary(values)
     live = has_text(given)
     positions = np.flatnonzero(live)
     alive = chosen(given, live)
-    objects = read_objects(alive, _message_shape(read, read, form), Watch.NOTHING if form.is_canal else watch)
+    objects = read_objects(
+        alive, _message_shape(read, read, form, bool(of_source)), Watch.NOTHING if form.is_canal else watch
+    )
     if update_before is UpdateBefore.DROP:
         keys = tuple(f for f in read if f.name in primary_key)
-        objects = _without_needless(objects, alive, _message_shape(read, keys, form))
+        objects = _without_needless(objects, alive, _message_shape(read, keys, form, bool(of_source)))
     records = positions[objects.positions]
     bad = {int(positions[at]): reason for at, reason in objects.bad}
     rows, reasons = _rows_in(objects.structs, form)
@@ -157,28 +175,37 @@ def decode_binlog(
     bad |= {int(records[message]): reason for message, reason in reasons.items()}
     texts = alive.take(pa.array(objects.positions))
     if form.is_canal:
-        types = column_types(texts) if watch is Watch.ALL or has_labels(texts, columns) else None
+        asked = watch is Watch.ALL or bool(messages.type_mapping) or has_labels(texts, columns)
+        types = column_types(texts) if asked else None
         need = NO_NEED
         if types is not None and watch is Watch.ALL:
             unread = alive.take(pa.array([at for at, _ in objects.bad], pa.int64()))
-            need = _canal_need(types, rows, unread, columns)
+            need = _canal_need(types, rows, unread, columns, messages.type_mapping)
         of_old = [f.name for f in columns if update_before is UpdateBefore.EMIT or f.name in primary_key]
-        rows, reasons = _converted(rows, columns, types, of_old)
+        rows, reasons = _converted(rows, columns, types, of_old, messages.type_mapping)
         bad = {int(records[message]): reason for message, reason in reasons.items()} | bad
     else:
-        need = joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
+        found = joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
+        need = as_declared(found, messages, {f.name for f in columns})
     changes = _changes(rows, texts, primary_key, form, update_before)
     unjudged = replace(in_order(changes, records[rows.messages], bad, need), seen=seen)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
+    unjudged = with_left_out(unjudged, columns, may_miss)
+    if of_source:
+        unjudged = with_metadata(unjudged, binlog_events(objects.structs, form.decode), records, of_source)
+    return judge_rows(unjudged, (*columns, *of_source))
 
 
 @lru_cache(maxsize=64)
-def _message_shape(data: tuple[DataField, ...], old: tuple[DataField, ...], form: BinlogFormat) -> Shape:
-    """The shape of a message that is read with those columns of `data` and of `old`."""
+def _message_shape(
+    data: tuple[DataField, ...], old: tuple[DataField, ...], form: BinlogFormat, tells_source: bool
+) -> Shape:
+    """The shape of a message that is read with those columns of `data` and of `old`; where it `tells_source`, also with
+    what it says of its source."""
     images = [DataType(TypeRoot.ROW, fields=columns) for columns in (data, old)]
     of_data, of_old = (DataType(TypeRoot.ARRAY, element=i) for i in images) if form.is_canal else images
     parts = [DataField(0, "data", of_data), DataField(0, "old", of_old), DataField(0, "type", _TEXT), *_TABLE_NAMES]
+    parts += BINLOG_PARTS[form.decode] if tells_source else ()
     return shape_of(DataType(TypeRoot.ROW, fields=(*parts, _IS_DDL) if form.is_canal else tuple(parts)))
 
 
@@ -206,10 +233,14 @@ def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Obje
     return replace(objects, structs=structs, positions=positions[order], bad=bad)
 
 
-def _canal_need(types: ColumnTypes, rows: _Rows, unread: pa.Array, fields: Sequence[DataField]) -> pa.DataType:
+def _canal_need(
+    types: ColumnTypes, rows: _Rows, unread: pa.Array, fields: Sequence[DataField], mapping: TypeMappings
+) -> pa.DataType:
     """What the rows of messages need, by their columns' types, and messages that could not be read."""
     declared = [types.types[code] for code in np.unique(types.codes[rows.messages])]
-    return joined_all([need_of_types(declared, fields), *(need_of_bad(text, fields) for text in unread.to_pylist())])
+    return joined_all(
+        [need_of_types(declared, fields, mapping), *(need_of_bad(text, fields) for text in unread.to_pylist())]
+    )
 
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
@@ -287,7 +318,11 @@ def _no_data(kind: str) -> str:
 
 
 def _converted(
-    rows: _Rows, fields: tuple[DataField, ...], types: ColumnTypes | None, followed: Sequence[str]
+    rows: _Rows,
+    fields: tuple[DataField, ...],
+    types: ColumnTypes | None,
+    followed: Sequence[str],
+    mapping: TypeMappings,
 ) -> tuple[_Rows, dict[int, str]]:
     """The rows with Canal's texts as what columns take; and why a message's rows have none, by message. A wrong value
     in `old` counts only where the same row has one of a `followed` column: else no row before the update is made."""
@@ -300,7 +335,7 @@ def _converted(
     for image, counts in ((rows.data, None), (rows.old, before_counts)):
         children = []
         for f in fields:
-            values = column_of(image.field(f.name), f, of_rows)
+            values = column_of(image.field(f.name), f, of_rows, mapping)
             children.append(values.column)
             for row, reason in values.reasons.items():
                 if counts is None or counts[row]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from bucketline.conf.message_options import SAME_TYPES, TypeMappings
 from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.json_exact import Literal, parse_json
 from bucketline.streaming.decode.json_shape import row_shape
@@ -15,12 +16,15 @@ from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, joined_all,
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
-def need_of_types(types: Iterable[Mapping[str, str]], fields: Sequence[DataField]) -> pa.DataType:
-    """The columns that MySQL's tables have and the table lacks, in types that hold their values."""
+def need_of_types(
+    types: Iterable[Mapping[str, str]], fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES
+) -> pa.DataType:
+    """The columns that MySQL's tables have and the table lacks, in types that hold their values, as the job maps
+    them."""
     known = {f.name for f in fields}
     needs = []
     for of_columns in types:
-        new = [(name, column_type(declared)) for name, declared in of_columns.items() if name not in known]
+        new = [(name, column_type(declared, mapping)) for name, declared in of_columns.items() if name not in known]
         needs.append(pa.struct(new) if new else NO_NEED)
     return joined_all(needs)
 

@@ -14,10 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.message_options import SAME_TYPES, TypeMapping, TypeMappings
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.json_exact import is_unicode, parse_json
-from bucketline.streaming.decode.mysql_types import is_labeled, labeled_text
+from bucketline.streaming.decode.mysql_types import is_labeled, is_longtext, labeled_text
 
 _TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
 _BYTES = frozenset({TypeRoot.BINARY, TypeRoot.VARBINARY})
@@ -72,10 +73,17 @@ def column_types(messages: pa.Array) -> ColumnTypes:
     return ColumnTypes(tuple(t or {} for t in types), codes)
 
 
-def column_of(texts: pa.Array, field: DataField, types: ColumnTypes | None) -> Values:
-    """The texts of a column as what the column takes. Shapes: n in, n out; `types` are those of their messages."""
+def column_of(
+    texts: pa.Array, field: DataField, types: ColumnTypes | None, mapping: TypeMappings = SAME_TYPES
+) -> Values:
+    """The texts of a column as what the column takes. Shapes: n in, n out; `types` are those of their messages. With a
+    `mapping` of LONGTEXT, BYTES hold its texts."""
     if field.type.root in _BYTES:
-        return _bytes_of(texts)
+        if types is None or TypeMapping.LONGTEXT_TO_BYTES not in mapping:
+            return _bytes_of(texts)
+        are_texts = np.array([is_longtext(of.get(field.name, "")) for of in types.types])[types.codes]
+        octets = _bytes_of(if_else(pa.array(are_texts), None, texts))
+        return Values(if_else(pa.array(are_texts), texts.cast(pa.binary()), octets.column), octets.reasons)
     if _is_set(field.type) or (types is not None and field.type.root in _TEXTS):
         return _labels_of(texts, field, types or ColumnTypes(({},), np.zeros(len(texts), dtype=np.int64)))
     return Values(texts, {})

@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, TypeMapping
 from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
-from bucketline.streaming.decode.json_declared import as_declared, nodes_of
+from bucketline.streaming.decode.json_declared import as_declared, nodes_of, with_signs
 from bucketline.streaming.decode.json_exact import NO_OBJECT, Failures, build_array, parse_json
 from bucketline.streaming.decode.json_shape import (
     SOURCE_PARTS,
@@ -89,7 +89,7 @@ class Images:
 
     def shape(self, source: SourceSchema) -> Shape:
         """The shape of an event whose images have that schema."""
-        return _bare_shape(self) if not source else _shape_of_images(self, source)
+        return _bare_shape(self) if not source else _shape_of_images(self, with_signs(source, self.messages.types))
 
     def row_schema(self, schema: object) -> SourceSchema:
         """The schema of a row in the schema of a record."""
@@ -120,6 +120,14 @@ class Images:
         """The schema needs of rows in the needs of records."""
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
+    def declared_need(self, source: SourceSchema) -> pa.DataType:
+        """What rows with that schema need, in the types that the job asks for."""
+        return declared_need(source, self.fields, self.messages.type_mapping)
+
+    def as_declared(self, need: pa.DataType) -> pa.DataType:
+        """The needs of rows without a schema, in the types that the job asks for."""
+        return as_declared(need, self.messages, {f.name for f in self.fields})
+
 
 def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) -> Objects:
     """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; and the schema needs of
@@ -135,7 +143,7 @@ def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) 
     bare = moved(read_objects(values.take(pa.array(rest)), images.shape(_NO_SCHEMA), watch), rest)
     no_op = images.are_others(bare.structs)
     other = bare.positions[no_op]
-    need = as_declared(images.need_of_rows(bare.need), images.messages.types)
+    need = images.as_declared(images.need_of_rows(bare.need))
     parts.append(
         replace(bare, structs=bare.structs.filter(pa.array(~no_op)), positions=bare.positions[~no_op], need=need)
     )
@@ -163,7 +171,7 @@ def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
     objects = _without_others(read_objects(events, part.shape, _only_wider(watch)), events, images)
     declared = NO_NEED
     if watch is Watch.ALL and len(objects.structs):
-        declared = joined_all(declared_need(source, images.fields) for source in part.sources)
+        declared = joined_all(images.declared_need(source) for source in part.sources)
     return moved(replace(objects, need=joined(images.need_of_rows(objects.need), declared)), part.positions)
 
 
@@ -353,9 +361,9 @@ def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: 
     if watch is Watch.NOTHING:
         return NO_NEED
     if not source:
-        return as_declared(images.need_of_rows(need_of(payload, shape, watch)), images.messages.types)
+        return images.as_declared(images.need_of_rows(need_of(payload, shape, watch)))
     wider = images.need_of_rows(need_of(payload, shape, Watch.WIDER))
-    return joined(wider, declared_need(source, images.fields)) if watch is Watch.ALL else wider
+    return joined(wider, images.declared_need(source)) if watch is Watch.ALL else wider
 
 
 def _payload_of(record: object) -> tuple[object, SourceSchema]:
@@ -388,7 +396,8 @@ def _shape_of_images(images: Images, source: SourceSchema) -> Shape:
 
 
 def _writing(messages: MessageOptions) -> Writing:
-    return Writing(messages.bytes_form, is_debezium=True)
+    longtext = TypeMapping.LONGTEXT_TO_BYTES in messages.type_mapping
+    return Writing(messages.bytes_form, is_debezium=True, infinity=messages.infinity, has_longtext_bytes=longtext)
 
 
 def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:

@@ -6,11 +6,13 @@ names in `METADATA` is filled from the record itself, not from its value.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, ColumnOptions
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, Truncate
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
@@ -25,16 +27,25 @@ from bucketline.streaming.decode.avro.avro_frames import KEY_HEADER, VALUE_HEADE
 from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog, passing_over_truncates
+from bucketline.streaming.decode.columns.computed_columns import ComputedColumns
+from bucketline.streaming.decode.columns.rows_of_table import rows_of_table
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.flat_records import decode_flat
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
 from bucketline.streaming.decode.records import decode_avro, decode_debezium, decode_json
-from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRows, pack_rejects
+from bucketline.streaming.decode.rejects import (
+    REJECTS_SCHEMA,
+    UNEXPECTED,
+    RejectedRows,
+    joined_rejects,
+    pack_rejects,
+)
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.source_tables import without_other_tables
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut
 
 METADATA: Mapping[str, str] = {
     "_kafka_topic": "topic",
@@ -47,7 +58,7 @@ METADATA: Mapping[str, str] = {
 }
 """Table columns that are filled from Kafka's own columns, by name."""
 
-_SPARK_TYPES = {
+RECORD_TYPES = {
     "key": pa.binary(),
     "value": pa.binary(),
     "topic": pa.string(),
@@ -57,6 +68,7 @@ _SPARK_TYPES = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
+"""The columns of Spark's Kafka source, by name."""
 _BINLOGS = {RecordFormat.CANAL_JSON: CANAL, RecordFormat.MAXWELL_JSON: MAXWELL}
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -70,7 +82,9 @@ class DecodeStep:
     `loose` are NOT NULL columns that a delete may leave out. One call returns at most `reject_limit` bad records; more
     would change nothing once there are more than the job allows. `watch` says whether to look for fields and values
     that the table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types. `messages` is what
-    the job says of its messages; `registry` has the schemas of Avro records.
+    the job says of its messages, `columns` of its columns and rows, `zone` the zone of the session, and `computed` what
+    that means for this table; `registry` has the schemas of Avro records. `keeping` says what becomes of values that
+    the source left out: whatever is computed from such a value is wrong, and its record has to be bad.
     """
 
     decode: RecordFormat
@@ -83,25 +97,52 @@ class DecodeStep:
     fixed: tuple[str, ...] = ()
     messages: MessageOptions = NO_MESSAGE_OPTIONS
     registry: RegistrySchemas | None = None
+    keeping: Keeping = KEEPS_NOTHING
+    columns: ColumnOptions = NO_COLUMN_OPTIONS
+    zone: str = "UTC"
+    computed: ComputedColumns | None = None
 
     @property
     def input_columns(self) -> tuple[str, ...]:
         """The columns of Spark's Kafka source that this step reads."""
-        needed = {"value", *_PLACE, *(METADATA[f.name] for f in self.fields if f.name in METADATA)}
+        fields = self.decoding.fields
+        needed = {"value", *_PLACE, *(METADATA[f.name] for f in fields if f.name in METADATA)}
         if self.decode.reads_keys or (not self.decode.has_row_kinds and self.primary_key):
             needed.add("key")
         if self.decode.is_avro:
             needed.add("headers")
-        return tuple(name for name in _SPARK_TYPES if name in needed)
+        return tuple(name for name in RECORD_TYPES if name in needed)
+
+    @property
+    def decoding(self) -> "DecodeStep":
+        """The step that decodes what columns are computed from; this one where none are computed."""
+        plan = self.computed
+        if plan is None:
+            return self
+        return replace(
+            self,
+            fields=plan.inputs,
+            primary_key=plan.key_inputs,
+            loose=(),
+            fixed=(*self.fixed, *(f.name for f in plan.inputs if f.name not in plan.plain)),
+            watch=self.watch if plan.grows else Watch.NOTHING,
+            keeping=KEEPS_NOTHING,
+            computed=None,
+        )
 
     @property
     def has_distinct_keys(self) -> bool:
         """Whether no key is in two tables of the source: the job says so."""
         return self.messages.shards is not None
 
+    @property
+    def leaves_out_values(self) -> bool:
+        """Whether a column UNAVAILABLE beside the rows says which of their values the source left out."""
+        return self.keeping.left_out is LeftOut.MARKED
+
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
         """What columns of the key have of a table of the source, by which its rows are told from those of others."""
-        if self.decode not in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_AVRO):
+        if not self.decode.has_row_kinds:
             return ()
         *outer, name = table.split(".")
         parts = {
@@ -113,13 +154,15 @@ class DecodeStep:
 
     def check(self) -> None:
         """Raises SchemaMismatchError or UnsupportedTableError when no record could become a row of this table."""
-        self(pa.table({name: pa.nulls(0, kind) for name, kind in _SPARK_TYPES.items()}))
+        self(pa.table({name: pa.nulls(0, kind) for name, kind in RECORD_TYPES.items()}))
 
     def __call__(self, records: pa.Table) -> DecodedRows:
         """The rows in records, the bad records, and what the records need.
 
         Shapes: n records in; out the table's columns in order, with `_row_kind` if the message format has row kinds.
         """
+        if self.computed is not None:
+            return self._computed(records, self.computed)
         if "value" not in records.column_names:
             raise SchemaMismatchError(
                 f"decode: {self.decode.value} reads a column 'value', and the source has "
@@ -148,10 +191,12 @@ class DecodeStep:
             bad.update({origin[row].as_py(): reason for row, reason in wrong.items()})
             columns.append(column)
         kinds = decoded.kinds
+        marks = [decoded.rows.column(MARKS.name)] if self.leaves_out_values else []
         if len(bad) > len(decoded.bad):
             keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64())))
-            columns, kinds, origin = (
+            columns, marks, kinds, origin = (
                 [column.filter(keep) for column in columns],
+                [column.filter(keep) for column in marks],
                 kinds.filter(keep),
                 origin.filter(keep),
             )
@@ -160,9 +205,32 @@ class DecodeStep:
         schema = arrow_schema(fields)
         if self.decode.has_row_kinds:
             fitted, schema = [*fitted, kinds], schema.append(pa.field(ROW_KIND_COLUMN, pa.int8()))
+        if marks:
+            fitted, schema = [*fitted, *marks], schema.append(pa.field(MARKS.name, pa.binary()))
         rows = pa.Table.from_arrays(fitted, schema=schema)
         return DecodedRows(
             rows, self._rejects(records, bad), self._need(decoded.need), decoded.seen.with_others(others), origin
+        )
+
+    def _computed(self, records: pa.Table, plan: ComputedColumns) -> DecodedRows:
+        """The rows of the table, computed from decoded ones."""
+        decoded = self.decoding(records)
+        rows, kinds = decoded.rows, pa.array(np.zeros(decoded.rows.num_rows, np.int8))
+        if self.decode.has_row_kinds:
+            kinds, rows = one_array(rows[ROW_KIND_COLUMN]), rows.drop_columns([ROW_KIND_COLUMN])
+        assert decoded.records is not None, "a decoder of records says which record a row is of"
+        batch = pa.RecordBatch.from_arrays([one_array(c) for c in rows.columns], schema=rows.schema)
+        chosen = rows_of_table(plan, batch, kinds, decoded.records)
+        made = pa.Table.from_batches([chosen.decoded.rows])
+        if self.decode.has_row_kinds:
+            made = made.append_column(pa.field(ROW_KIND_COLUMN, pa.int8()), chosen.decoded.kinds)
+        bad = dict(zip(chosen.decoded.bad.to_pylist(), chosen.decoded.reasons.to_pylist(), strict=True))
+        return DecodedRows(
+            made,
+            joined_rejects([decoded.rejects, self._rejects(records, bad)]),
+            plan.need_of(decoded.need),
+            replace(decoded.seen, unexpected=chosen.unexpected),
+            chosen.decoded.origin,
         )
 
     def _decode(self, values: pa.Array | pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray | None) -> Decoded:
@@ -179,6 +247,7 @@ class DecodeStep:
                 watch=self.watch,
                 messages=self.messages,
                 reader=self._reader,
+                keeping=self.keeping,
             )
         if self.decode is RecordFormat.DEBEZIUM_FLAT_JSON:
             return decode_flat(
@@ -190,6 +259,7 @@ class DecodeStep:
                 update_before=self.update_before,
                 watch=self.watch,
                 messages=self.messages,
+                keeping=self.keeping,
             )
         binlog = _BINLOGS.get(self.decode)
         if binlog is not None:
@@ -203,6 +273,7 @@ class DecodeStep:
                 loose=self.loose,
                 update_before=self.update_before,
                 watch=self.watch,
+                messages=self.messages,
             )
         own_keys = keys if self.primary_key else None
         if self._reader is not None:
@@ -224,7 +295,9 @@ class DecodeStep:
     def _rejects(self, records: pa.Table, bad: Mapping[int, str]) -> RejectedRows | None:
         if not bad:
             return None
-        kept = sorted(bad)[: self.reject_limit]
+        unexpected = [at for at in bad if bad[at].startswith(UNEXPECTED)]
+        counted = sorted(bad.keys() - unexpected)[: self.reject_limit]
+        kept = sorted([*counted, *unexpected])
         rejects = records.take(pa.array(kept, pa.int64()))
         columns = [
             pa.array([bad[at] for at in kept], pa.string())
@@ -232,7 +305,16 @@ class DecodeStep:
             else _column(rejects, field.name).cast(field.type)
             for field in REJECTS_SCHEMA
         ]
-        return RejectedRows(len(kept), pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA)))
+        packed = pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
+        return RejectedRows(len(counted), packed, len(unexpected))
+
+
+def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, pa.Array]:
+    """The values and the keys of records, those of Avro with their frames. Shapes: n records in; n binary each out."""
+    headers = (VALUE_HEADER, KEY_HEADER) if decode.is_avro else ("", "")
+    value, key = (_with_frames(records, name, of) for name, of in zip(("value", "key"), headers, strict=True))
+    nulls = pa.nulls(records.num_rows, pa.binary())
+    return nulls if value is None else value, nulls if key is None else key
 
 
 def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
@@ -258,7 +340,7 @@ def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[p
 
 def _column(records: pa.Table, name: str) -> pa.Array:
     if name not in records.column_names:
-        return pa.nulls(records.num_rows, _SPARK_TYPES[name])
+        return pa.nulls(records.num_rows, RECORD_TYPES[name])
     return one_array(records[name])
 
 

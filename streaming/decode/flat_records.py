@@ -21,13 +21,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import Images, kind_of_text, read_events
 from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
 from bucketline.streaming.decode.other_messages import Skipped
-from bucketline.streaming.decode.records import explained, refuse_unavailable, rows_of_keys
+from bucketline.streaming.decode.records import explained, rows_of_keys
 from bucketline.streaming.decode.row_changes import (
     Change,
     UpdateBefore,
@@ -42,7 +43,14 @@ from bucketline.streaming.decode.row_changes import (
 )
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Seen
-from bucketline.streaming.decode.unavailable import Placeholder
+from bucketline.streaming.decode.source_metadata import (
+    SOURCE_METADATA,
+    flat_events,
+    flat_parts,
+    with_metadata,
+    without_metadata,
+)
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, Placeholder, settled
 
 DELETED, OP = "__deleted", "__op"
 FLAT_PARTS = ("__db", "__schema", "__table")
@@ -79,16 +87,21 @@ def decode_flat(
     update_before: UpdateBefore = UpdateBefore.DROP,
     watch: Watch = Watch.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
+    keeping: Keeping = KEEPS_NOTHING,
 ) -> Decoded:
     """The row changes in rows without an envelope; parameters as in `decode_debezium`."""
-    columns, placeholder = tuple(fields), Placeholder(messages.unavailable_value)
+    columns, of_source = without_metadata(RecordFormat.DEBEZIUM_FLAT_JSON, fields)
+    primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
+    placeholder = Placeholder(messages.unavailable_value)
     data = as_binary(values)
     live = has_text(data)
     others = _others(data)
     live[list(others)] = False
     positions = np.flatnonzero(live)
     known = {f.name for f in columns}
-    added = tuple(DataField(0, name, _TEXT) for name in (DELETED, OP, *FLAT_PARTS) if name not in known)
+    own_parts = {name: DataField(0, name, _TEXT) for name in (DELETED, OP, *FLAT_PARTS)}
+    parts = own_parts | {part.name: part for part in flat_parts(f.name for f in of_source)}
+    added = tuple(part for name, part in parts.items() if name not in known)
     images = Images((*columns, *added), messages=messages, key=tuple(primary_key))
     objects = read_events(chosen(data, live), images, watch)
     records, structs = positions[objects.positions], objects.structs
@@ -125,9 +138,13 @@ def decode_flat(
         empty = np.setdiff1d(empty, gone)
     seen = Seen(dict(skipped + Counter({Skipped.TOMBSTONE: len(empty)})), table_names(structs, FLAT_PARTS))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
-    refuse_unavailable(unjudged, columns, primary_key, placeholder)
+    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    return judge_rows(with_left_out(unjudged, columns, may_miss), columns)
+    columns = (*columns, *((MARKS,) if keeping.left_out is LeftOut.MARKED else ()))
+    unjudged = with_left_out(unjudged, columns, may_miss)
+    if of_source:
+        unjudged = with_metadata(unjudged, flat_events(structs, pa.array(is_delete)), records, of_source)
+    return judge_rows(unjudged, (*columns, *of_source))
 
 
 def _others(records: pa.Array) -> dict[int, Skipped]:

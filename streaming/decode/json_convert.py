@@ -15,7 +15,15 @@ from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.timestamp_text import timestamps_of
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
-from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes, decode_base64, decode_hex
+from bucketline.streaming.decode.texts.base64_column import decode_base64, decode_hex
+from bucketline.streaming.decode.values.decimals import decimals_as
+from bucketline.streaming.decode.values.time_parts import (
+    PARTS,
+    offset_seconds,
+    texts_of_parts,
+    words_of_counts,
+    words_of_parts,
+)
 
 _NANOS = {"d": 86_400_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
@@ -29,9 +37,10 @@ _REAL_TEXT = r"^(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN
 _MAYBE_BASE64 = r"^(?:[0-9eE+]{4})+$"
 _DAY_IN_UTC = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})Z$"
 _MAYBE_HEX = r"^(?:[0-9a-f]{4})+$"
-_INFINITIES = (9223372036825200000, -9223372036832400000)
+_ENDLESS = pa.array(["infinity", "-infinity"])
 _VARIABLE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
 _SAY_HOW = "say with source.bytes how the source writes bytes, or let it send its schema"
+_IS_INFINITE = "is Postgres's infinity, which no timestamp is; set infinity to null, if it may be one"
 TOO_LARGE = "is too large for a double"
 _MOST_BITS = 64
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
@@ -45,7 +54,9 @@ def raw_type(data_type: DataType, form: Form) -> pa.DataType:
     """The Arrow type of values of a form as the reader returns them, before `convert_leaf`."""
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _VARIABLE
-    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT, Reading.UNSIGNED):
+    if form.reading is Reading.PARTS:
+        return PARTS
+    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT, Reading.UNSIGNED, Reading.COUNT_TEXT):
         return pa.int64()
     if form.kind is JsonKind.BOOLEAN and form.reading is Reading.PLAIN:
         return pa.bool_()
@@ -68,6 +79,10 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
         return pa.nulls(len(raw), target)
     if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT):
         return _of_count(raw, shape, form)
+    if form.reading is Reading.COUNT_TEXT:
+        return pc.coalesce(words_of_counts(raw, form.unit), raw.cast(target))
+    if form.reading is Reading.PARTS:
+        return _of_parts(raw, shape, form)
     if form.reading in _BYTES_OF_TEXT:
         return _BYTES_OF_TEXT[form.reading](raw).cast(target)
     if form.reading is Reading.UNSIGNED:
@@ -75,7 +90,7 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if form.reading is Reading.BITS:
         return number_of_bits(decode_base64(raw), target)
     if form.reading is Reading.DECIMAL_BYTES:
-        return decimals_of_bytes(decode_base64(raw), form.scale).cast(target)
+        return decimals_as(decode_base64(raw), form.scale, target)
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _variable_decimal(raw, target)
     if form.reading is Reading.TEXT_OR_BYTES:
@@ -93,7 +108,7 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
             "BIGINT, or set bigint.unsigned.handling.mode of the source to precise",
         )
     if form.reading in (Reading.TEXT, Reading.TEXT_OR_BYTES) and root is not TypeRoot.DECIMAL:
-        return _of_text(raw, shape)
+        return _of_text(_finite(raw, form), shape)
     if root is TypeRoot.BOOLEAN and form.kind is JsonKind.NUMBER:
         _demand(pc.and_(pc.greater_equal(raw, 0), pc.less_equal(raw, 1)), "is not 0 or 1, so it is not a boolean")
         return raw.cast(target)
@@ -119,10 +134,13 @@ def _of_text(texts: pa.Array, shape: Shape) -> pa.Array:
         _demand(pc.equal(pc.is_inf(doubles), pc.match_substring(texts, "Infinity")), TOO_LARGE)
         return _real(doubles, target)
     if root is TypeRoot.DATE:
-        return pc.replace_substring_regex(texts, _DAY_IN_UTC, r"\1").cast(target)
+        days = pc.replace_substring_regex(texts, _DAY_IN_UTC, r"\1").cast(target)
+        _demand_days(days.view(pa.int32()))
+        return days
     if root is TypeRoot.TIME:
         return _time_of_text(texts, shape)
-    return cut_digits(_timestamps(texts, target.unit), shape.type, target.unit).view(target)
+    own = cut_digits(_timestamps(texts, target.unit), shape.type, target.unit)
+    return _within_the_years(own, target.unit).view(target)
 
 
 def _base64_or_hex(texts: pa.Array) -> pa.Array:
@@ -177,6 +195,7 @@ def number_of_bits(bits: pa.Array, target: pa.DataType) -> pa.Array:
 
 _BYTES_OF_TEXT: Mapping[Reading, Callable[[pa.Array], pa.Array]] = {
     Reading.BASE64: decode_base64,
+    Reading.UTF8: lambda texts: texts.cast(pa.binary()),
     Reading.BASE64_URL: _known(_base64_url),
     Reading.HEX: _known(decode_hex),
     Reading.BASE64_OR_HEX: _base64_or_hex,
@@ -195,11 +214,50 @@ def _real(doubles: pa.Array, target: pa.DataType) -> pa.Array:
     return numbers
 
 
+def _finite(texts: pa.Array, form: Form) -> pa.Array:
+    """The texts, where null stands for the words that mean infinity, if that is what the job says of it."""
+    if not form.is_null_for_infinity:
+        return texts
+    return if_else(pc.is_in(texts, value_set=_ENDLESS), pa.scalar(None, pa.string()), texts)
+
+
+def _of_parts(parts: pa.Array, shape: Shape, form: Form) -> pa.Array:
+    """Dates and times of their parts; with an offset they are that time in UTC."""
+    target = shape.arrow
+    words = words_of_parts(parts)
+    if form.is_null_for_infinity:
+        parts = if_else(words.is_valid(), pa.scalar(None, parts.type), parts)
+    else:
+        _demand(words.is_null(), _IS_INFINITE)
+    if pa.types.is_date(target):
+        return _of_text(texts_of_parts(parts, has_date=True, has_clock=False), shape)
+    unit, is_time = target.unit, pa.types.is_time(target)
+    local = _of_text(texts_of_parts(parts, has_date=not is_time, has_clock=True), shape)
+    counts = pc.subtract_checked(
+        local.cast(pa.int32()).cast(pa.int64()) if is_time else local.cast(pa.int64()),
+        pc.multiply(offset_seconds(parts), _NANOS["s"] // _NANOS[unit]),
+    )
+    if not is_time:
+        return _within_the_years(counts, unit).view(target)
+    day = _NANOS["d"] // _NANOS[unit]
+    return pc.subtract(counts, _floor(counts, day)).cast(pa.int32()).view(target)
+
+
+def _demand_days(counts: pa.Array) -> None:
+    days = pc.and_(pc.greater_equal(counts, _FIRST_DAY), pc.less_equal(counts, _LAST_DAY))
+    _demand(days, "is not a number of days between the years 1 and 9999")
+
+
 def _of_count(counts: pa.Array, shape: Shape, form: Form) -> pa.Array:
     target = shape.arrow
+    if not pa.types.is_time(target):
+        words = words_of_counts(counts, form.unit)
+        if form.is_null_for_infinity:
+            counts = if_else(words.is_valid(), pa.scalar(None, pa.int64()), counts)
+        else:
+            _demand(words.is_null(), _IS_INFINITE)
     if pa.types.is_date(target):
-        days = pc.and_(pc.greater_equal(counts, _FIRST_DAY), pc.less_equal(counts, _LAST_DAY))
-        _demand(days, "is not a number of days between the years 1 and 9999")
+        _demand_days(counts)
         return counts.cast(pa.int32()).cast(target)
     if form.reading is Reading.ASSUMED_COUNT:
         low, high = _ASSUMED[form.unit]
@@ -209,20 +267,10 @@ def _of_count(counts: pa.Array, shape: Shape, form: Form) -> pa.Array:
             f"may be {form.unit} since 1970 by the column's precision, but its size leaves other units possible; "
             "send ISO 8601 texts, or Debezium's schema with each record",
         )
-    if pa.types.is_timestamp(target):
-        _demand(
-            pc.invert(pc.is_in(counts, value_set=_infinities(form.unit))),
-            "is Postgres's infinity, which no timestamp is",
-        )
     own = cut_digits(scale_count(counts, form.unit, target.unit), shape.type, target.unit)
     if pa.types.is_time(target):
         return _within_a_day(own).cast(pa.int32()).view(target)
     return _within_the_years(own, target.unit).view(target)
-
-
-def _infinities(unit: str) -> pa.Array:
-    """What Debezium sends for the infinities of Postgres, in that unit."""
-    return pa.array([count * _NANOS["us"] // _NANOS[unit] for count in _INFINITIES if unit != "ns"], pa.int64())
 
 
 def _within_the_years(counts: pa.Array, unit: str) -> pa.Array:
@@ -308,5 +356,5 @@ def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
     for scale in np.unique(scales.drop_null().to_numpy()):
         has_scale = pc.fill_null(pc.equal(scales, int(scale)), False)
         of_scale = if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
-        decimals = pc.coalesce(decimals, decimals_of_bytes(of_scale, int(scale)).cast(target))
+        decimals = pc.coalesce(decimals, decimals_as(of_scale, int(scale), target))
     return decimals

@@ -7,19 +7,29 @@ written as Parquet.
 Source: Debezium 3 data type mappings; Kafka 4.0 Connect ConnectSchema and JsonConverter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from bucketline.conf.message_options import SourceKind, SourceType
+from bucketline.conf.message_options import (
+    SAME_TYPES,
+    MessageOptions,
+    SourceKind,
+    SourceType,
+    TypeMapping,
+    TypeMappings,
+)
 from bucketline.streaming.decode.json_shape import (
     DATES,
+    LONGTEXT,
+    MAP_ENTRIES,
     SIGNED,
     STAMP_UNITS,
     TEXT,
     TIME_UNITS,
     UNSIGNED,
     SourceSchema,
+    column_in_source,
     is_unsigned,
     source_fields,
 )
@@ -49,12 +59,41 @@ _OF_KINDS = {
     SourceKind.DAY_MICROS: ("int64", "io.debezium.time.MicroTime"),
     SourceKind.DAY_NANOS: ("int64", "io.debezium.time.NanoTime"),
 }
+_TEXT_TIMES = {
+    "io.debezium.time.ZonedTimestamp": pa.timestamp("us", "UTC"),
+    "io.debezium.time.IsoTimestamp": pa.timestamp("us"),
+    "io.debezium.time.IsoDate": pa.date32(),
+    "io.debezium.time.IsoTime": pa.time32("ms"),
+}
+_PART_TIMES = {
+    "io.debezium.time.StructuredZonedTimestamp": pa.timestamp("us", "UTC"),
+    "io.debezium.time.StructuredTimestamp": pa.timestamp("us"),
+    "io.debezium.time.StructuredDate": pa.date32(),
+    "io.debezium.time.StructuredZonedTime": pa.time32("ms"),
+    "io.debezium.time.StructuredTime": pa.time32("ms"),
+    "io.debezium.time.StructuredDuration": pa.string(),
+}
+"""Beginnings of names: the precision and the source's column may follow. Durations are no times of day."""
+_UNSIGNED_COLUMNS = ("BIGINT UNSIGNED", "SERIAL")
 _MOST_DIGITS = 38
 _NO_NODE: SourceSchema = {}
 
 
-def declared_type(source: SourceSchema) -> pa.DataType:
-    """The type of one node of a schema; null for a struct without fields."""
+def declared_type(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
+    """The type of one node of a schema; null for a struct without fields. `mapping` is what the job asks for."""
+    if TypeMapping.TO_STRING in mapping:
+        return pa.string()
+    column = column_in_source(source)
+    if TypeMapping.TINYINT1_NOT_BOOL in mapping and column == "TINYINT(1)":
+        return pa.int8()
+    if TypeMapping.LONGTEXT_TO_BYTES in mapping and column.startswith(LONGTEXT):
+        return pa.binary()
+    if TypeMapping.BIGINT_UNSIGNED_TO_BIGINT in mapping and column.startswith(_UNSIGNED_COLUMNS):
+        return pa.int64()
+    return _declared_type(source)
+
+
+def _declared_type(source: SourceSchema) -> pa.DataType:
     name, kind = source.get("name"), source.get("type")
     if name in DATES:
         return pa.date32()
@@ -62,8 +101,11 @@ def declared_type(source: SourceSchema) -> pa.DataType:
         return pa.time32("ms")
     if name in STAMP_UNITS:
         return pa.timestamp("ms" if STAMP_UNITS[str(name)] == "ms" else "us")
-    if name == "io.debezium.time.ZonedTimestamp":
-        return pa.timestamp("us", "UTC")
+    if name in _TEXT_TIMES:
+        return _TEXT_TIMES[str(name)]
+    of_parts = next((kind for prefix, kind in _PART_TIMES.items() if str(name).startswith(prefix)), None)
+    if of_parts is not None:
+        return of_parts
     if name == "org.apache.kafka.connect.data.Decimal":
         return _decimal(source)
     if name == "io.debezium.data.VariableScaleDecimal":
@@ -71,15 +113,15 @@ def declared_type(source: SourceSchema) -> pa.DataType:
     if is_unsigned(source):
         return pa.decimal128(20, 0)
     if kind == "struct":
-        fields = [(n, declared_type(node)) for n, node in source_fields(source).items()]
+        fields = [(n, _declared_type(node)) for n, node in source_fields(source).items()]
         kept = [(n, field_type) for n, field_type in fields if not pa.types.is_null(field_type)]
         return pa.struct(kept) if kept else pa.null()
     if kind == "array":
-        element = declared_type(_node(source, "items"))
+        element = _declared_type(_node(source, "items"))
         return element if pa.types.is_null(element) else pa.list_(element)
-    if kind == "map" and _node(source, "keys").get("type") == "string":
-        value = declared_type(_node(source, "values"))
-        return value if pa.types.is_null(value) else pa.map_(pa.string(), value)
+    if kind == "map" and (_node(source, "keys").get("type") == "string" or name == MAP_ENTRIES):
+        key, value = _declared_type(_node(source, "keys")), _declared_type(_node(source, "values"))
+        return value if pa.types.is_null(value) or pa.types.is_null(key) else pa.map_(key, value)
     return _PLAIN.get(str(kind), pa.string())
 
 
@@ -88,12 +130,38 @@ def nodes_of(types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
     return {"fields": [{"field": name, **_node_of(known)} for name, known in types]} if types else _NO_NODE
 
 
-def as_declared(need: pa.DataType, types: Sequence[tuple[str, SourceType]]) -> pa.DataType:
-    """The need with the types that the job declares, in place of those that values look like."""
-    if not types or not pa.types.is_struct(need):
+def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
+    """The schema of a row, where the job says which of its 64-bit numbers stand for unsigned ones: the one thing that a
+    schema does not say."""
+    signs = {name: _node_of(one) for name, one in types if one.kind in (SourceKind.SIGNED, SourceKind.UNSIGNED)}
+    if not signs or not source:
+        return source
+    fields = [
+        {**node, **signs[name]} if name in signs and node.get("type") == "int64" and not node.get("name") else node
+        for name, node in source_fields(source).items()
+    ]
+    return {**source, "fields": fields}
+
+
+def as_declared(need: pa.DataType, messages: MessageOptions, columns: Collection[str]) -> pa.DataType:
+    """The need with the types that the job asks for, in place of those that values look like; of `columns`, which the
+    table has, as it is."""
+    types, mapping = messages.types, messages.type_mapping
+    if not (types or mapping) or not pa.types.is_struct(need):
         return need
-    known = {name: declared_type(_node_of(one)) for name, one in types}
-    return pa.struct([(f.name, known.get(f.name, f.type)) for f in need])
+    known = {name: declared_type(_node_of(one), mapping) for name, one in types}
+    others = {f.name: f.type if f.name in columns else _mapped(f.type, mapping) for f in need}
+    return pa.struct([(name, known.get(name, kind)) for name, kind in others.items()])
+
+
+def _mapped(kind: pa.DataType, mapping: TypeMappings) -> pa.DataType:
+    """The type for a new column whose values look like this one."""
+    if pa.types.is_null(kind):
+        return kind
+    if TypeMapping.TO_STRING in mapping:
+        return pa.string()
+    is_giant = pa.types.is_decimal(kind) and kind.scale == 0
+    return pa.int64() if is_giant and TypeMapping.BIGINT_UNSIGNED_TO_BIGINT in mapping else kind
 
 
 def _node_of(known: SourceType) -> SourceSchema:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from bucketline.streaming.decode.json_convert import TOO_LARGE, NotConvertible, convert_leaf, raw_type
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.values.time_parts import PARTS
 
 _REASON_CHARACTERS = 300
 _SHOWN_CHARACTERS = 60
@@ -210,6 +211,8 @@ def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
     wanted = raw_type(shape.type, form)
     if form.reading is Reading.VARIABLE_DECIMAL:
         return pa.array([None if v is None else _variable(v) for v in values], wanted)
+    if form.reading is Reading.PARTS:
+        return pa.array([None if v is None else _parts(v) for v in values], wanted)
     if pa.types.is_boolean(wanted):
         return pa.array(values, wanted)
     texts = pa.array(values, pa.string())
@@ -246,6 +249,15 @@ def _variable(value: object) -> dict[str, object]:
     if not isinstance(scale, Literal) or not isinstance(number, str):
         raise NotConvertible("is not a decimal with its scale")
     return {"scale": _whole(scale), "value": number}
+
+
+def _parts(value: object) -> dict[str, object]:
+    """The parts of a date or time that `time_parts` knows."""
+    given = value if isinstance(value, dict) else {}
+    known = {f.name: given[f.name] for f in PARTS if given.get(f.name) is not None}
+    if any(isinstance(part, Literal) is pa.types.is_string(PARTS.field(name).type) for name, part in known.items()):
+        raise NotConvertible("has no parts of a date or time")
+    return {n: _whole(part) if isinstance(part, Literal) else part for n, part in known.items()}
 
 
 def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:

@@ -9,12 +9,12 @@ Connect logical types.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import pyarrow as pa
 
-from bucketline.conf.message_options import BytesForm
+from bucketline.conf.message_options import BytesForm, Infinity
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.fit import map_types
@@ -41,12 +41,15 @@ class Reading(Enum):
     BASE64 = "base64"
     BASE64_URL = "base64 for URLs"
     HEX = "hex"
+    UTF8 = "UTF-8"  # a text whose bytes are wanted
     BASE64_OR_HEX = "base64 or hex"  # base64; a text that may be hex as well is refused
     TEXT_OR_BYTES = "text or bytes"  # the text of a number; one that may be base64 of a number as well is refused
     BITS = "bits"  # base64 of bytes, the lowest first
     UNSIGNED = "unsigned"  # a signed 64-bit number that stands for an unsigned one
     SIGNED_OR_NOT = "signed or not"  # a number; a negative one that may stand for an unsigned one is refused
     DECIMAL_BYTES = "decimal bytes"  # base64 of a big-endian two's complement number
+    PARTS = "parts"  # {"year": 2024, "month": 2, ...}: the parts of a date or a time
+    COUNT_TEXT = "count as text"  # a whole number of units as a text; infinity is a word
     VARIABLE_DECIMAL = "variable decimal"  # {"scale": int, "value": base64}
     LITERAL = "literal"  # the JSON text of a value that is no text itself
     REFUSED = "refused"
@@ -54,13 +57,15 @@ class Reading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of a leaf. `unit` is d, s, ms, us or ns; `reason` says why a form is refused."""
+    """A form of a leaf. `unit` is d, s, ms, us or ns; `reason` says why a form is refused. `is_null_for_infinity` says
+    what becomes of a moment that is infinite; else it is refused."""
 
     kind: JsonKind
     reading: Reading
     unit: str = ""
     scale: int = 0
     reason: str = ""
+    is_null_for_infinity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +99,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a program writes values that no schema describes. `bytes_form` is None where it is not known."""
+    """How a program writes values that no schema describes. `bytes_form` is None where it is not known. `infinity` says
+    what becomes of an infinite moment, described or not; with `has_longtext_bytes` columns BYTES hold the texts of a
+    LONGTEXT."""
 
     bytes_form: BytesForm | None = BytesForm.BASE64
     is_debezium: bool = False
+    infinity: Infinity = Infinity.REJECT
+    has_longtext_bytes: bool = False
 
 
 SourceSchema = Mapping[str, object]
@@ -130,7 +139,10 @@ SOURCE_PARTS = ("db", "schema", "table")
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SIGNED, UNSIGNED, TEXT = "bucketline.signed", "bucketline.unsigned", "bucketline.text"
 """Names of our own, for what a job says of columns: no schema of Connect has them."""
-_COLUMN_TYPE = "__debezium.source.column.type"
+MAP_ENTRIES = "bucketline.map-entries"
+"""The name of a map that is written as a list of its entries, each with a key and a value."""
+_COLUMN_TYPE, _COLUMN_LENGTH = "__debezium.source.column.type", "__debezium.source.column.length"
+LONGTEXT = "LONGTEXT"
 _BITS = "io.debezium.data.Bits"
 _VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
@@ -144,6 +156,8 @@ _UNSIGNED_DIGITS = (20, 0)
 
 _TEXT = Form(JsonKind.TEXT, Reading.TEXT)
 _NUMBER = Form(JsonKind.NUMBER, Reading.PLAIN)
+_BOOLEAN = Form(JsonKind.BOOLEAN, Reading.PLAIN)
+_PARTS = Form(JsonKind.OBJECT, Reading.PARTS)
 _NO_UNIT = Form(
     JsonKind.NUMBER,
     Reading.REFUSED,
@@ -175,8 +189,10 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
         return Shape(data_type, pa.list_(child.arrow), children=(child,))
     if root in (TypeRoot.MAP, TypeRoot.MULTISET):
         key_type, value_type = map_types(data_type)
-        key, value = shape_of(key_type), shape_of(value_type, _node(source, "values"), writing)
-        if key.form_of(JsonKind.TEXT) is None:
+        has_entries = source.get("name") == MAP_ENTRIES
+        key = shape_of(key_type, _node(source, "keys") if has_entries else _NO_SOURCE)
+        value = shape_of(value_type, _node(source, "values"), writing)
+        if key.form_of(JsonKind.TEXT) is None and not has_entries:
             raise UnsupportedTableError(
                 f"a map with keys of type {key_type} cannot be read from JSON, whose keys are texts",
                 type=str(data_type),
@@ -204,37 +220,52 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
         return _decimal_forms(source)
     if root in _DECIMAL_TARGETS and name == _VARIABLE_DECIMAL:
         return (Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL),)
-    if root in (TypeRoot.BIGINT, TypeRoot.DECIMAL) and name == _BITS:
+    if (root in INTEGER_ROOTS or root is TypeRoot.DECIMAL) and name == _BITS:
         return (Form(JsonKind.TEXT, Reading.BITS),)
     if root in _DECIMAL_TARGETS and is_unsigned(source):
         return (Form(JsonKind.NUMBER, Reading.UNSIGNED), _TEXT)
     if root is TypeRoot.BOOLEAN:
         return (Form(JsonKind.BOOLEAN, Reading.PLAIN), _TEXT, _NUMBER)
     if root in _TEXTS:
+        if writing.infinity is Infinity.TEXT and (name in DATES or name in STAMP_UNITS):
+            unit = STAMP_UNITS.get(str(name), "d")
+            return (Form(JsonKind.NUMBER, Reading.COUNT_TEXT, unit=unit), Form(JsonKind.TEXT, Reading.PLAIN))
         literals = (JsonKind.NUMBER, JsonKind.BOOLEAN, JsonKind.OBJECT, JsonKind.ARRAY)
         return (Form(JsonKind.TEXT, Reading.PLAIN), *(Form(kind, Reading.LITERAL) for kind in literals))
     if root in _BYTES:
         return (Form(JsonKind.TEXT, _reading_of_bytes(source, writing)),)
-    if root is TypeRoot.DATE:
-        return (_TEXT, _date_form(name))
     if root is TypeRoot.TIME:
-        return (_TEXT, _time_form(name))
-    if root in _STAMPS:
-        return (_TEXT, _stamp_form(data_type, name))
-    return _number_forms(data_type, source, writing)
+        return (_TEXT, _time_form(name), _PARTS)
+    if root is TypeRoot.DATE or root in _STAMPS:
+        number = _date_form(name) if root is TypeRoot.DATE else _stamp_form(data_type, name)
+        is_null = writing.infinity is Infinity.NULL
+        return tuple(replace(form, is_null_for_infinity=is_null) for form in (_TEXT, number, _PARTS))
+    forms = _number_forms(data_type, source, writing)
+    return (*forms, _BOOLEAN) if root in INTEGER_ROOTS and source.get("type") == "boolean" else forms
+
+
+def column_in_source(source: SourceSchema) -> str:
+    """The type of the source's column in capitals, with its length in brackets; empty where the schema does not say it
+    (Debezium's column.propagate.source.type)."""
+    parameters = source.get("parameters")
+    declared = parameters.get(_COLUMN_TYPE) if isinstance(parameters, Mapping) else None
+    if not isinstance(declared, str) or not isinstance(parameters, Mapping):
+        return ""
+    length = parameters.get(_COLUMN_LENGTH)
+    return declared.upper() if length is None or "(" in declared else f"{declared.upper()}({length})"
 
 
 def is_unsigned(source: SourceSchema) -> bool:
     """Whether a node is a signed 64-bit number that stands for an unsigned one: the job says so, or the schema has the
     type of the source's column (Debezium's column.propagate.source.type)."""
-    parameters = source.get("parameters")
-    declared = parameters.get(_COLUMN_TYPE) if isinstance(parameters, Mapping) else None
-    is_declared = isinstance(declared, str) and declared.upper().startswith("BIGINT UNSIGNED")
+    is_declared = column_in_source(source).startswith("BIGINT UNSIGNED")
     return source.get("name") == UNSIGNED or (is_declared and source.get("type") == "int64" and not source.get("name"))
 
 
 def _reading_of_bytes(source: SourceSchema, writing: Writing) -> Reading:
     """How a text is read as bytes. Where the schema says that it is a text, the source has turned bytes into one."""
+    if writing.has_longtext_bytes and column_in_source(source).startswith(LONGTEXT):
+        return Reading.UTF8
     if source.get("type", "string") != "string":
         return Reading.BASE64
     return Reading.BASE64_OR_HEX if writing.bytes_form is None else _BYTES_READINGS[writing.bytes_form]

@@ -8,11 +8,14 @@ import re
 
 import pyarrow as pa
 
+from bucketline.conf.message_options import SAME_TYPES, TypeMapping, TypeMappings
+
 _NAME_AND_SIZE = re.compile(
     r"\s*([a-z][a-z ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*(.*)|(unsigned.*|zerofill.*)?)$"
 )
 _LABELED = re.compile(r"\s*(enum|set)\s*\((.*)\)", re.IGNORECASE | re.DOTALL)
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
+_UNSIGNED_BIGINT = re.compile(r"\s*(?:bigint\b.*\bunsigned|serial)\b", re.IGNORECASE)
 _MOST_DIGITS = 38
 _JDBC_SECONDS = 19
 """Characters of a timestamp without a fraction: some sources give those as its size, and not the digits."""
@@ -54,8 +57,31 @@ _BYTES = (
 _DECIMALS = ("decimal", "numeric", "fixed", "dec")
 
 
-def column_type(declared: str) -> pa.DataType:
-    """The Arrow type for a new column of values with that type in MySQL; text where nothing else holds all of them."""
+def column_type(declared: str, mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
+    """The Arrow type for a new column of values with that type in MySQL; text where nothing else holds all of them.
+    `mapping` is what the job asks for."""
+    if TypeMapping.TO_STRING in mapping:
+        return pa.string()
+    kind = _column_type(declared)
+    if TypeMapping.TINYINT1_NOT_BOOL in mapping and pa.types.is_boolean(kind) and not is_bit(declared):
+        return pa.int8()
+    if TypeMapping.LONGTEXT_TO_BYTES in mapping and is_longtext(declared):
+        return pa.binary()
+    is_unsigned = _UNSIGNED_BIGINT.match(declared) is not None
+    return pa.int64() if is_unsigned and TypeMapping.BIGINT_UNSIGNED_TO_BIGINT in mapping else kind
+
+
+def is_longtext(declared: str) -> bool:
+    """Whether a type is LONGTEXT."""
+    return declared.strip().lower().startswith("longtext")
+
+
+def is_bit(declared: str) -> bool:
+    """Whether a type is BIT."""
+    return declared.strip().lower().startswith("bit")
+
+
+def _column_type(declared: str) -> pa.DataType:
     if (labeled := _LABELED.match(declared)) is not None:
         return pa.string() if labeled[1].lower() == "enum" else _OTHER["set"]
     known = _NAME_AND_SIZE.match(declared.lower())

@@ -59,9 +59,9 @@ from bucketline.streaming.decode.row_changes import (
 )
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Seen
-from bucketline.streaming.decode.source_metadata import SOURCE_METADATA, metadata_columns, source_parts
+from bucketline.streaming.decode.source_metadata import SOURCE_METADATA, source_parts, with_metadata
 from bucketline.streaming.decode.texts.json_scan import has_bytes
-from bucketline.streaming.decode.unavailable import Placeholder
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, Placeholder, settled
 
 _FULL_IDENTITY = "set REPLICA IDENTITY FULL on the source table"
 _WIDER_KEY = (
@@ -177,7 +177,7 @@ def inserts(
         Seen(_skipped(records, objects)),
     )
     unjudged.bad.update(refused)
-    refuse_unavailable(unjudged, fields, (), Placeholder(messages.unavailable_value))
+    unjudged = settled(unjudged, fields, (), Placeholder(messages.unavailable_value))
     if keys is not None:
         lost = np.flatnonzero(~has_text(records) & has_text(as_binary(keys)))
         unjudged.bad.update((record, _TOMBSTONE) for record in lost.tolist())
@@ -220,6 +220,7 @@ def decode_debezium(
     watch: Watch = Watch.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     reader: EventReader | None = None,
+    keeping: Keeping = KEEPS_NOTHING,
 ) -> Decoded:
     """The row changes in Debezium events. `reader` reads events that are not JSON.
 
@@ -266,14 +267,12 @@ def decode_debezium(
         others[Skipped.TRUNCATE] = int(events.is_one_of("t").sum())
     seen = Seen(_skipped(data, objects, others), source_tables(objects.structs))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
-    refuse_unavailable(unjudged, columns, primary_key, placeholder)
+    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, events.records[moved])
+    marks = () if keeping.left_out is not LeftOut.MARKED else (MARKS,)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
+    columns = (*columns, *marks)
     unjudged = with_left_out(unjudged, columns, may_miss)
-    if of_source:
-        at = np.searchsorted(events.records, unjudged.origin)
-        names, rows = [f.name for f in (*columns, *of_source)], unjudged.structs.flatten()
-        more = metadata_columns(events.structs, at, of_source)
-        unjudged = replace(unjudged, structs=pa.StructArray.from_arrays([*rows, *more], names))
+    unjudged = with_metadata(unjudged, events.structs, events.records, of_source)
     return judge_rows(unjudged, (*columns, *of_source))
 
 
@@ -380,19 +379,6 @@ def rows_of_keys(
         for f, child in zip(fields, row_type, strict=True)
     ]
     return pa.StructArray.from_arrays(children, fields=list(row_type), mask=pa.array(~complete))
-
-
-def refuse_unavailable(
-    unjudged: Unjudged, fields: Sequence[DataField], primary_key: Sequence[str], placeholder: Placeholder
-) -> None:
-    """Notes the records with Debezium's placeholder; of a delete only the key counts."""
-    not_delete = unjudged.kinds != int(RowKind.DELETE)
-    for f in fields:
-        mask = placeholder.rows(unjudged.structs.field(f.name))
-        if mask is None:
-            continue
-        for i in np.flatnonzero(mask & (not_delete | (f.name in primary_key))):
-            unjudged.bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {placeholder.reason}")
 
 
 def explained(reason: str, placeholder: Placeholder) -> str:

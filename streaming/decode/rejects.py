@@ -5,10 +5,11 @@ before the snapshot, under a name made of commit user and batch id: a replay of 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bucketline.conf.errors import BucketlineError
@@ -28,12 +29,18 @@ REJECTS_SCHEMA = pa.schema(
 """The columns kept of a bad record. The first three are null for sources without topics."""
 
 
+UNEXPECTED = "expectation "
+"""How the reason begins of a record that an expectation refuses. Such records do not count for the limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """Rejects sent to the driver: how many, and an Arrow IPC stream of REJECTS_SCHEMA."""
+    """Rejects sent to the driver: how many count for the limit, an Arrow IPC stream of REJECTS_SCHEMA, and how many
+    more are in it that an expectation refuses."""
 
     row_count: int
     blob: bytes
+    unexpected_count: int = 0
 
 
 def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows:
@@ -49,6 +56,15 @@ def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows
     return RejectedRows(table.num_rows, pack_rejects(table))
 
 
+def joined_rejects(parts: Iterable[RejectedRows | None]) -> RejectedRows | None:
+    """All of them together; None for none."""
+    given = [part for part in parts if part is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    blob = pack_rejects(pa.concat_tables([pa.ipc.open_stream(part.blob).read_all() for part in given]))
+    return RejectedRows(sum(p.row_count for p in given), blob, sum(p.unexpected_count for p in given))
+
+
 def pack_rejects(rejects: pa.Table) -> bytes:
     """The bytes of a table of REJECTS_SCHEMA, for the shuffle."""
     sink = pa.BufferOutputStream()
@@ -62,6 +78,12 @@ class RejectedRecordsError(BucketlineError):
     """A batch holds more bad records than the job allows; nothing of it has been committed."""
 
     code = "REJECTED_RECORDS"
+
+
+class UnexpectedRowsError(BucketlineError):
+    """A batch holds rows that are not as the job expects, which is to end it; nothing of it has been committed."""
+
+    code = "UNEXPECTED_ROWS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +122,12 @@ def settle_rejects(
     rejects = pa.concat_tables([pa.ipc.open_stream(b).read_all() for b in blobs]).sort_by(
         [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
     )
-    count = int(rejects.num_rows)
+    is_counted = pc.invert(pc.starts_with(rejects["reason"], UNEXPECTED))
+    count = int(pc.sum(is_counted).as_py() or 0)
     if count > policy.max_count or policy.path is None:
+        first = _describe(rejects.filter(is_counted) if count else rejects)
         raise RejectedRecordsError(
-            f"batch {batch_id} has at least {counted(count, 'bad record')}; first: {_describe(rejects)}. "
+            f"batch {batch_id} has at least {counted(count or rejects.num_rows, 'bad record')}; first: {first}. "
             f"{_what_helps(policy)}",
             rejected=count,
             allowed=policy.max_count,
@@ -113,7 +137,7 @@ def settle_rejects(
     pq.write_table(rejects, sink)
     name = f"{user}/batch-{batch_id}.parquet"
     io.overwrite(f"{root}/{name}", sink.getvalue().to_pybytes())
-    return SetAside(count, f"{policy.path.rstrip('/')}/{name}", _describe(rejects))
+    return SetAside(rejects.num_rows, f"{policy.path.rstrip('/')}/{name}", _describe(rejects))
 
 
 def _what_helps(policy: RejectPolicy) -> str:

@@ -55,13 +55,14 @@ def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequen
         column = unjudged.structs.field(f.name)
         if not f.type.nullable and f.name in loose and f.type.is_atomic and column.null_count:
             missing = pc.and_(column.is_null(), is_delete)
-            column = if_else(missing, _zero(child.type), column)
+            column = if_else(missing, zero_of(child.type), column)
         children.append(column)
     structs = pa.StructArray.from_arrays(children, fields=list(unjudged.structs.type)) if children else unjudged.structs
     return replace(unjudged, structs=structs)
 
 
-def _zero(data_type: pa.DataType) -> pa.Scalar:
+def zero_of(data_type: pa.DataType) -> pa.Scalar:
+    """The zero of an atomic type: no text, no bytes, false, the number 0."""
     if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return pa.scalar(b"").cast(data_type)
     return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]

@@ -18,6 +18,7 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
+from bucketline.conf.message_options import SAME_TYPES, TypeMappings
 from bucketline.state.commit.widen import narrows
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.schema_need import SchemaNeed
@@ -153,13 +154,14 @@ def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
     return need
 
 
-def declared_need(source: SourceSchema, fields: Sequence[DataField]) -> pa.DataType:
-    """The fields that a Kafka Connect schema declares and the row does not have, in the types that it declares."""
+def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
+    """The fields that a Kafka Connect schema declares and the row does not have, in the types that it declares, as the
+    job maps them."""
     known = {f.name: f.type for f in fields}
     needs = []
     for name, node in source_fields(source).items():
         if name not in known:
-            needs.append((name, declared_type(node)))
+            needs.append((name, declared_type(node, mapping)))
         elif known[name].root is TypeRoot.ROW and node.get("type") == "struct":
             needs.append((name, declared_need(node, known[name].fields)))
     return pa.struct(needs) if needs else NO_NEED

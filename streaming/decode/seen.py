@@ -10,13 +10,15 @@ from bucketline.streaming.decode.other_messages import Skipped
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Records without a row that are not bad, counted by kind; and the names of the source's tables."""
+    """Records without a row that are not bad, counted by kind; the names of the source's tables; and rows that are not
+    as expected, counted by the name of the expectation."""
 
     skipped: Mapping[Skipped, int] = field(default_factory=dict)
     tables: frozenset[str] = frozenset()
+    unexpected: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.skipped or self.tables)
+        return bool(self.skipped or self.tables or self.unexpected)
 
     def with_others(self, count: int) -> "Seen":
         """The same, where so many of the tombstones stand for records of other tables."""
@@ -29,7 +31,8 @@ class Seen:
     def encode(self) -> bytes:
         """As bytes, for the way to the driver."""
         counts = {kind.value: count for kind, count in self.skipped.items()}
-        return json.dumps({"skipped": counts, "tables": sorted(self.tables)}).encode()
+        said = {"skipped": counts, "tables": sorted(self.tables), "unexpected": dict(self.unexpected)}
+        return json.dumps(said).encode()
 
 
 NOTHING_SEEN = Seen()
@@ -38,13 +41,16 @@ NOTHING_SEEN = Seen()
 def decode_seen(payload: bytes) -> Seen:
     """What `encode` has made bytes of."""
     said = json.loads(payload)
-    return Seen({Skipped(kind): count for kind, count in said["skipped"].items()}, frozenset(said["tables"]))
+    return Seen(
+        {Skipped(kind): count for kind, count in said["skipped"].items()}, frozenset(said["tables"]), said["unexpected"]
+    )
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
     """What all of them say together."""
-    counts, tables = Counter[Skipped](), frozenset[str]()
+    counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
     for part in parts:
         counts.update(part.skipped)
         tables |= part.tables
-    return Seen(dict(counts), tables)
+        unexpected.update(part.unexpected)
+    return Seen(dict(counts), tables, dict(unexpected))

@@ -1,20 +1,28 @@
-"""Columns of a table that are filled from what an event of Debezium says of its source, by their names.
+"""Columns of a table that are filled from what a message says of its source, by their names.
+
+Messages of each format are brought into one form, that of Debezium's events: `op`, and `source` with its fields.
 
 The position in the source's log is one text for each database, whose order is that of the log: it can be the
 `sequence.field`. Rows of a first snapshot have the position at which the snapshot was taken.
 
-Source: Debezium 3.5 source blocks of its connectors.
+Source: Debezium 3.5 source blocks of its connectors, and the fields that ExtractNewRecordState adds; Canal 1.1
+FlatMessage; Maxwell 1.41 RowMap.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.types.arrow import arrow_field
+from bucketline.conf.job import RecordFormat
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.types.arrow import arrow_field, arrow_type
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, DataField, DataType, TypeRoot
+from bucketline.streaming.decode.decoded_rows import Unjudged
 from bucketline.streaming.decode.json_convert import scale_count
 
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
@@ -38,20 +46,126 @@ SOURCE_METADATA: Mapping[str, Mapping[str, DataType]] = {
 }
 """The columns, and the fields of `source` that each is made of."""
 
+_FLAT_PREFIXES = ("__", "__source_")
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _FILE_NUMBER = r"(?P<name>.*\.)(?P<number>[0-9]+)$"
 _NUMBER_DIGITS, _POSITION_DIGITS = 10, 20
+
+
+BINLOG_PARTS = {
+    RecordFormat.CANAL_JSON: (DataField(0, "es", _NUMBER),),
+    RecordFormat.MAXWELL_JSON: (
+        DataField(0, "ts", _NUMBER),
+        DataField(0, "position", _TEXT),
+        DataField(0, "xoffset", _NUMBER),
+        DataField(0, "commit", DataType(TypeRoot.BOOLEAN)),
+    ),
+}
+"""The fields of messages that the columns are made of, beside their type and the names of their table."""
+
+_LACKING = {
+    RecordFormat.CANAL_JSON: ("_source_schema", "_source_position"),
+    RecordFormat.MAXWELL_JSON: ("_source_schema",),
+}
+_BINLOG_OPS = {
+    **{"INSERT": "c", "ROW": "r", "UPDATE": "u", "DELETE": "d"},
+    **{"insert": "c", "bootstrap-insert": "r", "update": "u", "delete": "d"},
+}
+_LAST_OF_TRANSACTION = 10**10 - 1
+"""The place of a transaction's last row: Maxwell counts all but that one."""
+_PLACE = r"(?P<file>.*):(?P<pos>[0-9]+)$"
+_SOURCE_PARTS: Mapping[str, DataType] = {
+    **{"db": _TEXT, "schema": _TEXT, "table": _TEXT, "ts_ms": _NUMBER},
+    **_POSITION_PARTS,
+}
+
+
+def without_metadata(
+    decode: RecordFormat, fields: Sequence[DataField]
+) -> tuple[tuple[DataField, ...], tuple[DataField, ...]]:
+    """The columns that are filled from the row of a message, and those that are filled from what it says of its source.
+
+    Raises SchemaMismatchError for one of the latter that messages of this format do not have.
+    """
+    lacking = _LACKING.get(decode, ())
+    for f in fields:
+        if f.name in lacking:
+            raise SchemaMismatchError(
+                f"the table has a column {f.name}, and messages of decode: {decode.value} do not say that of their "
+                "source; use a table without it",
+                column=f.name,
+            )
+    of_source = tuple(f for f in fields if f.name in SOURCE_METADATA)
+    return tuple(f for f in fields if f.name not in SOURCE_METADATA), of_source
+
+
+def flat_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
+    """The fields of flattened rows that the columns are made of: `add.fields=lsn` and `source.lsn` name one thing."""
+    return tuple(
+        DataField(0, f"{prefix}{part.name}", part.type)
+        for part in source_parts(columns)
+        for prefix in _FLAT_PREFIXES
+        if not (part.name == "ts_ms" and prefix == _FLAT_PREFIXES[0])  # the time of Debezium, not of the source
+    )
+
+
+def flat_events(rows: pa.Array, deletes: pa.Array) -> pa.Array:
+    """What flattened rows say of their source. `deletes` is true for rows that are deletes."""
+
+    def part(name: str) -> pa.Array:
+        known = [rows.field(p + name) for p in _FLAT_PREFIXES if rows.type.get_field_index(p + name) >= 0]
+        if not known:
+            return pa.nulls(len(rows), arrow_type(_SOURCE_PARTS[name]))
+        return pc.coalesce(*(column.cast(arrow_type(_SOURCE_PARTS[name])) for column in known))
+
+    op = if_else(deletes, "d", rows.field("__op").cast(pa.string()))
+    return _events(op, {name: part(name) for name in _SOURCE_PARTS})
+
+
+def binlog_events(messages: pa.Array, decode: RecordFormat) -> pa.Array:
+    """What messages of Canal or Maxwell say of their source."""
+    codes = pc.index_in(messages.field("type"), value_set=pa.array(list(_BINLOG_OPS)))
+    op = pa.array(list(_BINLOG_OPS.values())).take(codes)
+    parts = {"db": messages.field("database"), "table": messages.field("table")}
+    if decode is RecordFormat.CANAL_JSON:
+        return _events(op, {**parts, "ts_ms": messages.field("es")})
+    place = pc.extract_regex(messages.field("position"), _PLACE)
+    is_last = pc.fill_null(messages.field("commit"), False)
+    row = if_else(is_last, pa.scalar(_LAST_OF_TRANSACTION, pa.int64()), messages.field("xoffset"))
+    file, pos = pc.struct_field(place, "file"), pc.struct_field(place, "pos").cast(pa.int64())
+    # Maxwell's time is in seconds.
+    return _events(
+        op, {**parts, "ts_ms": pc.multiply(messages.field("ts"), 1000), "file": file, "pos": pos, "row": row}
+    )
+
+
+def _events(op: pa.Array, parts: Mapping[str, pa.Array]) -> pa.Array:
+    columns = [parts.get(name, pa.nulls(len(op), arrow_type(kind))) for name, kind in _SOURCE_PARTS.items()]
+    source = pa.StructArray.from_arrays(columns, list(_SOURCE_PARTS))
+    return pa.StructArray.from_arrays([op, source], ["op", "source"])
+
+
+def with_metadata(
+    unjudged: Unjudged, events: pa.Array, records: npt.NDArray[np.int64], fields: Sequence[DataField]
+) -> Unjudged:
+    """The rows with columns about their source behind them. `records` are those of the events, ascending; a row of
+    another record gets nulls."""
+    if not fields:
+        return unjudged
+    at = np.minimum(np.searchsorted(records, unjudged.origin), max(0, len(records) - 1))
+    unknown = np.ones(len(at), bool) if not len(records) else records[at] != unjudged.origin
+    indices = pa.array(at, pa.int64(), mask=unknown)
+    rows = unjudged.structs.flatten()
+    names = [f.name for f in unjudged.structs.type]
+    more = [_column(events, f).take(indices) for f in fields]
+    structs = pa.StructArray.from_arrays([*rows, *more], [*names, *(f.name for f in fields)])
+    return replace(unjudged, structs=structs)
 
 
 def source_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
     """The fields of `source` that the columns are made of."""
     parts = {name: kind for column in columns for name, kind in SOURCE_METADATA[column].items()}
     return tuple(DataField(0, name, kind) for name, kind in parts.items())
-
-
-def metadata_columns(events: pa.Array, at: npt.NDArray[np.int64], fields: Sequence[DataField]) -> list[pa.Array]:
-    """The columns of the rows of events. Shapes: n events in, for each of m rows the number of its event; m out."""
-    return [_column(events, f).take(pa.array(at)) for f in fields]
 
 
 def _column(events: pa.Array, field: DataField) -> pa.Array:

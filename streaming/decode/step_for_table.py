@@ -1,34 +1,42 @@
 """The decode step that fits a table: chosen by the job's `source.decode` and the table's schema."""
 
 from dataclasses import replace
+from typing import NoReturn
 
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, ColumnOptions, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, BadRecords, RecordFormat
 from bucketline.conf.message_options import (
+    INFINITY,
     NO_MESSAGE_OPTIONS,
     SHARDS,
     SOURCE_BYTES,
     SOURCE_TABLE,
     TRUNCATE,
+    TYPE_MAPPING,
+    UNAVAILABLE_KEY,
     UNAVAILABLE_VALUE,
     MessageOptions,
+    TypeMapping,
+    Unavailable,
 )
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.registry_options import URL as REGISTRY_URL
 from bucketline.conf.registry_options import RegistryOptions
 from bucketline.conf.sink_options import BAD_RECORDS_PATH
-from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.determinism import SystemIds
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.merge.engines import merging_of
+from bucketline.state.sql.compute.calls import Context
+from bucketline.state.types.logical import TypeRoot
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
+from bucketline.streaming.decode.columns.plan_columns import plan_columns
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
-
-_RETRACTING_ENGINES = (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
-"""Merge engines that retract the old row of an update, and so need it."""
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, Keeping, LeftOut
 
 _WITH_TRUNCATES = (
     RecordFormat.DEBEZIUM_JSON,
@@ -36,6 +44,10 @@ _WITH_TRUNCATES = (
     RecordFormat.CANAL_JSON,
     RecordFormat.MAXWELL_JSON,
 )
+_MAY_BE_LEFT_OUT = frozenset(
+    (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY, TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.ROW)
+)
+"""Types of values that Postgres stores apart from their row when they are large."""
 _MOST_REJECTS = 1 << 31
 
 
@@ -45,11 +57,29 @@ def decode_step(
     bad_records: BadRecords,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     registry: RegistryOptions | None = None,
+    columns: ColumnOptions = NO_COLUMN_OPTIONS,
 ) -> DecodeStep | None:
     """The step that turns records into rows of the table; None when they are rows already.
 
     Raises OptionError, SchemaMismatchError and UnsupportedTableError when no record could become a row of this table.
     """
+    check_reading(decode, bad_records, messages, registry, columns)
+    if decode is RecordFormat.NONE:
+        return None
+    schemas = None if registry is None else RegistrySchemas(registry, SystemIds().new_uuid())
+    limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
+    step = DecodeStep(decode, (), reject_limit=limit, messages=messages, registry=schemas, columns=columns)
+    return step_for(step, schema)
+
+
+def check_reading(
+    decode: RecordFormat,
+    bad_records: BadRecords,
+    messages: MessageOptions,
+    registry: RegistryOptions | None,
+    columns: ColumnOptions = NO_COLUMN_OPTIONS,
+) -> None:
+    """Returns if these settings of a job go together, whatever its table is. Raises OptionError."""
     if bad_records.max_count > 0 and bad_records.path is None:
         raise OptionError(
             "bad-records.max allows bad records, but bad-records.path, the folder for them, is not set",
@@ -57,11 +87,13 @@ def decode_step(
         )
     _check_messages(decode, messages)
     _check_registry(decode, registry)
-    if decode is RecordFormat.NONE:
-        return None
-    schemas = None if registry is None else RegistrySchemas(registry, SystemIds().new_uuid())
-    limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
-    return step_for(DecodeStep(decode, (), reject_limit=limit, messages=messages, registry=schemas), schema)
+    _check_expectations(columns, bad_records, decode)
+    if columns != NO_COLUMN_OPTIONS and messages.unavailable is not UNAVAILABLE_KEY.default:
+        raise OptionError(
+            f"{UNAVAILABLE_KEY.key}: {messages.unavailable.value} leaves values out, of which select, where and expect "
+            "would compute; take it out, or them",
+            key=UNAVAILABLE_KEY.key,
+        )
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:
@@ -84,7 +116,18 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         update_before=_update_before(schema, step.decode),
         watch=watch,
         fixed=(*schema.primary_keys, *schema.partition_keys, *(schema.settings.bucket.key or ())),
+        keeping=_keeping(step, schema),
     )
+    computed = plan_columns(
+        step.columns,
+        schema,
+        step.decode,
+        step.messages.types,
+        takes_back=merging_of(schema).takes_back(),
+        grows=watch is not Watch.NOTHING,
+        context=Context(step.zone, has_instants=True),
+    )
+    fitting = replace(fitting, computed=computed)
     if fitting != step:
         fitting.check()
     return fitting
@@ -122,6 +165,45 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
             f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "
             "it out",
             key=UNAVAILABLE_VALUE.key,
+        )
+    if messages.unavailable is not UNAVAILABLE_KEY.default and not decode.is_debezium:
+        raise OptionError(
+            f"{UNAVAILABLE_KEY.key} is about messages of Debezium, which decode: {decode.value} does not read; "
+            "take it out",
+            key=UNAVAILABLE_KEY.key,
+        )
+    if messages.type_mapping and not decode.has_row_kinds:
+        raise OptionError(
+            f"{TYPE_MAPPING.key} is about types of a database, which decode: {decode.value} does not tell; take it out",
+            key=TYPE_MAPPING.key,
+        )
+    if TypeMapping.LONGTEXT_TO_BYTES in messages.type_mapping and decode is RecordFormat.MAXWELL_JSON:
+        raise OptionError(
+            f"{TYPE_MAPPING.key}: {TypeMapping.LONGTEXT_TO_BYTES.value} needs messages that name the type of a text, "
+            f"which decode: {decode.value} does not read; take it out",
+            key=TYPE_MAPPING.key,
+        )
+    if messages.infinity is not INFINITY.default and not decode.is_debezium:
+        raise OptionError(
+            f"{INFINITY.key} is about messages of Debezium, which decode: {decode.value} does not read; take it out",
+            key=INFINITY.key,
+        )
+
+
+def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode: RecordFormat) -> None:
+    """Raises OptionError where nobody looks at rows, or where records that are refused have no place to go to."""
+    if columns.expect and decode is RecordFormat.NONE:
+        raise OptionError(
+            f"expect.{columns.expect[0].name} is about records that are decoded, and source.decode is none; take it "
+            "out, or let the table's own NOT NULL columns refuse rows",
+            key=f"expect.{columns.expect[0].name}.check",
+        )
+    refusing = next((e for e in columns.expect if e.otherwise is Otherwise.REJECT), None)
+    if refusing is not None and bad_records.path is None:
+        raise OptionError(
+            f"expect.{refusing.name}.otherwise is reject, and {BAD_RECORDS_PATH.key}, the folder for such records, is "
+            "not set",
+            key=BAD_RECORDS_PATH.key,
         )
 
 
@@ -161,17 +243,46 @@ def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
         )
 
 
+def _keeping(step: DecodeStep, schema: TableSchema) -> Keeping:
+    """How the table keeps values that the source left out. Raises OptionError where it cannot."""
+    if step.messages.unavailable is Unavailable.REJECT:
+        return KEEPS_NOTHING
+    settings = schema.settings
+    engine = settings.merge.engine
+    never = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *settings.merge.sequence_fields)))
+    names = tuple(f.name for f in schema.fields)
+    if merging_of(schema).null_keeps:
+        for group in settings.columns.sequence_groups:
+            for name in (*group.sequence, *group.columns):
+                if schema.field(name).type.root in _MAY_BE_LEFT_OUT:
+                    _refuse_keep(f"column {name!r} is in a sequence group of the table, where a null overwrites")
+        # A null would become the default, and overwrite.
+        defaults = (f.name for f in schema.fields if f.default_value is not None)
+        return Keeping(LeftOut.NULL, (*never, *defaults), names)
+    if not engine.keeps_newest:
+        _refuse_keep(f"rows of a table with merge-engine {engine.value} are not replaced by newer ones")
+    if settings.changelog.producer.logs_input:
+        _refuse_keep("a table with changelog-producer = input logs rows as they come")
+    mode = bucket_mode(schema)
+    if mode.moves_keys or mode.postpones:
+        why = "a table whose key lacks partition columns" if mode.moves_keys else "a table with postponed buckets"
+        _refuse_keep(f"{why} does not find the row before it is written")
+    return Keeping(LeftOut.MARKED, never, names)
+
+
+def _refuse_keep(why: str) -> NoReturn:
+    raise OptionError(
+        f"{UNAVAILABLE_KEY.key} = keep takes values that the source left out from the row before, and {why}; set "
+        f"{UNAVAILABLE_KEY.key} to reject, and REPLICA IDENTITY FULL on the source table",
+        key=UNAVAILABLE_KEY.key,
+    )
+
+
 def _update_before(schema: TableSchema, decode: RecordFormat) -> UpdateBefore:
     """-U rows cost as much as others: they are produced only if the table uses them. Where records do not have them,
     `partial-update` goes without unless columns are aggregated."""
-    engine = schema.settings.merge.engine
-    is_plain = (
-        decode is RecordFormat.DEBEZIUM_FLAT_JSON
-        and engine is MergeEngine.PARTIAL_UPDATE
-        and not any(schema.settings.columns.function_of(f.name) for f in schema.fields)
-    )
-    if schema.settings.changelog.producer is ChangelogProducer.INPUT or (
-        engine in _RETRACTING_ENGINES and not is_plain
-    ):
+    if schema.settings.changelog.producer.logs_input:
         return UpdateBefore.EMIT
-    return UpdateBefore.DROP
+    has_old_rows = decode is not RecordFormat.DEBEZIUM_FLAT_JSON
+    is_used = schema.settings.merge.engine.builds_rows and (has_old_rows or merging_of(schema).takes_back())
+    return UpdateBefore.EMIT if is_used else UpdateBefore.DROP

@@ -7,14 +7,45 @@ Source: Debezium 3 UnchangedToastedPlaceholder; before 2.0 an array of numbers w
 import hashlib
 import json
 import uuid
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.streaming.decode.row_changes import true_of
+from bucketline.state.lsm.merge.left_out import pack_left_out
+from bucketline.state.types.arrow import UNAVAILABLE
+from bucketline.state.types.if_else import if_else
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.decoded_rows import Unjudged
+from bucketline.streaming.decode.row_changes import true_of, zero_of
+
+
+class LeftOut(Enum):
+    """What becomes of a value that the source left out."""
+
+    REFUSED = "its record is bad"
+    NULL = "null, which leaves the value of the table as it is"
+    MARKED = "null, and a column UNAVAILABLE beside the rows says so"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a table keeps values that the source left out; `never` are columns which no row can do without, `names` all
+    columns of the table."""
+
+    left_out: LeftOut = LeftOut.REFUSED
+    never: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+KEEPS_NOTHING = Keeping()
+MARKS = DataField(-1, UNAVAILABLE, DataType(TypeRoot.VARBINARY, length=2**31 - 1))
+"""The column that says which values of a row are left out."""
 
 _GEOMETRIES = (
     bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1"),
@@ -43,7 +74,7 @@ class Placeholder:
         """Why a record with the placeholder is bad, and what to do."""
         return (
             f"{self.text}: the source left out a large value that the update did not change; set REPLICA IDENTITY FULL "
-            "on the source table"
+            "on the source table, or unavailable to keep"
         )
 
     def rows(self, column: pa.Array) -> _Mask | None:
@@ -79,6 +110,49 @@ class Placeholder:
             values = pc.fill_null(lists.values, -1).to_numpy()
             found[alike] |= np.all(values[at] == np.array(numbers), axis=1)
         return found if found.any() else None
+
+
+def settled(
+    unjudged: Unjudged,
+    fields: Sequence[DataField],
+    primary_key: Sequence[str],
+    placeholder: Placeholder,
+    keeping: Keeping = KEEPS_NOTHING,
+    moved: npt.NDArray[np.int64] | None = None,
+) -> Unjudged:
+    """The rows, and what becomes of values that are left out. Of a delete only the key counts. Rows of the records
+    `moved` have a new key, so that nothing is stored under it.
+
+    Where they are marked, the column `MARKS` is the last one.
+    """
+    never = {*primary_key, *keeping.never}
+    is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)
+    is_row = is_update | (unjudged.kinds == int(RowKind.INSERT))
+    may_be_kept = {LeftOut.REFUSED: is_row & False, LeftOut.NULL: is_update, LeftOut.MARKED: is_row}[keeping.left_out]
+    if moved is not None:
+        may_be_kept &= ~np.isin(unjudged.origin, moved)
+    bad, columns, left_out = dict(unjudged.bad), list[pa.Array](), dict[str, _Mask]()
+    for f in fields:
+        column = unjudged.structs.field(f.name)
+        mask = placeholder.rows(column)
+        if mask is not None:
+            mask &= (unjudged.kinds != int(RowKind.DELETE)) | (f.name in primary_key)
+            has_blank = f.type.nullable or (keeping.left_out is LeftOut.MARKED and f.type.is_atomic)
+            kept = mask & may_be_kept & (f.name not in never and has_blank)
+            for i in np.flatnonzero(mask & ~kept):
+                bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {placeholder.reason}")
+            if kept.any():
+                blank = pa.scalar(None, column.type) if f.type.nullable else zero_of(column.type)
+                column = if_else(pa.array(kept), blank, column)
+                left_out[f.name] = kept
+        columns.append(column)
+    if keeping.left_out is LeftOut.REFUSED:
+        return replace(unjudged, bad=bad)
+    names = [f.name for f in fields]
+    if keeping.left_out is LeftOut.MARKED:
+        columns.append(pack_left_out(left_out, keeping.names, len(unjudged.structs)))
+        names.append(MARKS.name)
+    return replace(unjudged, bad=bad, structs=pa.StructArray.from_arrays(columns, names))
 
 
 def _either(one: _Mask | None, other: _Mask | None) -> _Mask | None:

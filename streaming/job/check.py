@@ -6,8 +6,9 @@
 from collections.abc import Mapping
 
 from bucketline.conf.catalog_options import Metastore
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import Create, JobConfig
+from bucketline.conf.job import CREATE_SCHEMA, SOURCE_READER, Create, JobConfig, ReaderChoice, RecordFormat
 from bucketline.conf.message_options import TYPES
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.reader_choice import check_reader
@@ -23,7 +24,7 @@ from bucketline.conf.sink_options import (
 from bucketline.conf.source_options import KAFKA, source_options
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.table.expiry_options import refuse_unregistered
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.storage.plain_io import check_uri
@@ -31,25 +32,30 @@ from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.state.store.write.modes import plan_write
 from bucketline.streaming.decode.avro.registry_client import require_package
-from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.step_for_table import check_reading, decode_step
 from bucketline.streaming.job.job_table import check_name, has_table, no_table, open_existing, require_publish
 
 
-def check_job(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
-    """The schema that the job writes with: that of its table, or of the table it would create.
+def check_job(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
+    """The schema that the job writes with: that of its table, or of the table it would create; None where the records
+    will declare it.
 
     Nothing is left behind; an object store is tried with an object that is removed again (`require_publish`).
     Raises the BucketlineError with which the job would fail before its first batch.
     """
     _check_source(config)
     require_publish(config)
-    schema = job_schema(config, clock=clock)
-    _check_with(config, schema)
+    schema = job_schema(config, world=world)
+    if schema is None:
+        _check_without(config)
+    else:
+        check_with(config, schema)
     return schema
 
 
-def check_settings(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema | None:
-    """The schema of the table that the section `create` describes; None without that section.
+def check_settings(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
+    """The schema of the table that the section `create` describes; None where it does not.
 
     Reads no file and sends no request, so it knows neither the table nor what a catalog's server sets for new ones.
     Raises the BucketlineError that the settings alone give reason for.
@@ -57,17 +63,16 @@ def check_settings(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSc
     _check_source(config)
     if config.catalog is None:
         check_uri(config.table)
-    if config.create is None:
-        options = sink_options_of(config)
-        refuse_unknown_options(options)
-        sink_options(split_options(options)[0])
+    if config.create is None or config.create.schema is None:
+        _check_without(config)
         return None
-    schema = _new_schema(config, config.create, {} if config.catalog is None else config.catalog.table_defaults, clock)
-    _check_with(config, schema)
+    schema = new_schema(config, config.create, {} if config.catalog is None else config.catalog.table_defaults, world)
+    check_with(config, schema)
     return schema
 
 
 def _check_source(config: JobConfig) -> None:
+    _check_file_reader(config)
     check_reader(config.source, source_options(config.source).options)
     check_name(config)
     _check_key_order(config)
@@ -75,20 +80,48 @@ def _check_source(config: JobConfig) -> None:
         require_package()
 
 
-def _check_with(config: JobConfig, schema: TableSchema) -> None:
+def _check_file_reader(config: JobConfig) -> None:
+    """Raises OptionError where tasks are to read rows of files themselves, and Spark has to compute columns."""
+    is_asked = config.source.reader is ReaderChoice.NATIVE and config.source.decode is RecordFormat.NONE
+    if is_asked and config.columns != NO_COLUMN_OPTIONS:
+        raise OptionError(
+            f"{SOURCE_READER.key} is native, and {SELECT.key} and {WHERE.key} are computed by Spark then, which reads "
+            "the rows; leave it out",
+            key=SOURCE_READER.key,
+        )
+
+
+def _check_without(config: JobConfig) -> None:
+    """Returns if nothing speaks against the job, as long as its table is not known."""
+    if config.create is not None:
+        check_reading(config.source.decode, config.bad_records, config.messages, config.registry, config.columns)
+        if config.columns != NO_COLUMN_OPTIONS:
+            raise OptionError(
+                f"{SELECT.key}, {WHERE.key} and expect need a table whose columns are known: name them in "
+                f"{CREATE_SCHEMA.key}",
+                key=CREATE_SCHEMA.key,
+            )
+    options = sink_options_of(config)
+    refuse_unknown_options(options)
+    sink_options(split_options(options)[0])
+
+
+def check_with(config: JobConfig, schema: TableSchema) -> None:
     """Returns if the job can write to a table of that schema."""
-    decode_step(config.source.decode, schema, config.bad_records, config.messages, config.registry)
+    step = decode_step(
+        config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
+    )
     effective_options(config.settings, schema.options)
     plan = plan_write(config.table, schema, sink_options_of(config))
     if plan.sink.schema_evolution is not EvolutionPolicy.EVOLVE:
-        _check_types(config, schema)
+        _check_types(config, schema, step)
     if config.catalog is None or config.catalog.metastore is not Metastore.REST:
         refuse_unregistered(plan.schema.options, config.table)
 
 
-def _check_types(config: JobConfig, schema: TableSchema) -> None:
+def _check_types(config: JobConfig, schema: TableSchema, step: DecodeStep | None) -> None:
     """Raises OptionError for a type of a column that no row will have."""
-    known = [f.name for f in schema.fields]
+    known = [f.name for f in (*schema.fields, *(() if step is None else step.decoding.fields))]
     for name, _ in config.messages.types:
         if name not in known:
             raise OptionError(
@@ -97,19 +130,24 @@ def _check_types(config: JobConfig, schema: TableSchema) -> None:
             )
 
 
-def job_schema(config: JobConfig, *, clock: Clock = SYSTEM_CLOCK) -> TableSchema:
-    """The schema of the job's table; if it does not exist, the one that the section `create` describes."""
+def job_schema(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
+    """The schema of the job's table; if it does not exist, the one that the section `create` describes, None where the
+    records will declare it."""
     if has_table(config):
         return handle_of(open_existing(config)).table_schema
     if config.create is None:
         raise no_table(config)
+    if config.create.schema is None:
+        return None
     defaults = {} if config.catalog is None else catalog_of(config.catalog).table_defaults
-    return _new_schema(config, config.create, defaults, clock)
+    return new_schema(config, config.create, defaults, world)
 
 
-def _new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], clock: Clock) -> TableSchema:
+def new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], world: World) -> TableSchema:
+    """The first schema of the table that `create` describes. Raises as `plan_schema`."""
     if config.catalog is None:
         check_table_path(config.table)
+    assert create.schema is not None, "the columns are known"
     return plan_schema(
         create.schema,
         create.primary_key,
@@ -117,7 +155,7 @@ def _new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], 
         {**defaults, **create.options},
         create.comment,
         storage_options=config.storage,
-        time_ms=clock.now_ms(),
+        time_ms=world.clock.now_ms(),
     )
 
 

@@ -22,6 +22,7 @@ def open_or_create(config: JobConfig) -> Table:
     if not has_table(config):
         if config.create is None:
             raise no_table(config)
+        assert config.create.schema is not None, "the columns are known"
         create_in = partial(create_table, storage_options=config.storage)
         try:
             return (create_in if config.catalog is None else catalog_of(config.catalog).create_table)(

@@ -2,7 +2,8 @@
 
 Spark passes errors on as text, and their classes differ across versions. So they are recognised by their text.
 
-Source: Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 4.0.5 and 4.3.0 against a broker of 4.1.1.
+Source: Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 3.5.9, 4.0.5 and 4.3.0 against a
+broker of 4.1.1.
 """
 
 import re
@@ -32,7 +33,10 @@ _MADE_ANEW = re.compile(
 _LOST = re.compile(
     r"Some data may have been lost because they are not available in Kafka|KAFKA_DATA_LOSS|OffsetOutOfRangeException"
 )
-_RANGE = re.compile(r"offset range \[[^\]\n]*[\])]|in (?:range|offset) \[[^\]\n]*[\])]|Cannot fetch record [^\n]*")
+_RANGE = re.compile(
+    r"offset range \[[^\]\n]*[\])]|in (?:range|offset) \[[^\]\n]*[\])]|Cannot fetch record [^\n]*"
+    r"|Cannot fetch offset \d+"
+)
 _MISSING = re.compile(r"UnknownTopicOrPartitionException|This server does not host this topic-partition")
 _PARTIAL = re.compile(r"must specify all TopicPartitions.*?(Specified: Set\([^)]*\) Assigned: Set\([^)]*\))", re.DOTALL)
 _UNREACHABLE = re.compile(

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig, Trigger
 from bucketline.conf.resolve import show_settings
@@ -28,12 +29,13 @@ from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.topic_watch import TopicWatch
-from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_job, sink_options_of
 from bucketline.streaming.job.choose_reader import JobSink, choose_file_reader, choose_reader, splits
+from bucketline.streaming.job.create_declared import create_declared, is_declared_later
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.job_table import open_or_create
@@ -49,11 +51,12 @@ from bucketline.streaming.job.kafka_checkpoint import (
 )
 from bucketline.streaming.job.kafka_failure import kafka_failures
 from bucketline.streaming.job.open_session import open_session
-from bucketline.streaming.job.source import read_stream
+from bucketline.streaming.job.source import choose_rows, read_stream
 from bucketline.streaming.job.start_report import StartReport
 from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.tasks.kafka_errors import topic_missing
 
+_SESSION_ZONE = "spark.sql.session.timeZone"
 _LOG = logging.getLogger("bucketline.job")
 
 
@@ -89,9 +92,7 @@ def _run_until(
 ) -> None:
     check_job(config)
     source = source_options(config.source)
-    table = open_or_create(config)
-    schema = handle_of(table).table_schema
-    step = decode_step(config.source.decode, schema, config.bad_records, config.messages, config.registry)
+    table = None if is_declared_later(config) else open_or_create(config)
     for line in source.advice:
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):
@@ -105,6 +106,18 @@ def _run_until(
     ):
         reader = choose_reader(session, config.source, source.options, beside)
         kafka = config.source.format == KAFKA
+        if table is None:
+            with kafka_failures(source.options if kafka else None), explained():
+                made = create_declared(session, config, source, lambda: ending.asked_by is not None)
+            if made is None:
+                return  # There is no record that could be lost.
+            table, source = made
+        schema = handle_of(table).table_schema
+        step = decode_step(
+            config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
+        )
+        if step is not None:
+            step = step_for(replace(step, zone=session.conf.get(_SESSION_ZONE)), schema)
         cluster = admin.cluster() if kafka else ClusterNow()
         topics = _watch_topics(AskTopicIds(admin, reader), source.options, cluster) if kafka else None
         if reset_identity:
@@ -124,7 +137,7 @@ def _run_until(
             storage_options=handle_of(table).storage,
             kafka=reader,
             joins_partitions=kafka and not splits(source.options),
-            parquet=choose_file_reader(config.source, source.options),
+            parquet=choose_file_reader(config.source, source.options) if config.columns == NO_COLUMN_OPTIONS else None,
             topics=topics,
             most_records=most_records(source.options) if kafka else None,
         )
@@ -132,6 +145,8 @@ def _run_until(
         with kafka_failures(source.options if kafka else None), explained():
             tells_partitions = kafka and config.key_order is not None
             stream = read_stream(session, config.source, source, schema.fields, step, tells_partitions=tells_partitions)
+            if step is None:
+                stream = choose_rows(stream, config.columns, config.source.format)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", _source_name(config.source.format, source.options))
             query = _with_trigger(writer, config.trigger).start()

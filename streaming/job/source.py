@@ -1,20 +1,25 @@
 """A job's source as a streaming DataFrame: any source of Spark, with the columns that the table needs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import BinaryType, StringType
 
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE, ColumnOptions
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, SourceConfig
 from bucketline.conf.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.sql.compute.selection import parse_selection
+from bucketline.state.sql.dialect import as_spark_reads
 from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
-from bucketline.streaming.decode.decode_step import METADATA, DecodeStep
+from bucketline.streaming.decode.decode_step import METADATA, RECORD_TYPES, DecodeStep
 from bucketline.streaming.tasks.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN
 
 _PATH = "path"
@@ -54,21 +59,78 @@ def read_stream(
     options = dict(source_options.options)
     if source.format == KAFKA and _wants(fields, "headers"):
         options = with_headers(options)
-    path = options.pop(_PATH, None)
     schema = options.pop(SCHEMA, None) if source.format in PARSED_FORMATS else None
-    reader = spark.readStream.format(source.format).options(**options)
+    reader = spark.readStream
     if source.format in PARSED_FORMATS:
         reader = reader.schema(spark_columns(fields) if schema is None else schema)
-    try:
-        stream = reader.load() if path is None else reader.load(path)
-    except AnalysisException as e:
-        raise OptionError(_explained(source.format, str(e), spark.version), key=SOURCE_FORMAT.key) from e
-    except Py4JJavaError as e:
-        message = str(e.java_exception.getMessage())
-        raise OptionError(_explained(source.format, message, spark.version), key=SOURCE_FORMAT.key) from e
+    stream = _opened(reader, source.format, options, spark.version)
     if decode is not None:
         return _select(stream, [name for name in decode.input_columns if name == "value" or name in stream.columns])
     return _kafka_columns(stream, fields, tells_partitions) if source.format == KAFKA else stream
+
+
+def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], most: int) -> pa.Table:
+    """Up to so many records of a source whose values are to be decoded, with Kafka's columns as far as it has them.
+
+    Raises OptionError when Spark does not know the source, or it has no column `value`.
+    """
+    found = _opened(spark.read, source.format, dict(options), spark.version)
+    names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
+    rows = [row.asDict(recursive=True) for row in _select(found, names).limit(most).collect()]
+    columns = {name: [_plain(row[name]) for row in rows] for name in names}
+    return pa.table({name: pa.array(values, RECORD_TYPES[name]) for name, values in columns.items()})
+
+
+def _plain(value: object) -> object:
+    """A value of Spark as Arrow takes it."""
+    if isinstance(value, list):
+        return [{name: _plain(part) for name, part in entry.items()} for entry in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _opened(reader: Any, name: str, options: dict[str, str], version: str) -> Any:
+    """The source of that name as a DataFrame. Raises OptionError when Spark does not know it."""
+    path = options.pop(_PATH, None)
+    reader = reader.format(name).options(**options)
+    try:
+        return reader.load() if path is None else reader.load(path)
+    except AnalysisException as e:
+        raise OptionError(_explained(name, str(e), version), key=SOURCE_FORMAT.key) from e
+    except Py4JJavaError as e:
+        message = str(e.java_exception.getMessage())
+        raise OptionError(_explained(name, message, version), key=SOURCE_FORMAT.key) from e
+
+
+def choose_rows(stream: Any, columns: ColumnOptions, source_format: str) -> Any:
+    """The rows of a stream that are rows already, with what the job says of columns and rows; Spark computes it.
+
+    Raises OptionError for what Spark does not take, and for a condition on rows that have kinds.
+    """
+    if columns == NO_COLUMN_OPTIONS:
+        return stream
+    key = WHERE.key if columns.select is None else SELECT.key
+    if source_format == KAFKA:
+        raise OptionError(f"{key} reads what records hold, and source.decode is none; set source.decode", key=key)
+    if columns.where is not None and ROW_KIND_COLUMN in stream.columns:
+        raise OptionError(
+            f"{WHERE.key} is not supported for rows that have kinds ({ROW_KIND_COLUMN}): what leaves the condition "
+            "would have to be deleted",
+            key=WHERE.key,
+        )
+    try:
+        if columns.where is not None:
+            stream = stream.where(as_spark_reads(columns.where))
+        return stream if columns.select is None else stream.selectExpr(*_listed(columns.select, stream.columns))
+    except AnalysisException as e:
+        raise OptionError(f"{key}: {str(e).splitlines()[0]}", key=key) from e
+
+
+def _listed(text: str, columns: Sequence[str]) -> list[str]:
+    """The columns of a SELECT in Spark's texts; those that are computed stand in place of their namesakes."""
+    selection = parse_selection(text)
+    gone = {name.lower() for name in (*selection.left_out, *(name for name, _ in selection.items))}
+    kept = [in_backticks(name) for name in columns if name.lower() not in gone] if selection.has_star else []
+    return [*kept, *(f"{as_spark_reads(value.text)} AS {in_backticks(name)}" for name, value in selection.items)]
 
 
 def spark_columns(fields: Sequence[DataField]) -> str:
@@ -138,11 +200,14 @@ def _explained(name: str, message: str, version: str) -> str:
     if name == KAFKA and _UNKNOWN.search(message):
         return (
             f"Spark {version} has no Kafka source here: start the job with "
-            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{_series(version)}.0 (without spark-submit: in "
+            f"--packages {_kafka_package(version)} (without spark-submit: in "
             "PYSPARK_SUBMIT_ARGS, before pyspark-shell); docs/kafka.md names the jars"
         )
     return f"Spark cannot open source.format = {name!r}: {first}"
 
 
-def _series(version: str) -> str:
-    return ".".join(version.split(".")[:2])
+def _kafka_package(version: str) -> str:
+    """The package with Spark's Kafka source. PySpark 3.5 is built with Scala 2.12."""
+    series = ".".join(version.split(".")[:2])
+    scala, fix = ("2.12", 7) if series == "3.5" else ("2.13", 0)
+    return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{series}.{fix}"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bucketline.conf.open_options import open_options
@@ -25,10 +24,11 @@ from bucketline.state.store.read.change_splits import (
 )
 from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.splits import Scan, Split, SplitSizes, TablePlace, pack, plan_scan, read_split
-from bucketline.state.store.read.table_read import Request, filter_expression, plan_changes, rows_schema
+from bucketline.state.store.read.table_read import Request, filter_condition, plan_changes, rows_schema
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.char_text import chars_of
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names, with_change_columns
+from bucketline.streaming.reader.data_source import DataSourceReader, InputPartition
 from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.pushed_filters import condition_of
 from bucketline.streaming.reader.spark_rows import check_given, fit, names_of, spark_arrow, spark_schema
@@ -76,9 +76,8 @@ class BatchRead:
         """The same with one more condition on its rows."""
         if condition is None:
             return self
-        before = filter_expression(self.request.filter, self.place.schema)
-        whole = condition if before is None else before & condition
-        return replace(self, request=replace(self.request, filter=whole))
+        before = filter_condition(self.request.filter, self.place.schema)
+        return replace(self, request=replace(self.request, filter=before.also(condition)))
 
 
 def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> BatchRead:
@@ -133,6 +132,11 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     def __init__(self, read: BatchRead) -> None:
         self._read = read
+
+    @property
+    def plan(self) -> BatchRead:
+        """What is read."""
+        return self._read
 
     def partitions(self) -> Sequence[InputPartition]:
         table = self._read.place.open()

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from bucketline.conf.errors import OptionError
 from bucketline.conf.reader_options import check_batch, check_stream, reader_options
 from bucketline.streaming.reader.batch_reader import (
     BatchRead,
@@ -20,6 +20,12 @@ from bucketline.streaming.reader.batch_reader import (
     PushingReader,
     planned_schema,
     unchecked_read,
+)
+from bucketline.streaming.reader.data_source import (
+    HAS_DATA_SOURCES,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
 )
 from bucketline.streaming.reader.stream_reader import stream_reader
 
@@ -62,7 +68,16 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
 
 
 def register(spark: Any) -> None:
-    """Makes `format("bucketline")` known to a Spark session, if Spark has not found it by itself."""
+    """Makes `format("bucketline")` known to a Spark session, if Spark has not found it by itself.
+
+    Raises OptionError on Spark 3.5, which has no data sources in Python.
+    """
+    if not HAS_DATA_SOURCES:
+        raise OptionError(
+            f'Spark {spark.version} has no data sources in Python, which format("{FORMAT}") needs: '
+            "bucketline.read(spark, path) gives the table as a DataFrame; streams of changes need Spark 4.0 or later",
+            key="spark",
+        )
     try:
         spark.dataSource.register(BucketlineSource)
     except AnalysisException as e:

@@ -6,7 +6,7 @@ Source: Paimon 2.0 DataTableStreamScan, SparkConnectorOptions (read limits).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
+from bucketline.conf.table.choices import ChangeFiles
 from bucketline.conf.table.read_options import DV_MERGE_ON_READ, POSTPONE_MERGE_ON_READ
 from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError
 from bucketline.state.format.data_file import DataFileMeta
@@ -134,7 +134,7 @@ class StreamPlan:
             if snapshot is None:
                 raise self._expired(snapshot_id)
             self._check_columns(snapshot)
-            is_plain = self.schema.settings.changelog.producer is ChangelogProducer.NONE
+            is_plain = not self.schema.settings.changelog.producer.writes_files
             self._units[snapshot_id] = change_units(self.table, snapshot, postponed=is_plain)
         return self._units[snapshot_id]
 
@@ -147,13 +147,13 @@ class StreamPlan:
             self._check_columns(snapshot)
             producer = self.schema.settings.changelog.producer
             table = self.table
-            if producer in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
-                table = _seeing_all(table, postponed=producer is ChangelogProducer.NONE)
+            if not producer.logs_compactions:
+                table = _seeing_all(table, postponed=not producer.writes_files)
             self._full = plan_scan(
                 table,
-                replace(self.request, read_optimized=producer is ChangelogProducer.FULL_COMPACTION),
+                replace(self.request, read_optimized=producer.logs_full_compactions),
                 snapshot=snapshot,
-                least_level=1 if producer is ChangelogProducer.LOOKUP else 0,
+                least_level=1 if producer.logs_lookups else 0,
             )
         return self._full
 

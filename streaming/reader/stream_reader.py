@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.store.catalog.consumers import set_next_of_consumer
 from bucketline.state.store.read.change_splits import pack_changes, possible_units
 from bucketline.state.store.read.splits import Scan, Split, TablePlace, pack, read_split
@@ -23,6 +22,7 @@ from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.reader.batch_reader import BatchRead, ChangesPartition, split_sizes
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names
+from bucketline.streaming.reader.data_source import DataSourceStreamReader, InputPartition
 from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.stream_plan import REMEDY, Limits, StreamPlan
 from bucketline.streaming.reader.stream_position import BEGINNING, Json, Offset, Position, offset_of
@@ -62,13 +62,13 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """The stream of a table: where it starts, how far it gets, and what lies between. It does not know where the query
     stands."""
 
-    def __init__(self, read: BatchRead, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, read: BatchRead, world: World = SYSTEM_WORLD) -> None:
         self.read_plan = read
         self._options = read.options
         self._names = change_names(read.options, read.place.schema)
         self._place = read.place
         self._has_all_columns = read.options.columns is None
-        self._clock = clock
+        self._world = world
         self._plan: StreamPlan | None = None
         self._started: Position | None = None
         self._noted: int | None = None
@@ -131,7 +131,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def newest_id(self) -> int | None:
         """The newest snapshot that its writer will not take back."""
-        return self.plan.table.snapshot_store.settled_id(self._clock.now_ms())
+        return self.plan.table.snapshot_store.settled_id(self._world.clock.now_ms())
 
     def next_offset(self, start: Json, limits: Limits, newest_id: int | None) -> Json:
         """The end of the next micro-batch from `start` on: `start` itself if there is nothing new."""

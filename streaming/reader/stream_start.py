@@ -7,7 +7,6 @@ CompactedStartingScanner, FlinkSourceBuilder.
 from bucketline.conf.errors import OptionError
 from bucketline.conf.reader_options import CONSUMER_ID, SCAN_MODE, ChangeColumns, ReaderOptions, ScanMode
 from bucketline.conf.table.changelog_options import STREAMING_READ_OVERWRITE
-from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.conf.table.read_options import STREAMING_READ_APPEND_OVERWRITE, VERSIONS
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import UnsupportedTableError
@@ -33,7 +32,7 @@ def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
             key="read.changelog",
         )
     engine = schema.settings.merge.engine
-    if schema.settings.changelog.producer is ChangelogProducer.NONE and engine is not MergeEngine.DEDUPLICATE:
+    if not schema.settings.changelog.producer.writes_files and not engine.keeps_newest:
         raise UnsupportedTableError(
             f"'merge-engine' = '{engine.value}' without a changelog: a stream gives rows as they were written, which "
             "are not whole, or not those that the table shows; set 'changelog-producer' = 'lookup' or "

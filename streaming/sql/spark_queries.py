@@ -39,8 +39,8 @@ from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
-from bucketline.streaming.reader.source import FORMAT, register
 from bucketline.streaming.reader.spark_rows import spark_type
+from bucketline.streaming.sql.table_frame import from_arrow, make_known, read_frame, to_arrow
 from bucketline.streaming.sql.write_frame import write_frame
 from bucketline.streaming.tasks.frame_schema import frame_schema
 
@@ -58,7 +58,7 @@ class SparkQueries:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._engine = spark_engine(spark)
-        register(spark)
+        make_known(spark)
 
     @property
     def engine(self) -> SpreadEngine:
@@ -81,7 +81,7 @@ class SparkQueries:
         """The rows of a query, in this process."""
         frame = self.frame(session, query)
         with explained_in_one_line():
-            return frame.toArrow().to_reader()
+            return to_arrow(frame).to_reader()
 
     def check(self, session: SqlSession, query: Query) -> None:
         self.frame(session, query)
@@ -128,7 +128,7 @@ class SparkQueries:
             # Spark takes no columns without chunks.
             result = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=result.schema)])
         columns = StructType([StructField(f.name, spark_type(f.type), f.nullable) for f in result.schema])
-        return self._spark.createDataFrame(result, columns)
+        return from_arrow(self._spark, result, columns)
 
     def _is_view(self, session: SqlSession, relation: Relation) -> bool:
         """Whether an unqualified name means a view of the Spark session: a table of the catalog comes first."""
@@ -151,7 +151,7 @@ class SparkQueries:
             options = {**handle.read_options, **handle.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
             if query is not None:
                 options |= _needs(query, relation, own_sight(handle, None).schema.fields)
-            return self._spark.read.format(FORMAT).options(**options).load(handle.uri)
+            return read_frame(self._spark, handle.uri, options)
         schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))
 
@@ -167,7 +167,7 @@ class SparkQueries:
             CHANGES_UNTIL.key: str(between.until),
             READ_CHANGELOG.key: str(as_log).lower(),
         }
-        frame = self._spark.read.format(FORMAT).options(**options).load(handle.uri)
+        frame = read_frame(self._spark, handle.uri, options)
         if not as_log:
             return frame
         kind = F.element_at(F.array(*map(F.lit, SHORT_NAMES)), frame[ROW_KIND_COLUMN] + 1)

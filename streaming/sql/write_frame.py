@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, NullType, StructField, StructType
 from pyspark.sql.types import DataType as SparkType
@@ -160,6 +161,22 @@ def _cast(value: Any, stored: SparkType, wanted: SparkType) -> Any:
 
 def _exact(value: Any, stored: SparkType, wanted: SparkType, *, place: str) -> Any:
     """The value in another type, or an error that names the place."""
-    tried = value.try_cast(wanted)
+    tried = _try_cast(value, wanted)
     text = F.concat(F.lit(f"{place} {wanted.simpleString()} cannot hold "), value.cast("string"))
     return F.when(value.isNotNull() & tried.isNull(), F.raise_error(text)).otherwise(tried)
+
+
+def _try_cast(value: Any, wanted: SparkType) -> Any:
+    """The value in another type, null where that cannot hold it. PySpark 3.5 knows the cast in texts of SQL alone.
+
+    Source: Spark 3.5 Cast, EvalMode.TRY.
+    """
+    if hasattr(Column, "try_cast"):
+        return value.try_cast(wanted)
+    spark = SparkSession.getActiveSession()
+    assert spark is not None, "columns are made in a session"
+    jvm = spark.sparkContext._jvm
+    expressions = jvm.org.apache.spark.sql.catalyst.expressions
+    to = spark._jsparkSession.parseDataType(wanted.json())
+    cast = expressions.Cast(value._jc.expr(), to, jvm.scala.Option.empty(), expressions.EvalMode.TRY())
+    return Column(jvm.org.apache.spark.sql.Column(cast))

@@ -3,7 +3,7 @@
 It is a job of RDDs: bytes go from a task to Spark's shuffle and to the next task as they are. The same as a query of
 DataFrames costs planning and compiling for each job, and turns each value into Arrow, into a row and back.
 
-Source: Spark 4.0 pyspark.core.rdd (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
+Source: Spark 4.0 pyspark.RDD (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.core.rdd import RDD
+from pyspark import RDD
 from pyspark.serializers import CloudPickleSerializer, NoOpSerializer, pack_long
 from pyspark.traceback_utils import SCCallSiteSync
 

@@ -1,6 +1,7 @@
 """The columns of a DataFrame as Arrow's, as Spark hands them to tasks; moments are in UTC.
 
-Source: PySpark 4.0 to 4.3 pyspark.sql.pandas.types.to_arrow_schema, which from 4.3 on has to be given the time zone.
+Source: PySpark 3.5 to 4.3 pyspark.sql.pandas.types.to_arrow_schema, which knows large types from 4.0 on, and from 4.3
+on has to be given the time zone.
 """
 
 from inspect import signature
@@ -9,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+_PARAMETERS = signature(to_arrow_schema).parameters
+_IN_UTC = {"timezone": "UTC"} if "timezone" in _PARAMETERS else {}
 
 
 def frame_schema(frame: Any, *, has_large_types: bool = False) -> pa.Schema:
-    """The schema; with `has_large_types` strings and bytes have large offsets."""
-    return to_arrow_schema(frame.schema, prefers_large_types=has_large_types, **_IN_UTC)
+    """The schema; with `has_large_types` strings and bytes have large offsets, unlike on Spark 3.5."""
+    large = {"prefers_large_types": has_large_types} if "prefers_large_types" in _PARAMETERS else {}
+    return to_arrow_schema(frame.schema, **large, **_IN_UTC)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bucketline.state.determinism import SYSTEM_STOPWATCH, Stopwatch
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.streaming.tasks.kafka_consumers import Consumer, Message
 from bucketline.streaming.tasks.kafka_errors import (
     KafkaReaderError,
@@ -54,7 +54,7 @@ class RangeFetch:
     consumer: Consumer
     reading: KafkaReading
     columns: Sequence[str]
-    stopwatch: Stopwatch = SYSTEM_STOPWATCH
+    world: World = SYSTEM_WORLD
     _value_bytes: int = field(default=CHUNK_BYTES // FIRST_AT_ONCE, init=False)
 
     def tables(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.Table]:
@@ -88,7 +88,7 @@ class RangeFetch:
         """The range's records in order, some at a time, and their bytes."""
         at = wanted.start
         self.consumer.read_from(wanted.topic, wanted.partition, at)
-        moved_ms = self.stopwatch.elapsed_ms()
+        moved_ms = self.world.stopwatch.elapsed_ms()
         while at < wanted.end:
             messages = self.consumer.consume(self._most(wanted.end - at), _POLL_SECONDS)
             events, records = _parted(messages)
@@ -105,10 +105,10 @@ class RangeFetch:
             for event in events:
                 at = self._after_event(event, wanted, at)
             if at > before:
-                moved_ms = self.stopwatch.elapsed_ms()
-            elif self.stopwatch.elapsed_ms() - moved_ms >= self.reading.poll_timeout_ms:
+                moved_ms = self.world.stopwatch.elapsed_ms()
+            elif self.world.stopwatch.elapsed_ms() - moved_ms >= self.reading.poll_timeout_ms:
                 at = self._after_silence(wanted, at)
-                moved_ms = self.stopwatch.elapsed_ms()
+                moved_ms = self.world.stopwatch.elapsed_ms()
             self._check_login(wanted)
 
     def _most(self, left: int) -> int:

@@ -53,5 +53,6 @@ def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple
         reports=tuple(by_kind[REPORT]),
         skipped_records=tuple(sorted((kind.value, count) for kind, count in seen.skipped.items())),
         source_tables=tuple(sorted(seen.tables)),
+        unexpected=tuple(sorted(seen.unexpected.items())),
         mixed=tuple(sorted(map(MixedKey.from_bytes, by_kind[MIXED]))),
     )

@@ -42,8 +42,10 @@ class OwnedBuckets:
         packed, size = self.shares[task if self.is_shared_out else 0]
         rows: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
         states = {
-            bucket_id: BucketState(number, tuple(map(_file, files)), complete, vectors)
-            for bucket_id, _, number, complete, files, vectors in rows
+            bucket_id: BucketState(
+                number, tuple(map(_file, files)), complete, vectors, tuple(map(_file, stored)), stored_vectors
+            )
+            for bucket_id, _, number, complete, files, vectors, stored, stored_vectors in rows
         }
         idle = (bucket_id for bucket_id, is_idle, *_ in rows if is_idle)
         return Owned(states, tuple(b for b in idle if self.among.task(*b) == task))
@@ -67,7 +69,10 @@ def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destinat
 
 def _packed(share: list[tuple[BucketId, bool, BucketState]]) -> tuple[bytes, int]:
     rows = [
-        (bucket_id, is_idle, s.next_sequence_number, s.complete, list(map(_row, s.files)), s.vector_files)
+        (
+            *(bucket_id, is_idle, s.next_sequence_number, s.complete, list(map(_row, s.files)), s.vector_files),
+            *(list(map(_row, s.stored)), s.stored_vectors),
+        )
         for bucket_id, is_idle, s in share
     ]
     data = pickle.dumps(rows, pickle.HIGHEST_PROTOCOL)

@@ -15,6 +15,7 @@ from bucketline.streaming.tasks.wire import (
     ANY_TASK,
     NOTE,
     RUN,
+    RUNS,
     STATS,
     UNFIT,
     Routed,
@@ -39,7 +40,7 @@ class PlaceTask:
         """Runs of key shares in, runs of buckets out."""
         with RunBuffer(budget_bytes=self.buffer_bytes, directory=self.local_directory) as buffer:
             for kind, run in sent:
-                if kind == RUN:
+                if kind in (RUN, RUNS):
                     buffer.add(run)
                 elif kind == UNFIT:
                     yield from to_each(Routed(ANY_TASK, kind, run), self.to)

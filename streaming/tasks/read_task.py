@@ -14,9 +14,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from bucketline.state.store.engine.engine import Part, PartReport
+from bucketline.state.store.write.owned.owner_sealer import OwnerSealer
 from bucketline.state.store.write.row_acceptance import RowAcceptance
-from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
+from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
+from bucketline.state.types.arrow import UNAVAILABLE
 from bucketline.state.types.schema_need import SchemaNeed
+from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
 from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
@@ -28,7 +31,18 @@ from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.wire import NEEDS, REJECTS, REPORT, RUN, SEEN, UNFIT, Routed, routed_mixed, routed_note
+from bucketline.streaming.tasks.wire import (
+    NEEDS,
+    REJECTS,
+    REPORT,
+    RUN,
+    RUNS,
+    SEEN,
+    UNFIT,
+    Routed,
+    routed_mixed,
+    routed_note,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,7 @@ class Reading:
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
         """What goes to other tasks for the tables of this one, in order."""
         origin = task_number()
-        sealer, acceptance = RunSealer(self.seal, origin=origin), RowAcceptance(self.seal.schema)
+        sealer, acceptance = OwnerSealer(self.seal, self.to, origin=origin), RowAcceptance(self.seal.schema)
         limit, refused_rows = self.reject_limit or 0, 0
         needs: list[SchemaNeed] = []
         seen = NOTHING_SEEN
@@ -84,6 +98,7 @@ class Reading:
                 feeds, rows = self.feeds.numbers(rows), self.feeds.rows(rows)
             if self.decode is not None:
                 rows, rejects, need, also_seen, records = self.decode(rows)
+                assert UNAVAILABLE in rows.column_names or not leaves_out_values(self.decode), "marks travel with rows"
                 seen = joined_seen((seen, also_seen)) if also_seen else seen
                 if feeds is not None:
                     assert records is not None, "a decoder of Kafka's records says which record a row is of"
@@ -93,7 +108,7 @@ class Reading:
                     yield routed_note(NEEDS, origin=origin, row_count=0, blob=need.encode())
                 if needs:
                     continue
-                if rejects is not None and refused_rows < limit:
+                if rejects is not None and (refused_rows < limit or rejects.unexpected_count):
                     refused_rows += rejects.row_count
                     yield _rejects(rejects, origin)
             if self.reject_limit is None:
@@ -106,11 +121,11 @@ class Reading:
                     refused_rows += kept.row_count
                     yield _rejects(kept, origin)
             for run in sealer.add(accepted):
-                yield routed_run(run, self.to)
+                yield Routed(run.owner, RUNS, run)
         if seen:
             yield routed_note(SEEN, origin=origin, row_count=0, blob=seen.encode())
         for run in sealer.finish() if not needs else ():
-            yield routed_run(run, self.to)
+            yield Routed(run.owner, RUNS, run)
         if sealer.mixed is not None:
             yield routed_mixed(sealer.mixed, origin)
 
@@ -181,6 +196,11 @@ class ReadPartsTask:
         for part in self.parts[task_number() :: self.task_count]:
             for run in part.runs(self.seal):
                 yield routed(run, self.to)
+
+
+def leaves_out_values(decode: Decoder) -> bool:
+    """Whether a column UNAVAILABLE says which values of rows the source left out: without it they would be null."""
+    return isinstance(decode, DecodeStep) and decode.leaves_out_values
 
 
 def to_each(note: Routed, to: Destination) -> Iterator[Routed]:

@@ -16,35 +16,19 @@ import pyarrow as pa
 
 from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.engine.engine import TaskStats
+from bucketline.state.store.write.owned.owner_runs import OwnerRun, pieces_bytes, read_pieces
 from bucketline.state.store.write.placing import BucketNews
 from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.streaming.tasks.placement import task_keys
 
-ROUTED_DDL = (
-    "task_key int, kind string, partition binary, bucket int, origin int, flush int, consumed_rows long, "
-    "rank_end long, row_count long, group int, feeds binary, blob binary"
-)
-ROUTED = pa.schema(
-    [
-        ("task_key", pa.int32()),
-        ("kind", pa.string()),
-        ("partition", pa.binary()),
-        ("bucket", pa.int32()),
-        ("origin", pa.int32()),
-        ("flush", pa.int32()),
-        ("consumed_rows", pa.int64()),
-        ("rank_end", pa.int64()),
-        ("row_count", pa.int64()),
-        ("group", pa.int32()),
-        ("feeds", pa.binary()),
-        ("blob", pa.binary()),
-    ]
-)
+ROUTED_DDL = "task_key int, head binary, blob binary"
+ROUTED = pa.schema([("task_key", pa.int32()), ("head", pa.binary()), ("blob", pa.binary())])
 
 RESULT_DDL = "kind string, payload binary"
 RESULT = pa.schema([("kind", pa.string()), ("payload", pa.binary())])
 
 RUN = "run"
+RUNS = "runs"
 REJECTS = "rejects"
 NOTE = "note"
 NEWS = "news"
@@ -60,27 +44,29 @@ MIXED = "mixed"
 ANY_TASK = 0
 """The task for what may go to any."""
 
-_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED)
+_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED, RUNS)
 _HEAD = Struct("<BxxxIIiiiqqqi")
 """The kind, the lengths of the partition and the feeds, and the numbers of a run."""
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count", "group")
-"""The members of a run between its partition and its feeds, in the order of rows and bytes."""
+"""The members of a run between its partition and its feeds, in the order of bytes."""
+_RUNS_HEAD = Struct("<BxxxIiiii")
+"""The kind, the length of the pieces, and the numbers of the run of an owner: its table, owner, origin and flush."""
 _ALIGNED = 16
 """The blob begins at a multiple of this, where Arrow reads it best."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A sealed run on its way to a task of the next stage; or, with another kind than RUN, a note whose blob any task
-    passes on, or that the writer of a bucket has to know.
+    """A sealed run on its way to a task of the next stage, of one bucket (RUN) or of all that the task owns (RUNS); or,
+    with another kind, a note whose blob any task passes on, or that the writer of a bucket has to know.
     """
 
     task: int
     kind: str
-    run: SealedRun
+    run: SealedRun | OwnerRun
 
 
-Sent = tuple[str, SealedRun]
+Sent = tuple[str, SealedRun | OwnerRun]
 """What arrives of it: the kind and the run."""
 
 
@@ -126,66 +112,71 @@ def _no_run(partition: bytes, bucket: int, origin: int, row_count: int, blob: by
 
 def pack(routed: Routed) -> bytes:
     """What is routed as bytes, but for the task; the blob is copied once."""
-    run = routed.run
-    head = _HEAD.pack(_KINDS.index(routed.kind), len(run.partition), len(run.feeds), *_numbers(run))
-    size = len(head) + len(run.partition) + len(run.feeds)
-    return b"".join((head, run.partition, run.feeds, bytes(-size % _ALIGNED), memoryview(run.blob)))
+    head = _head(routed)
+    return b"".join((head, bytes(-len(head) % _ALIGNED), memoryview(routed.run.blob)))
 
 
 def unpack(data: bytes) -> Sent:
     """What is in the bytes; the blob of a run is a part of them, not copied."""
-    kind, partition_size, feeds_size, *numbers = _HEAD.unpack_from(data)
+    end = _head_size(data)
+    return _sent(data, pa.py_buffer(data).slice(end + -end % _ALIGNED))
+
+
+def _head(routed: Routed) -> bytes:
+    run, kind = routed.run, _KINDS.index(routed.kind)
+    if isinstance(run, OwnerRun):
+        pieces = pieces_bytes(run.pieces)
+        return _RUNS_HEAD.pack(kind, len(pieces), run.table, run.owner, run.origin, run.flush) + pieces
+    head = _HEAD.pack(kind, len(run.partition), len(run.feeds), *_numbers(run))
+    return b"".join((head, run.partition, run.feeds))
+
+
+def _head_size(data: bytes) -> int:
+    if _KINDS[data[0]] == RUNS:
+        return _RUNS_HEAD.size + int(_RUNS_HEAD.unpack_from(data)[1])
+    _, partition_size, feeds_size, *_ = _HEAD.unpack_from(data)
+    return _HEAD.size + int(partition_size) + int(feeds_size)
+
+
+def _sent(head: bytes, blob: pa.Buffer) -> Sent:
+    """What a head, which may be followed by other bytes, and a blob say."""
+    kind = _KINDS[head[0]]
+    if kind == RUNS:
+        _, size, table, owner, origin, flush = _RUNS_HEAD.unpack_from(head)
+        pieces = read_pieces(head[_RUNS_HEAD.size : _RUNS_HEAD.size + size])
+        return kind, OwnerRun(owner, origin, flush, pieces, blob, table)
+    _, partition_size, feeds_size, *numbers = _HEAD.unpack_from(head)
     bucket, origin, flush, consumed_rows, rank_end, row_count, group = numbers
     feeds = _HEAD.size + partition_size
-    end = feeds + feeds_size
-    blob = pa.py_buffer(data).slice(end + -end % _ALIGNED)
     run = SealedRun(
-        partition=data[_HEAD.size : feeds],
+        partition=head[_HEAD.size : feeds],
         bucket=bucket,
         origin=origin,
         flush=flush,
         consumed_rows=consumed_rows,
         rank_end=rank_end,
         row_count=row_count,
-        blob=blob if _KINDS[kind] == RUN else blob.to_pybytes(),
+        blob=blob if kind == RUN else blob.to_pybytes(),
         group=group,
-        feeds=data[feeds:end],
+        feeds=head[feeds : feeds + feeds_size],
     )
-    return _KINDS[kind], run
+    return kind, run
 
 
 def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
     """What is routed as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
-    run = routed.run
-    values = (task_keys(task_count)[routed.task], routed.kind, run.partition, *_numbers(run), run.feeds)
-    columns = [pa.array([value], field.type) for value, field in zip(values, list(ROUTED)[:-1], strict=True)]
-    offsets = pa.py_buffer(np.array([0, len(run.blob)], np.int32))
-    columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(run.blob)]))
+    blob = routed.run.blob
+    columns = [pa.array([task_keys(task_count)[routed.task]], pa.int32()), pa.array([_head(routed)], pa.binary())]
+    offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
+    columns.append(pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(blob)]))
     return pa.RecordBatch.from_arrays(columns, schema=ROUTED)
 
 
 def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
     """What is in each routed row; blobs are copied out of the batch, so that it can be freed."""
-    columns = [batch.column(name) for name in ROUTED.names[1:]]
+    heads, blobs = batch.column("head"), batch.column("blob")
     for i in range(batch.num_rows):
-        kind, partition, bucket, origin, flush, consumed, rank_end, count, group, feeds, blob = (
-            c[i].as_py() for c in columns
-        )
-        yield (
-            kind,
-            SealedRun(
-                partition=partition,
-                bucket=bucket,
-                origin=origin,
-                flush=flush,
-                consumed_rows=consumed,
-                rank_end=rank_end,
-                row_count=count,
-                blob=blob,
-                group=group,
-                feeds=feeds,
-            ),
-        )
+        yield _sent(heads[i].as_py(), pa.py_buffer(blobs[i].as_py()))
 
 
 def pack_result(result: Result) -> bytes:

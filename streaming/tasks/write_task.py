@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage, encode_messages
 from bucketline.state.lsm.merge.feeds import MixedKey
@@ -17,12 +19,27 @@ from bucketline.state.store.engine.engine import GivenBack, TaskStats
 from bucketline.state.store.write.bucket_lanes import threads_that_wait
 from bucketline.state.store.write.placing import SharedBucket, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
+from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.state.store.write.stages import Stages, WriteStage
+from bucketline.state.store.write.stored_values import WITHOUT_VALUES
 from bucketline.state.store.write.write_buckets import write_buckets
+from bucketline.streaming.decode.rejects import rejected_rows
 from bucketline.streaming.tasks.owned_buckets import OwnedBuckets, owned_buckets
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import task_number
-from bucketline.streaming.tasks.wire import GIVEN_BACK, MESSAGES, MIXED, NEWS, NOTE, RUN, Result, Sent, stats_result
+from bucketline.streaming.tasks.wire import (
+    GIVEN_BACK,
+    MESSAGES,
+    MIXED,
+    NEWS,
+    NOTE,
+    REJECTS,
+    RUN,
+    RUNS,
+    Result,
+    Sent,
+    stats_result,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,8 @@ class WriteTask:
 
     def _results(self, sent: Iterator[Sent]) -> Iterator[Result]:
         mixed: list[MixedKey] = []
-        stage = replace(self.stage, write=replace(self.stage.write, mixed=mixed.append))
+        refused: list[pa.Table] = []
+        stage = replace(self.stage, write=replace(self.stage.write, mixed=mixed.append, refuse=refused.append))
         write, rows = stage.write, 0
         idle: tuple[BucketId, ...] = ()
         if self.owned is not None:
@@ -63,10 +81,11 @@ class WriteTask:
             budget_bytes=write.merge_memory_bytes, directory=write.local_directory, packs_spills=self.packs_spills
         ) as buffer:
             for kind, run in sent:
-                if kind == RUN:
+                if kind in (RUN, RUNS):
                     buffer.add(run)
                     rows += run.consumed_rows
                 elif kind == NEWS:
+                    assert isinstance(run, SealedRun), "only what is kept for buckets comes by owner"
                     news[run.partition, run.bucket] = bytes(run.blob)
                 else:
                     yield Result(kind, bytes(run.blob))
@@ -85,6 +104,9 @@ class WriteTask:
                 for bucket_id in idle:
                     if bucket_id not in busy:
                         messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
+        for bad in refused:
+            reasons = pa.array([WITHOUT_VALUES] * bad.num_rows, pa.string())
+            yield Result(REJECTS, rejected_rows(bad, reasons, bad.num_rows).blob)
         if messages:
             yield Result(MESSAGES, encode_messages(messages))
         if mixed:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tests.bench import (
+    avro_stream,
     bucket_modes,
     decode,
     flush,
@@ -33,6 +34,7 @@ BENCHES: Mapping[str, Bench] = {
     "5-modes": bucket_modes.run,
     "5-small": small_batch.run,
     "5-index": key_index.run,
+    "avro": avro_stream.run,
     "decode": decode.run,
     "kafka": kafka.run,
     "modes": table_modes.run,

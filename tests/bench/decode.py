@@ -36,7 +36,7 @@ from tests.support.jars import jars
 _RECORDS = 100_000
 _TURNS = 7
 _FRAME = struct.pack(">bI", 0, 1)
-_TYPES = {
+TYPES = {
     "id": ("long", "BIGINT NOT NULL"),
     "customer": ("long", "BIGINT"),
     "quantity": ("int", "INT"),
@@ -47,17 +47,17 @@ _TYPES = {
     "city": ("string", "STRING"),
     "note": ("string", "STRING"),
 }
-_FIELDS = tuple(DataField(i, name, parse_type(column)) for i, (name, (_, column)) in enumerate(_TYPES.items()))
-_ROW = {
+_FIELDS = tuple(DataField(i, name, parse_type(column)) for i, (name, (_, column)) in enumerate(TYPES.items()))
+ROW = {
     "type": "record",
     "name": "Order",
-    "fields": [{"name": name, "type": kind if name == "id" else ["null", kind]} for name, (kind, _) in _TYPES.items()],
+    "fields": [{"name": name, "type": kind if name == "id" else ["null", kind]} for name, (kind, _) in TYPES.items()],
 }
-_ENVELOPE = {
+ENVELOPE = {
     "type": "record",
     "name": "Envelope",
     "fields": [
-        {"name": "before", "type": ["null", _ROW]},
+        {"name": "before", "type": ["null", ROW]},
         {"name": "after", "type": ["null", "Order"]},
         {
             "name": "source",
@@ -90,11 +90,11 @@ class KnownRegistry(RegistrySchemas):
 
 
 def run(size: Size, root: Path) -> Sequence[Result]:
-    rows = _drawn(size.rows(_RECORDS))
-    events = [_event(row, at) for at, row in enumerate(rows)]
+    rows = drawn_rows(size.rows(_RECORDS))
+    events = [event_of(row, at) for at, row in enumerate(rows)]
     cases: tuple[tuple[str, object, list[dict[str, Any]], RecordFormat, RecordFormat], ...] = (
-        ("nine fields", _ROW, rows, RecordFormat.AVRO, RecordFormat.JSON),
-        ("an envelope", _ENVELOPE, events, RecordFormat.DEBEZIUM_AVRO, RecordFormat.DEBEZIUM_JSON),
+        ("nine fields", ROW, rows, RecordFormat.AVRO, RecordFormat.JSON),
+        ("an envelope", ENVELOPE, events, RecordFormat.DEBEZIUM_AVRO, RecordFormat.DEBEZIUM_JSON),
     )
     spark = _session()
     results = [result for case in cases for result in (*_measured(*case), _against_spark(*case[:3], root, spark))]
@@ -102,7 +102,7 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     return results
 
 
-def _drawn(count: int) -> list[dict[str, Any]]:
+def drawn_rows(count: int) -> list[dict[str, Any]]:
     random = np.random.default_rng(7)
     numbers = random.integers(0, 2**40, count).tolist()
     reals = random.random(count).round(6).tolist()
@@ -122,7 +122,7 @@ def _drawn(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def _event(row: dict[str, Any], at: int) -> dict[str, Any]:
+def event_of(row: dict[str, Any], at: int) -> dict[str, Any]:
     source = {"version": "3.5.0.Final", "connector": "postgresql", "name": "shop", "ts_ms": 1_700_000_000_000 + at}
     source |= {"snapshot": "false", "db": "shop", "schema": "public", "table": "orders", "lsn": 24_023_128 + at}
     before = {**row, "status": "open"} if at % 3 == 0 else None
@@ -134,7 +134,7 @@ def _measured(
     name: str, schema: object, values: list[dict[str, Any]], avro: RecordFormat, text: RecordFormat
 ) -> list[Result]:
     parsed = fastavro.parse_schema(schema)
-    bodies = [_body(parsed, value) for value in values]
+    bodies = [avro_body(parsed, value) for value in values]
     known, records = parse_avro_schema(schema), pa.array(bodies, pa.binary())
     step = DecodeStep(avro, _FIELDS, reject_limit=1, messages=MessageOptions(), primary_key=("id",))
     ours = replace(step, registry=KnownRegistry(RegistryOptions("http://none"), "bench", known))
@@ -148,7 +148,7 @@ def _measured(
     return [_turns(name, other, len(values), mine, theirs) for other, mine, theirs in contenders]
 
 
-def _body(schema: Any, value: object) -> bytes:
+def avro_body(schema: Any, value: object) -> bytes:
     into = io.BytesIO()
     fastavro.schemaless_writer(into, schema, value)
     return into.getvalue()
@@ -174,7 +174,7 @@ def _kafka(values: list[bytes]) -> pa.Table:
 def _against_spark(name: str, schema: object, values: list[dict[str, Any]], root: Path, spark: SparkSession) -> Result:
     """On one core, by the clock: Spark's CPU is not this process's."""
     parsed, known, path = fastavro.parse_schema(schema), parse_avro_schema(schema), str(root / f"{name}.parquet")
-    pq.write_table(pa.table({"body": pa.array([_body(parsed, value) for value in values], pa.binary())}), path)
+    pq.write_table(pa.table({"body": pa.array([avro_body(parsed, value) for value in values], pa.binary())}), path)
     decoded = spark.read.parquet(path).select(from_avro("body", json.dumps(schema)).alias("value"))
     return _turns(
         name,

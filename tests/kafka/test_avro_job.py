@@ -1,6 +1,7 @@
 """A job over records in Avro: schemas out of a registry, which may go away and come back; both readers."""
 
 import struct
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def run(spark: Any, broker: KafkaBroker, folder: Path, registry: SchemaRegistry,
         "source.options.startingOffsets=earliest",
         "source.decode=avro",
         f"source.registry.url={registry.url}",
+        "source.registry.username=ada",
+        "source.registry.password=hunter-registry",
         "source.registry.retries=0",
         "source.registry.wait=0 s",
         f"checkpoint={folder / 'checkpoint'}",
@@ -82,5 +85,9 @@ def test_a_registry_goes_away_and_comes_back_and_nothing_is_lost_or_twice(
     expected: dict[int, tuple[str, str | None]] = {i: (f"t{i}", None) for i in range(100)}
     expected |= {i: ("new", f"n{i}") for i in range(50, 150)}
     assert rows == expected
+    assert registry.logins == {"Basic " + b64encode(b"ada:hunter-registry").decode()}
+    assert "hunter" not in caplog.text
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 10 and not [path for path in files if b"hunter" in path.read_bytes()]
     rejects = [pq.read_table(path)["reason"].to_pylist() for path in sorted((tmp_path / "rejects").rglob("*.parquet"))]
     assert rejects == [["field text: the record ends too early", "the schema registry has no schema with id 999"]]

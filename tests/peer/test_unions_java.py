@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.lsm.aggregate.sketches import unite_hll_sketches, unite_theta_sketches
-from bucketline.state.lsm.aggregate.unions import unite_bitmaps64
+from bucketline.state.lsm.aggregate.unions import RoaringBitmap64
 from bucketline.state.store.table.table import create_table, open_table
 from tests.support.peer import PaimonJava
 
@@ -56,7 +56,7 @@ def test_bitmaps_mean_the_same_there_and_here(paimon_java: PaimonJava, seed: int
     wanted = _bitmap(first) | _bitmap(second) | _bitmap(third)
     united, count = paimon_java.unite("rbm64", [ours, third, theirs])
     assert count == len(wanted) and decode_bitmap64(united) == wanted
-    by_us = unite_bitmaps64([theirs, ours, united], [False] * 3)
+    by_us = RoaringBitmap64("v").unite([theirs, ours, united], [False] * 3)
     assert by_us == encode_bitmap64(wanted)
     # That nothing is added by all of it says that Java sees the same values, not only as many.
     assert paimon_java.unite("rbm64", [by_us, united])[1] == len(wanted)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketline.state.bucket.key_entries import read_places
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.key_index.backup import BackupFolder, back_up
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.ready import IndexPlan, ready_index
@@ -73,7 +74,7 @@ def test_the_index_is_what_a_new_one_would_be_and_no_key_is_in_two_places(steps)
             index, _ = ready_index(plan, table.source, table.latest())
             with index:
                 if action == "back up":
-                    back_up(index, plan.backup)
+                    back_up(index, plan.backup, SYSTEM_WORLD)
                 elif action != "skip":
                     table.write(action, index, note=number % 2 == 0)
                     apply(model, action)

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.lsm.merge.fold import Deduplicate, FirstRow, Fold, Selection, Starts, Visible
+from bucketline.state.lsm.merge.deduplicate import Deduplicate
+from bucketline.state.lsm.merge.first_row import FirstRow
+from bucketline.state.lsm.merge.fold import Fold, Selection, Starts, Visible
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.sort_keys import merge_order
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND

@@ -15,6 +15,7 @@ from bucketline.state.store.table.table import create_table, handle_of, open_tab
 from bucketline.streaming.batch.sink import TableSink
 from tests.spark.test_spark_versions import release, settings
 
+pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no data sources in Python")
 pytestmark = pytest.mark.spark
 
 

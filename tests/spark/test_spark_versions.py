@@ -206,8 +206,12 @@ def test_the_messages_of_a_frame_are_what_a_query_hands_out(spark: Any) -> None:
             (found,) = rdd_job(spark, messages.rdd, 1, SayRows(messages.schema))
             (asked,) = frame_job(spark, frame.coalesce(1), SayRows())
         tables = [unseal(pa.py_buffer(said.payload)).read_all() for said in (found, asked)]
-        assert tables[0].schema == tables[1].schema and tables[0].num_rows == 300
-        assert tables[0] == tables[1]
+        assert tables[0].num_rows == 300
+        if release(spark) < (4, 0):
+            assert "large" not in str(tables[0].schema), "messages of 3.5 have no large offsets, whatever is set"
+            assert tables[0].to_pylist() == tables[1].to_pylist()
+        else:
+            assert tables[0] == tables[1]
 
 
 def test_tasks_that_get_nothing_share_the_workers_of_queries(spark: Any) -> None:

@@ -147,14 +147,6 @@ OPERATIONS: Mapping[str, Callable[[Table], object]] = {
     "mark partitions": lambda t: t.mark_done(),
 }
 
-WRITERS = frozenset(
-    {"write", "overwrite", "truncate", "drop a partition", "delete", "update", "compact", "sort", "rescale",
-     "plan and compact", "write and tag", "expire partitions"}
-)  # fmt: skip
-"""Operations that commit rows or files to the table itself."""
-FORWARDS = frozenset({"fast-forward"})
-"""Beside which no writer may be active: one that has begun before may commit under a schema that has gone since."""
-
 
 def done(path: str, operation: str) -> bool:
     """Whether an operation was done; False: it was refused, or gave up."""

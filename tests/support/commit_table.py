@@ -10,7 +10,7 @@ from bucketline.state.commit.change import Append, AppendCheck, Change, Compact,
 from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import CommitResult, Committed
-from bucketline.state.determinism import World
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
@@ -61,7 +61,7 @@ class Follower:
     live: LiveFiles = field(default_factory=LiveFiles)
 
     def refresh(self) -> LiveFiles:
-        self.live = newest_live(self.live, self.snapshots, self.manifests)
+        self.live = newest_live(self.live, self.snapshots, self.manifests, SYSTEM_WORLD)
         return self.live
 
 
@@ -124,8 +124,12 @@ class CommitTable:
         return self
 
     def committer(self, io: FileIO | None = None) -> "Commits":
-        world = World(clock=self.pause.clock, pause=self.pause)
-        return Commits(TableHandle(io or self.io or self.storage, self.path, self.schema, world=world))
+        return Commits(TableHandle(io or self.io or self.storage, self.path, self.schema, world=self.world))
+
+    @property
+    def world(self) -> World:
+        """The machine's names, and a clock that only pauses move on."""
+        return World(clock=self.pause.clock, pause=self.pause)
 
     @property
     def snapshots(self) -> Snapshots:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold import Fold, fold_for
+from bucketline.state.lsm.merge.engines import fold_for
+from bucketline.state.lsm.merge.fold import Fold
 from bucketline.state.lsm.merge.fold_choice import strict_fold
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_type
 from bucketline.state.types.logical import DataField, DataType

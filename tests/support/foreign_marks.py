@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bucketline.state.determinism import SYSTEM_IDS
+from bucketline.state.determinism import SYSTEM_IDS, SYSTEM_WORLD
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, IndexManifestEntry, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.store.read.bucket_deletions import deletion_entries, load_deletions
@@ -37,7 +37,7 @@ def mark_rows(table: Table, rows: Mapping[str, Sequence[int]], *, kind: CommitKi
             if places[name] == place:
                 marks.delete(name, np.array(positions))
         others = [e for e in index if e.index_type != DELETION_VECTORS or (e.partition, e.bucket) != place]
-        index = [*others, marks.write(handle.io, handle.path, place, ids=SYSTEM_IDS, bitmap64=False)]
+        index = [*others, marks.write(handle.io, handle.path, place, world=SYSTEM_WORLD, bitmap64=False)]
     _publish(table, before, index, kind)
 
 

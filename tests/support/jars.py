@@ -51,11 +51,14 @@ _IN_SPARK = (
 )
 
 
-def _spark_kafka(version: str, *, kafka: str, pool: str) -> tuple[Coordinate, ...]:
-    """Spark's Kafka source as plain jars: its token provider is published for 4.0.0 only, which fits later ones too."""
+def _spark_kafka(
+    version: str, *, kafka: str, pool: str, scala: str = "2.13", tokens: str = "4.0.0"
+) -> tuple[Coordinate, ...]:
+    """Spark's Kafka source as plain jars: of 4.x its token provider is published for 4.0.0 only, which fits later ones
+    too."""
     return (
-        Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, without=("*:*",)),
-        Coordinate("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", without=("*:*",)),
+        Coordinate("org.apache.spark", f"spark-sql-kafka-0-10_{scala}", version, without=("*:*",)),
+        Coordinate("org.apache.spark", f"spark-token-provider-kafka-0-10_{scala}", tokens, without=("*:*",)),
         Coordinate("org.apache.kafka", "kafka-clients", kafka, without=("*:*",)),
         Coordinate("org.apache.commons", "commons-pool2", pool, without=("*:*",)),
     )
@@ -74,6 +77,7 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
         # Without a logging back end a broker that fails says nothing.
         Coordinate("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
     ),
+    "spark-kafka-3.5": _spark_kafka("3.5.7", kafka="3.4.1", pool="2.11.1", scala="2.12", tokens="3.5.7"),
     "spark-kafka-4.0": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", without=_IN_SPARK),),
     "spark-avro-4.0": (Coordinate("org.apache.spark", "spark-avro_2.13", "4.0.0", without=_IN_SPARK),),
     "spark-kafka-4.1": _spark_kafka("4.1.3", kafka="3.9.1", pool="2.12.1"),
@@ -90,6 +94,14 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
         Coordinate("org.apache.hadoop", "hadoop-aws", "3.4.1", without=("*:*",)),
         Coordinate("software.amazon.awssdk", "bundle", "2.24.6", without=("*:*",)),
     ),
+    # Debezium's engine with two connectors, and the newest converter to Avro whose parts Maven Central has all of.
+    "debezium": (
+        Coordinate("io.debezium", "debezium-embedded", "3.5.0.Final"),
+        Coordinate("io.debezium", "debezium-connector-postgres", "3.5.0.Final"),
+        Coordinate("io.debezium", "debezium-connector-mariadb", "3.5.0.Final"),
+        Coordinate("io.apicurio", "apicurio-registry-utils-converter", "2.6.13.Final"),
+        Coordinate("org.slf4j", "slf4j-simple", "1.7.36"),
+    ),
     "paimon-s3": (Coordinate("org.apache.paimon", "paimon-s3", "1.4.2", without=("*:*",)),),
     "delta": (
         Coordinate("io.delta", "delta-spark_2.13", "4.0.0", without=("*:*",)),
@@ -98,7 +110,7 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
 }
 
 
-SPARK_KAFKA_SETS = {"4.0": "spark-kafka-4.0", "4.1": "spark-kafka-4.1"}
+SPARK_KAFKA_SETS = {"3.5": "spark-kafka-3.5", "4.0": "spark-kafka-4.0", "4.1": "spark-kafka-4.1"}
 """By series of Spark; later ones take the jars of the newest set."""
 
 

@@ -15,9 +15,10 @@ PASSWORD = "some-password"
 
 
 class Postgres:
-    """One server with the database `postgres`; `uri` is its JDBC address."""
+    """One server with the database `postgres`; `uri` is its JDBC address. `settings` go to the server."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        self._settings = {"fsync": "off", "listen_addresses": "127.0.0.1", **settings}
         self.port = free_port()
         self.uri = f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
         self.login = {"jdbc.user": "paimon", "jdbc.password": PASSWORD}
@@ -31,7 +32,8 @@ class Postgres:
             for path in (self._folder, word):
                 os.chown(path, user.pw_uid, user.pw_gid)
         self._run("initdb", "-A", "md5", "-U", "paimon", f"--pwfile={word}")
-        options = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        given = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
+        options = f"-p {self.port} -k {self._folder} {given}"
         self._run("pg_ctl", "-w", "-o", options, "-l", str(self._folder / "log"), "start")
         return self
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.types.sql_expression import expr
 
 Row = tuple[str, int, int | None, str | None]
 SCHEMA = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.int64()), ("name", pa.string())])

@@ -69,16 +69,18 @@ class StreamJob:
     kill_after_seconds: float | None = None
     deaths: tuple[Kill, ...] = ()
 
-    def run(self, *, timeout_seconds: float = 300) -> int:
-        """Runs in a process group of its own; the exit code, -9 after a kill. What it printed is in `root`/log."""
+    def run(self, *, timeout_seconds: float = 300, python: str = sys.executable) -> int:
+        """Runs in a process group of its own, with the Spark of that Python; the exit code, -9 after a kill. What it
+        printed is in `root`/log.
+        """
         with (Path(self.root) / "log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.stream_job", json.dumps(asdict(self))],
+                [python, "-m", "tests.support.stream_job", json.dumps(asdict(self))],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+                env={**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python},
                 start_new_session=True,
             )
             try:

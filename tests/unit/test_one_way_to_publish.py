@@ -6,8 +6,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MOST_PARAMETERS = 10
-PUBLISHERS = {"state/store/write/commit_change.py", "state/store/plans/item_work.py"}
-"""Who may call `publish`. An item's commit has the name of its plan, so that it is told from others' by who lost."""
+PUBLISHERS = {"state/store/write/commit_change.py"}
+"""Who may call `publish`."""
+
+COMMITTERS = {
+    "state/store/engine/make_visible.py",
+    "state/store/maintenance/partition_expiry.py",
+    "state/store/plans/item_work.py",
+    "state/store/table/cycle.py",
+    "streaming/batch/back_pressure.py",
+    "streaming/batch/commit.py",
+    "streaming/batch/finish.py",
+}
+"""Who may commit a change: the cycle of all writes, the steps of a batch, and compactions and drops beside both."""
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -17,15 +28,20 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def test_only_named_modules_publish() -> None:
-    callers = {
+    assert importers("bucketline.state.store.commit.publish", "publish") == PUBLISHERS
+
+
+def test_only_named_modules_commit() -> None:
+    assert importers("bucketline.state.store.write.commit_change", "commit_change") == COMMITTERS
+
+
+def importers(module: str, function: str) -> set[str]:
+    return {
         name
-        for name, module in modules()
-        for node in ast.walk(module)
-        if isinstance(node, ast.ImportFrom)
-        and node.module == "bucketline.state.store.commit.publish"
-        and any(a.name == "publish" for a in node.names)
+        for name, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == module and any(a.name == function for a in node.names)
     }
-    assert callers == PUBLISHERS
 
 
 def test_no_function_has_more_parameters_than_can_be_read() -> None:

@@ -23,7 +23,14 @@ from bucketline.conf.table.memory_options import BOUNDED
 from bucketline.conf.table.other_options import RESTRICTED
 from bucketline.conf.table.table_options import KNOWN_KEYS
 from bucketline.state.store.table.table import open_table
-from bucketline.streaming.batch.batch_metrics import BUCKETS_BY_RUNS, COUNTERS, GAUGES, LAST_BATCH, SKIPPED_RECORDS
+from bucketline.streaming.batch.batch_metrics import (
+    BUCKETS_BY_RUNS,
+    COUNTERS,
+    GAUGES,
+    LAST_BATCH,
+    SKIPPED_RECORDS,
+    UNEXPECTED_ROWS,
+)
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.plan_commands import ITEMS, OPEN_ITEMS
@@ -134,7 +141,15 @@ def test_options_of_a_topic_are_listed_with_their_defaults(heading: str, options
 
 def test_every_metric_is_listed() -> None:
     text = section("Metrics", DOCS / "monitoring.md")
-    own = [*(m for m, _ in (*COUNTERS, *GAUGES)), BUCKETS_BY_RUNS, LAST_BATCH, SKIPPED_RECORDS, ITEMS, OPEN_ITEMS]
+    own = [
+        *(m for m, _ in (*COUNTERS, *GAUGES)),
+        BUCKETS_BY_RUNS,
+        LAST_BATCH,
+        SKIPPED_RECORDS,
+        UNEXPECTED_ROWS,
+        ITEMS,
+        OPEN_ITEMS,
+    ]
     assert sorted(re.findall(r"`(bucketline_\w+)`", text)) == sorted(m.shown_name for m in own)
 
 
@@ -186,7 +201,7 @@ def test_each_field_of_the_report_of_a_batch_is_listed() -> None:
 def test_the_job_file_is_one() -> None:
     (job,) = blocks("yaml")
     config = resolve_job(read_settings(job.code, name="README.yaml"))
-    assert config.create is not None and config.create.primary_key == ("id",)
+    assert config.create is not None and config.create.primary_key == ("id", "dt")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

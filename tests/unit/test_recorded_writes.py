@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.engine.make_visible import Again
 from bucketline.state.store.plans.compactor import Compactor
 from bucketline.state.store.plans.item_work import TableWork
 from bucketline.state.store.plans.make_plan import make_plan
@@ -29,8 +31,7 @@ from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from bucketline.state.types.sql_expression import expr
-from bucketline.streaming.batch.commit import commit_owed_compaction
+from bucketline.streaming.batch.commit import compactor, owed_compaction_committed
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.make_visible import settle_visibility
 from tests.support.recorder import Recorder, recorded
@@ -198,11 +199,15 @@ class Shop:
 
         run.target, rounds = settle_visibility(
             run.target,
-            LOCAL_ENGINE,
-            lambda at, made: commit_owed_compaction(run.target.with_table(at), batch_id, tuple(made)).committed,
-            trigger=trigger,
-            messages=outcome.messages,
-            committed=report.committed,
+            Again(
+                LOCAL_ENGINE,
+                compactor(run.target, batch_id),
+                trigger,
+                run.target.budget(),
+                lambda at, made, done: owed_compaction_committed(run.target, at, made, done) and None,
+            ),
+            outcome.messages,
+            report.committed,
         )
         again = None if rounds is None else [s.id for s in rounds.snapshots]
         return [s.id for s in report.committed.snapshots], report.committed.dropped is not None, again

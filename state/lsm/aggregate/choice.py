@@ -4,28 +4,36 @@ Source: Paimon 2.0 FieldLastValueAgg, FieldLastNonNullValueAgg, FieldFirstValueA
 FieldPrimaryKeyAgg, FieldMaxAgg, FieldMinAgg.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.lsm.aggregate.events import Events, Indices, Op, take_or_null, validity
+from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
+from bucketline.state.lsm.aggregate.function import NUMBERS, AggregateFunction
 from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.distinct import distinct
+from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.order import normalized_keys
 
+COMPARABLE = NUMBERS | {
+    TypeRoot.CHAR,
+    TypeRoot.VARCHAR,
+    TypeRoot.DATE,
+    TypeRoot.TIME,
+    TypeRoot.TIMESTAMP,
+    TypeRoot.TIMESTAMP_LTZ,
+    TypeRoot.BINARY,
+    TypeRoot.VARBINARY,
+}
 
-class Choice(ABC):
+
+class Choice(AggregateFunction):
     """A function that chooses a row."""
 
     __slots__ = ()
-
-    @property
-    @abstractmethod
-    def retracts(self) -> bool:
-        """Whether a value can be retracted."""
 
     @abstractmethod
     def choose(self, values: pa.Array, events: Events) -> Indices:
@@ -39,7 +47,7 @@ class Choice(ABC):
 class LastRow(Choice):
     """The value of the last row, whatever its row kind; used for key columns."""
 
-    retracts: bool = True
+    retracts = True
 
     def choose(self, values: pa.Array, events: Events) -> Indices:
         return events.starts + events.lengths - 1
@@ -49,18 +57,24 @@ class LastRow(Choice):
 class LastValue(Choice):
     """The last value, null included; a retract leaves null."""
 
-    retracts: bool = True
+    names = ("last_value",)
+    retracts = True
 
     def choose(self, values: pa.Array, events: Events) -> Indices:
         last = events.last(events.is_any(Op.ADD, Op.RETRACT, Op.SEED))
         return np.where(events.ops[last] == Op.RETRACT, -1, last)
+
+    def fails_to_retract(self, field: DataField) -> bool:
+        """It leaves null."""
+        return not field.type.nullable
 
 
 @dataclass(frozen=True, slots=True)
 class LastNonNullValue(Choice):
     """The last value that is not null. A retract leaves null; a late value only replaces null."""
 
-    retracts: bool = True
+    names = ("last_non_null_value",)
+    retracts = True
 
     def choose(self, values: pa.Array, events: Events) -> Indices:
         valid = validity(values)
@@ -70,12 +84,16 @@ class LastNonNullValue(Choice):
         late = events.first(live & (events.ops == Op.ADD_BEFORE))
         return np.where(last >= 0, last, late)
 
+    def fails_to_retract(self, field: DataField) -> bool:
+        """It leaves null."""
+        return not field.type.nullable
+
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
     """The first value, null included. A reset changes the value, but not whether there was a first one."""
 
-    retracts: bool = False
+    names = ("first_value",)
 
     def choose(self, values: pa.Array, events: Events) -> Indices:
         first = events.first(events.is_any(Op.ADD, Op.ADD_BEFORE))
@@ -91,7 +109,7 @@ class FirstValue(Choice):
 class FirstNonNullValue(Choice):
     """The first value that is not null."""
 
-    retracts: bool = False
+    names = ("first_non_null_value", "first_not_null_value")
 
     def choose(self, values: pa.Array, events: Events) -> Indices:
         valid = validity(values)
@@ -122,23 +140,47 @@ class FirstNonNullValue(Choice):
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class Extreme(Choice):
-    """The smallest or greatest value in the order of keys, without nulls."""
+class _Extreme(Choice):
+    """The first of equal values that are the best in the order of keys, without nulls."""
 
-    greatest: bool
-    retracts: bool = False
+    __slots__ = ()
+
+    takes = COMPARABLE
+    commutes = True
 
     def choose(self, values: pa.Array, events: Events) -> Indices:
         live = validity(values) & events.live
         if not live.any():
             return np.full(events.key_count, -1, np.int64)
         ranks = _ranks(values)
-        if self.greatest:
-            best = np.maximum.reduceat(np.where(live, ranks, np.iinfo(np.int64).min), events.starts)
-        else:
-            best = np.minimum.reduceat(np.where(live, ranks, np.iinfo(np.int64).max), events.starts)
+        best = self._best(ranks, live, events)
         return events.first(live & (ranks == best[events.key_of_row]))
+
+    @abstractmethod
+    def _best(self, ranks: np.ndarray, live: Mask, events: Events) -> np.ndarray:
+        """The best rank of the live rows of each key. Shapes: n ranks and bools in, k ranks out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Max(_Extreme):
+    """The greatest value."""
+
+    names = ("max",)
+
+    def _best(self, ranks: np.ndarray, live: Mask, events: Events) -> np.ndarray:
+        best: np.ndarray = np.maximum.reduceat(np.where(live, ranks, np.iinfo(np.int64).min), events.starts)
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class Min(_Extreme):
+    """The smallest value."""
+
+    names = ("min",)
+
+    def _best(self, ranks: np.ndarray, live: Mask, events: Events) -> np.ndarray:
+        best: np.ndarray = np.minimum.reduceat(np.where(live, ranks, np.iinfo(np.int64).max), events.starts)
+        return best
 
 
 def _ranks(values: pa.Array) -> np.ndarray:

@@ -5,11 +5,14 @@ map entries is unspecified there; here it is that of their first appearance.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table.field_options import FieldOptions
 from bucketline.state.lsm.aggregate.choice import LastNonNullValue
 from bucketline.state.lsm.aggregate.entries_of_rows import (
     Entries,
@@ -22,17 +25,27 @@ from bucketline.state.lsm.aggregate.entries_of_rows import (
     value_codes,
 )
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
+from bucketline.state.lsm.aggregate.function import AggregateFunction
+from bucketline.state.types.logical import DataField, TypeRoot
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
+class Collect(AggregateFunction):
     """All elements, in order of arrival; `distinct` keeps each once. A retract removes its elements, oldest first.
     `late_first`: late rows come before the others instead of after them.
     """
 
     distinct: bool
     late_first: bool = False
-    retracts: bool = True
+
+    names = ("collect",)
+    takes = frozenset({TypeRoot.ARRAY})
+    retracts = True
+
+    @classmethod
+    def of(cls, field: DataField, options: FieldOptions) -> Self:
+        # Ignoring retracts, Paimon puts late rows in front; otherwise it appends them like any other.
+        return cls(options.distinct, late_first=options.ignores_retracts)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live
@@ -60,10 +73,12 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeMap:
+class MergeMap(AggregateFunction):
     """The entries of all maps, the last value of each map key; a retract removes its keys."""
 
-    retracts: bool = True
+    names = ("merge_map",)
+    takes = frozenset({TypeRoot.MAP})
+    retracts = True
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live
@@ -75,14 +90,43 @@ class MergeMap:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeMapWithTime:
+class MergeMapWithTime(AggregateFunction):
     """The entries of all maps, for each map key the value with the greatest time, which is field `time` of the value.
 
     A value without time changes nothing, a null value removes the map key, equal times keep the older value.
     """
 
     time: int
-    retracts: bool = False
+
+    names = ("merge_map_with_keytime",)
+    takes = frozenset({TypeRoot.MAP})
+
+    @classmethod
+    def of(cls, field: DataField, options: FieldOptions) -> Self:
+        value = field.type.value
+        key = f"fields.{field.name}.ts-field"
+        if value is None or value.root is not TypeRoot.ROW or not value.fields:
+            raise OptionError(
+                f"'fields.{field.name}.aggregate-function' = 'merge_map_with_keytime': column {field.name} is "
+                f"{field.type}, but the values of its map must be rows that hold a time",
+                key=f"fields.{field.name}.aggregate-function",
+                column=field.name,
+            )
+        names = [f.name for f in value.fields]
+        name = options.time_field or names[-1]
+        if name not in names:
+            raise OptionError(
+                f"'{key}' = '{name}': the rows of column {field.name} have no such field, only {', '.join(names)}",
+                key=key,
+                column=field.name,
+            )
+        if value.fields[names.index(name)].type.root not in (TypeRoot.CHAR, TypeRoot.VARCHAR):
+            raise OptionError(
+                f"'{key}' = '{name}': field {name} of column {field.name} must be text, as times are compared as text",
+                key=key,
+                column=field.name,
+            )
+        return cls(names.index(name))
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live

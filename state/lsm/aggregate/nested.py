@@ -6,13 +6,16 @@ it is that of their keys' first appearance.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.table.choices import NullKeys
+from bucketline.conf.table.field_options import FieldOptions
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.choice import LastNonNullValue
 from bucketline.state.lsm.aggregate.collections_of_rows import newest_by_code
@@ -26,12 +29,14 @@ from bucketline.state.lsm.aggregate.entries_of_rows import (
     value_codes,
 )
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
+from bucketline.state.lsm.aggregate.function import AggregateFunction
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import logical_type
+from bucketline.state.types.logical import DataField, TypeRoot
 
 
 @dataclass(frozen=True, slots=True)
-class NestedUpdate:
+class NestedUpdate(AggregateFunction):
     """All rows of all arrays. With `key` fields a row replaces that of the same key, or only one that is not newer by
     the `sequence` fields; without, rows are appended. At most `count_limit` rows are kept.
 
@@ -44,7 +49,23 @@ class NestedUpdate:
     sequence: tuple[int, ...] = ()
     null_keys: NullKeys = NullKeys.MERGE
     count_limit: int = UNLIMITED
-    retracts: bool = True
+
+    names = ("nested_update",)
+    takes = frozenset({TypeRoot.ARRAY})
+    retracts = True
+
+    @classmethod
+    def of(cls, field: DataField, options: FieldOptions) -> Self:
+        key = _sub_fields(field, "nested_update", "nested-key", options.nested_key)
+        sequence = _sub_fields(field, "nested_update", "nested-sequence-field", options.nested_sequence)
+        if sequence and not key:
+            raise OptionError(
+                f"'fields.{field.name}.nested-sequence-field' orders rows of one key, but there is no "
+                f"'fields.{field.name}.nested-key'; name one",
+                key=f"fields.{field.name}.nested-sequence-field",
+                column=field.name,
+            )
+        return cls(field.name, key, sequence, options.null_keys, options.count_limit)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live
@@ -137,11 +158,25 @@ class NestedUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class NestedPartialUpdate:
+class NestedPartialUpdate(AggregateFunction):
     """One row for each key; each of its fields is the last value of that key that is not null."""
 
     key: tuple[int, ...]
-    retracts: bool = False
+
+    names = ("nested_partial_update",)
+    takes = frozenset({TypeRoot.ARRAY})
+
+    @classmethod
+    def of(cls, field: DataField, options: FieldOptions) -> Self:
+        key = _sub_fields(field, "nested_partial_update", "nested-key", options.nested_key)
+        if not key:
+            raise OptionError(
+                f"column {field.name}: nested_partial_update needs 'fields.{field.name}.nested-key'; name the key "
+                "fields",
+                key=f"fields.{field.name}.nested-key",
+                column=field.name,
+            )
+        return cls(key)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live
@@ -160,6 +195,28 @@ class NestedPartialUpdate:
         by_key = np.lexsort((begins, owners[order[groups.starts]]))
         rows = entries.rows[order[groups.starts]][by_key]
         return _finished(values, built.take(pa.array(by_key)), rows, events, live)
+
+
+def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Positions of the named fields in the rows of an array column."""
+    element = field.type.element
+    if element is None or element.root is not TypeRoot.ROW:
+        raise OptionError(
+            f"'fields.{field.name}.aggregate-function' = '{function}': column {field.name} is {field.type}, but this "
+            "function takes arrays of rows",
+            key=f"fields.{field.name}.aggregate-function",
+            column=field.name,
+        )
+    known = [f.name for f in element.fields]
+    for name in names:
+        if name not in known:
+            raise OptionError(
+                f"'fields.{field.name}.{suffix}': the rows of column {field.name} have no field {name}, only "
+                f"{', '.join(known)}",
+                key=f"fields.{field.name}.{suffix}",
+                column=field.name,
+            )
+    return tuple(known.index(name) for name in names)
 
 
 def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:

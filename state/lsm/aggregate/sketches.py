@@ -8,19 +8,24 @@ Source: Paimon 1.4 and 2.0 FieldThetaSketchAgg, ThetaSketch, FieldHllSketchAgg, 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.hll_sketch import check_hll_sketch
-from bucketline.state.lsm.aggregate.unions import SetKind
+from bucketline.state.lsm.aggregate.unions import Union
 
 try:
     import datasketches
 except ImportError:
     datasketches = None
 
-SKETCHES_INSTALLED: bool = datasketches is not None
+_LACKS = (
+    None
+    if datasketches is not None
+    else "Apache DataSketches wherever the table is written or read: pip install 'bucketline[sketches]'"
+)
 
 _EMPTY, _SINGLE = 4, 32
 _OUT_OF_ORDER = 16
@@ -100,5 +105,29 @@ def _as_java_writes(data: bytes) -> bytes:
     return bytes(sketch)
 
 
-THETA_SKETCH = SetKind(unite_theta_sketches, _theta_sketch)
-HLL_SKETCH = SetKind(unite_hll_sketches, _hll_sketch)
+@dataclass(frozen=True, slots=True)
+class ThetaSketch(Union):
+    """Unions of theta sketches."""
+
+    names = ("theta_sketch",)
+    lacks = _LACKS
+
+    def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
+        return unite_theta_sketches(values, late)
+
+    def check(self, value: bytes) -> object:
+        return _theta_sketch(value)
+
+
+@dataclass(frozen=True, slots=True)
+class HllSketch(Union):
+    """Unions of HLL sketches."""
+
+    names = ("hll_sketch",)
+    lacks = _LACKS
+
+    def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
+        return unite_hll_sketches(values, late)
+
+    def check(self, value: bytes) -> object:
+        return _hll_sketch(value)

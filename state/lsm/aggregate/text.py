@@ -4,13 +4,18 @@ Source: Paimon 2.0 FieldListaggAgg. That of 1.4 adds blank texts as any others.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table.field_options import FieldOptions
 from bucketline.state.lsm.aggregate.entries_of_rows import arrival, entries_of, grouped, list_array, value_codes
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
+from bucketline.state.lsm.aggregate.function import AggregateFunction
+from bucketline.state.types.logical import MAX_LENGTH, DataField, TypeRoot
 
 # White space as in Java, where a no-break space is not one.
 _WHITE_SPACE = (
@@ -20,14 +25,34 @@ _WHITE_SPACE = (
 
 
 @dataclass(frozen=True, slots=True)
-class ListAgg:
+class ListAgg(AggregateFunction):
     """All texts that are not blank, joined by the delimiter; late ones first; null without any. `distinct` omits
     repeated parts.
     """
 
     delimiter: str
     distinct: bool
-    retracts: bool = False
+
+    names = ("listagg",)
+    takes = frozenset({TypeRoot.VARCHAR})
+
+    @classmethod
+    def of(cls, field: DataField, options: FieldOptions) -> Self:
+        if field.type.length != MAX_LENGTH:
+            raise OptionError(
+                f"'fields.{field.name}.aggregate-function' = 'listagg': column {field.name} is {field.type}, but "
+                "listagg takes STRING only, as joined texts grow",
+                key=f"fields.{field.name}.aggregate-function",
+                column=field.name,
+            )
+        if options.distinct and not options.delimiter:
+            raise OptionError(
+                f"'fields.{field.name}.list-agg-delimiter' is empty, but 'fields.{field.name}.distinct' = 'true' needs "
+                "one to tell parts apart; name a delimiter",
+                key=f"fields.{field.name}.list-agg-delimiter",
+                column=field.name,
+            )
+        return cls(options.delimiter, options.distinct)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live

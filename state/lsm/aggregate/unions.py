@@ -3,46 +3,52 @@
 Source: Paimon 2.0 FieldRoaringBitmap32Agg, FieldRoaringBitmap64Agg; `sketches` has the others.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
+from bucketline.conf.table.field_options import FieldOptions
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
 from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.lsm.aggregate.events import Events, Mask, Op, take_or_null, validity
-
-
-class Unite(Protocol):
-    """Two values or more, in order of arrival, → their union. Raises CorruptFileError for bytes it cannot read.
-
-    To a `late` value the earlier ones are added, instead of the other way round.
-    """
-
-    def __call__(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes: ...
+from bucketline.state.lsm.aggregate.function import AggregateFunction
+from bucketline.state.types.logical import DataField, TypeRoot
 
 
 @dataclass(frozen=True, slots=True)
-class SetKind:
-    """One way to store a set as bytes. `check` raises CorruptFileError for bytes that `unite` could not read."""
-
-    unite: Unite
-    check: Callable[[bytes], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Union:
+class Union(AggregateFunction):
     """The union of the values of each key; a single value is kept unread."""
 
     column: str
-    kind: SetKind
     is_strict: bool = False
-    retracts: bool = False
+
+    takes = frozenset({TypeRoot.VARBINARY})
+    commutes = True
+
+    @classmethod
+    def of(cls, field: DataField, options: FieldOptions) -> Self:
+        return cls(field.name)
+
+    def strict(self) -> Self:
+        return replace(self, is_strict=True)
+
+    @abstractmethod
+    def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
+        """Two values or more, in order of arrival, → their union. Raises CorruptFileError for bytes it cannot read.
+
+        To a `late` value the earlier ones are added, instead of the other way round.
+        """
+
+    @abstractmethod
+    def check(self, value: bytes) -> object:
+        """Returns if `unite` can read the value. Raises CorruptFileError."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         """A value that is not a set of this kind counts as null; if strict, it raises SchemaMismatchError."""
@@ -62,16 +68,16 @@ class Union:
 
     def _united(self, parts: Sequence[bytes], late: Sequence[bool]) -> bytes | None:
         try:
-            return self.kind.unite(parts, late)
+            return self.unite(parts, late)
         except CorruptFileError as e:
             if self.is_strict:
                 raise SchemaMismatchError(self._cannot_unite(e), column=self.column) from e
         sets = [(part, is_late) for part, is_late in zip(parts, late, strict=True) if self._is_set(part)]
-        return self.kind.unite(*map(list, zip(*sets, strict=True))) if len(sets) > 1 else sets[0][0] if sets else None
+        return self.unite(*map(list, zip(*sets, strict=True))) if len(sets) > 1 else sets[0][0] if sets else None
 
     def _is_set(self, value: bytes) -> bool:
         try:
-            self.kind.check(value)
+            self.check(value)
         except CorruptFileError:
             return False
         return True
@@ -81,7 +87,7 @@ class Union:
         rows_of_reason: dict[str, list[int]] = {}
         for row in np.flatnonzero(validity(values)).tolist():
             try:
-                self.kind.check(values[row].as_py())
+                self.check(values[row].as_py())
             except CorruptFileError as e:
                 rows_of_reason.setdefault(self._cannot_unite(e), []).append(row)
         for reason, rows in rows_of_reason.items():
@@ -91,17 +97,33 @@ class Union:
         return f"column {self.column}: a value cannot be united with others: {error.message}"
 
 
-def unite_bitmaps32(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-    """The union of 32-bit Roaring bitmaps in their portable form."""
-    merged = BitMap.union(*map(_bitmap32, values))
-    merged.run_optimize()
-    serialized: bytes = merged.serialize()
-    return serialized
+@dataclass(frozen=True, slots=True)
+class RoaringBitmap32(Union):
+    """Unions of 32-bit Roaring bitmaps in their portable form."""
+
+    names = ("rbm32",)
+
+    def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
+        merged = BitMap.union(*map(_bitmap32, values))
+        merged.run_optimize()
+        serialized: bytes = merged.serialize()
+        return serialized
+
+    def check(self, value: bytes) -> object:
+        return _bitmap32(value)
 
 
-def unite_bitmaps64(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-    """The union of 64-bit Roaring bitmaps in the form of Java."""
-    return encode_bitmap64(BitMap64.union(*map(decode_bitmap64, values)))
+@dataclass(frozen=True, slots=True)
+class RoaringBitmap64(Union):
+    """Unions of 64-bit Roaring bitmaps in the form of Java."""
+
+    names = ("rbm64",)
+
+    def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
+        return encode_bitmap64(BitMap64.union(*map(decode_bitmap64, values)))
+
+    def check(self, value: bytes) -> object:
+        return decode_bitmap64(value)
 
 
 def _bitmap32(data: bytes) -> BitMap:
@@ -109,7 +131,3 @@ def _bitmap32(data: bytes) -> BitMap:
         return BitMap.deserialize(data)
     except (ValueError, IndexError, MemoryError) as e:
         raise CorruptFileError(f"no 32-bit Roaring bitmap in its portable form ({e})") from e
-
-
-BITMAP32 = SetKind(unite_bitmaps32, _bitmap32)
-BITMAP64 = SetKind(unite_bitmaps64, decode_bitmap64)

@@ -1,18 +1,24 @@
 """The merge engine `aggregation`: each column is folded by its own function.
 
-Source: Paimon 2.0 AggregateMergeFunction.
+Source: Paimon 2.0 AggregateMergeFunction, AggregateMergeFunction.Factory, SchemaValidation.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table.field_options import DEFAULT_FUNCTION, PREFIX
+from bucketline.conf.table.merge_options import AGGREGATION_REMOVE_RECORD_ON_DELETE, SEQUENCE_FIELD
 from bucketline.state.lsm.aggregate.choice import LastRow
+from bucketline.state.lsm.aggregate.column import ColumnAggregate
 from bucketline.state.lsm.aggregate.events import Events, Indices, Op
-from bucketline.state.lsm.aggregate.functions import ColumnAggregate
+from bucketline.state.lsm.aggregate.functions import UNNAMED_FUNCTION, column_aggregate
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
+from bucketline.state.lsm.merge.merging import Merging
+from bucketline.state.lsm.merge.row_checks import RowChecks
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import RowKind
@@ -28,6 +34,13 @@ class Aggregation(ComputedFold):
 
     columns: Mapping[str, ColumnAggregate]
     remove_on_delete: bool = False
+
+    @property
+    def aggregated(self) -> Mapping[str, ColumnAggregate]:
+        return self.columns
+
+    def strict(self, nullable: Mapping[str, bool]) -> "Aggregation":
+        return replace(self, columns={n: c.strict(is_nullable=nullable[n]) for n, c in self.columns.items()})
 
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
         kinds = table[VALUE_KIND].to_numpy()
@@ -46,3 +59,59 @@ class Aggregation(ComputedFold):
             else:
                 arrays.append(self.columns[name].fold(one_array(table[name]), events))
         return pa.Table.from_arrays(arrays, schema=table.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationMerging(Merging):
+    """Every row counts once: it cannot be written again, and what is taken back must be said."""
+
+    delete_option = f"'{AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' is true"
+
+    def fold(self) -> Aggregation:
+        settings, columns = self.schema.settings.merge, self.schema.settings.columns
+        columns.check([f.name for f in self.schema.fields])
+        remove = settings.aggregation_removes
+        aggregates: dict[str, ColumnAggregate] = {}
+        for field in self.schema.fields:
+            # A partition column is the same in all rows of a key; a retract must not remove it.
+            if field.name in self.schema.primary_keys or field.name in self.schema.partition_keys:
+                continue
+            name, key = self._function(field.name)
+            aggregate = column_aggregate(field, name, columns.parameters(field.name), key)
+            if remove and aggregate.ignores_retracts:
+                raise OptionError(
+                    f"'{PREFIX}{field.name}.ignore-retract' and '{AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' have "
+                    "conflicting behavior so should not be enabled at the same time; remove one of the two",
+                    key=f"{PREFIX}{field.name}.ignore-retract",
+                    column=field.name,
+                )
+            aggregates[field.name] = aggregate
+        return Aggregation(aggregates, remove_on_delete=remove)
+
+    def row_checks(self) -> RowChecks:
+        fold = self.fold()
+        return RowChecks(columns=fold.columns, removes_on_delete=fold.remove_on_delete)
+
+    def order_matters(self) -> bool:
+        if self.schema.settings.merge.sequence_fields:
+            return False
+        fold = self.fold()
+        return fold.remove_on_delete or not all(c.function.commutes for c in fold.columns.values())
+
+    def takes_back(self) -> bool:
+        return True
+
+    def takes_deletes(self) -> bool:
+        return self.schema.settings.merge.aggregation_removes
+
+    def _function(self, column: str) -> tuple[str, str]:
+        """The function of a column and the option that says so."""
+        columns = self.schema.settings.columns
+        if column not in self.schema.settings.merge.sequence_fields:
+            return columns.function_of(column) or (UNNAMED_FUNCTION, DEFAULT_FUNCTION)
+        own = columns.own_function_key(column)
+        if own is not None:
+            raise OptionError(
+                f"Should not define aggregation on sequence field: '{column}'; remove '{own}'", key=own, column=column
+            )
+        return "last_value", SEQUENCE_FIELD.key

@@ -4,11 +4,14 @@ Source: Paimon 2.0 ReducerMergeFunctionWrapper (a key with one row keeps it as i
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
+from bucketline.state.lsm.aggregate.column import ColumnAggregate
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 
 
@@ -37,6 +40,21 @@ class ComputedFold(ABC):
         place[np.flatnonzero(~several)] = np.arange(lone.num_rows)
         place[np.flatnonzero(several)] = np.arange(lone.num_rows, len(first))
         return pa.concat_tables([lone, merged]).take(pa.array(place))
+
+    @property
+    @abstractmethod
+    def aggregated(self) -> Mapping[str, ColumnAggregate]:
+        """The columns that a function computes, by name."""
+
+    @abstractmethod
+    def strict(self, nullable: Mapping[str, bool]) -> Self:
+        """The fold for rows that are not in the table yet: where merging gives no result that a column can hold, it
+        raises SchemaMismatchError. `nullable` says of each column of the table whether it may be null.
+        """
+
+    def removes_beside(self, column: str) -> bool:
+        """Whether a row may remove the whole row of its key by what is in other columns than this one."""
+        return False
 
     @abstractmethod
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:

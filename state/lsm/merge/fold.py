@@ -1,8 +1,8 @@
-"""What the rows of one key become: the merge engines, on whole columns at a time.
+"""What a fold is: it makes one row of the rows of a key, on whole columns at a time.
 
 Rows come sorted by key, then oldest first. A key with one row keeps it unchanged, whatever its row kind: Paimon does
 not call its merge function then, and readers rely on it.
-Source: Paimon 2.0 ReducerMergeFunctionWrapper, DeduplicateMergeFunction, FirstRowMergeFunction.
+Source: Paimon 2.0 ReducerMergeFunctionWrapper.
 """
 
 from abc import ABC, abstractmethod
@@ -15,12 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bucketline.conf.errors import OptionError
-from bucketline.conf.table.choices import MergeEngine
-from bucketline.conf.table.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
-from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.merge_engines import aggregation_fold, partial_update_fold
 from bucketline.state.types.arrow import VALUE_KIND
 from bucketline.state.types.row_kind import is_retract
 
@@ -69,44 +63,6 @@ class Selection(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Deduplicate(Selection):
-    """The last row of each key, whatever its row kind; with `ignore_delete` the last +I or +U row."""
-
-    ignore_delete: bool = False
-
-    def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        last = ends_of(starts)
-        if not self.ignore_delete:
-            return np.flatnonzero(last)
-        candidates = _eligible(starts, last, kinds)
-        position = np.flatnonzero(candidates)
-        return position[ends_of(starts_of(_key_numbers(starts)[position]))]
-
-
-RETRACTS_OF_FIRST_ROW = (
-    "a table with merge-engine first-row takes no -D and -U rows; set 'ignore-delete' = 'true' to skip them"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FirstRow(Selection):
-    """The first row of each key; with `ignore_delete` the first +I or +U row. Without it, a -U or -D row of a key with
-    other rows raises SchemaMismatchError.
-    """
-
-    ignore_delete: bool = False
-
-    def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        candidates = _eligible(starts, ends_of(starts), kinds)
-        if not self.ignore_delete:
-            if not candidates.all():
-                raise SchemaMismatchError(RETRACTS_OF_FIRST_ROW, column=VALUE_KIND)
-            return np.flatnonzero(starts)
-        position = np.flatnonzero(candidates)
-        return position[starts_of(_key_numbers(starts)[position])]
-
-
-@dataclass(frozen=True, slots=True)
 class KeepAll(Selection):
     """Every row, in the order in which a fold would see them: for merging runs before they are folded."""
 
@@ -126,28 +82,6 @@ class Visible(Selection):
         return chosen if seen.all() else chosen[seen]
 
 
-def fold_for(schema: TableSchema) -> Fold:
-    """The fold of a primary-key table.
-
-    Folds that select rows may be applied to any part of a key's rows, any number of times; map tasks do so. Folds that
-    compute rows must get all rows of a flush, or all runs of a merge, as in Paimon: their result for a retract depends
-    on where the input starts. Raises OptionError naming option, column and remedy for settings that contradict each
-    other, UnsupportedTableError for aggregate functions whose package is not installed.
-    """
-    settings = schema.settings.merge
-    engine, ignore_delete = settings.engine, settings.ignore_delete
-    if engine is MergeEngine.PARTIAL_UPDATE:
-        return partial_update_fold(schema)
-    if engine is MergeEngine.AGGREGATION:
-        return aggregation_fold(schema)
-    if engine is MergeEngine.FIRST_ROW:
-        if settings.sequence_fields:
-            key = SEQUENCE_FIELD.key
-            raise OptionError(f"'{key}' cannot be used with '{MERGE_ENGINE.key}' = '{engine.value}'", key=key)
-        return FirstRow(ignore_delete)
-    return Deduplicate(ignore_delete)
-
-
 def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches without -D and -U rows, for the last level, where nothing older is left to delete."""
     for batch in batches:
@@ -158,7 +92,7 @@ def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield kept
 
 
-def _key_numbers(starts: Starts) -> Indices:
+def key_numbers(starts: Starts) -> Indices:
     """For each row the number of its key, from 1."""
     return np.cumsum(starts, dtype=np.int64)
 
@@ -177,7 +111,7 @@ def starts_of(numbers: Indices) -> Starts:
     return starts
 
 
-def _eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
+def eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
     """True for +I and +U rows, and for keys with one row."""
     adds: Starts = (kinds & 1) == 0
     return adds | (starts & ends)

@@ -3,16 +3,12 @@
 Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
 """
 
-from dataclasses import replace
-
-from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.aggregation import Aggregation
 from bucketline.state.lsm.merge.changelog_folds import FullChangelog
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
-from bucketline.state.lsm.merge.fold import Fold, KeepAll, Selection, fold_for
+from bucketline.state.lsm.merge.engines import fold_for
+from bucketline.state.lsm.merge.fold import Fold, KeepAll, Selection
 from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, NewestValue
-from bucketline.state.lsm.merge.partial_update import PartialUpdate
 
 
 def reading_fold(schema: TableSchema) -> Fold:
@@ -27,7 +23,7 @@ def reading_fold(schema: TableSchema) -> Fold:
 
 def sealing_fold(schema: TableSchema) -> Fold | None:
     """The fold that may merge some rows of a flush early; None if every row is needed, or there is no key."""
-    if not schema.primary_keys or schema.settings.changelog.producer is ChangelogProducer.INPUT:
+    if not schema.primary_keys or schema.settings.changelog.producer.logs_input:
         return None
     return fold_for(schema)
 
@@ -37,17 +33,8 @@ def strict_fold(schema: TableSchema, fold: Fold) -> Fold:
     raises SchemaMismatchError: a sum that overflows. The fold itself gives null there, as it must be able to merge
     whatever a table holds.
     """
-    nullable = {f.name: f.type.nullable for f in schema.fields}
-    if isinstance(fold, NewestValue):
-        inner = strict_fold(schema, fold.inner)
-        assert isinstance(inner, ComputedFold), "a strict fold computes as the fold does"
-        return replace(fold, inner=inner)
-    if isinstance(fold, Aggregation):
-        columns = {name: c.strict(is_nullable=nullable[name]) for name, c in fold.columns.items()}
-        return replace(fold, columns=columns)
-    if isinstance(fold, PartialUpdate):
-        aggregates = {name: c.strict(is_nullable=nullable[name]) for name, c in (fold.aggregates or {}).items()}
-        return replace(fold, aggregates=aggregates)
+    if isinstance(fold, ComputedFold | NewestValue):
+        return fold.strict({f.name: f.type.nullable for f in schema.fields})
     return fold
 
 

@@ -4,7 +4,7 @@ others.
 Source: Paimon 2.0 LookupMergeFunction, LookupChangelogMergeFunctionWrapper, FirstRowMergeFunctionWrapper.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,7 +16,9 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.events import Indices, Mask
 from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, changes, is_add, marked
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
-from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, Deduplicate, Fold, Unmoved, ends_of, starts_of
+from bucketline.state.lsm.merge.deduplicate import Deduplicate
+from bucketline.state.lsm.merge.first_row import RETRACTS_OF_FIRST_ROW
+from bucketline.state.lsm.merge.fold import Fold, Unmoved, ends_of, starts_of
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, logical_type
 from bucketline.state.types.distinct import distinct
@@ -49,6 +51,10 @@ class NewestValue:
     """
 
     inner: ComputedFold
+
+    def strict(self, nullable: Mapping[str, bool]) -> "NewestValue":
+        """As `ComputedFold.strict`."""
+        return NewestValue(self.inner.strict(nullable))
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         kept = _candidates(table[LEVEL].to_numpy(), starts)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bucketline.state.lsm.merge.fold import Fold, Selection, Starts, Unmoved, Visible
+from bucketline.state.lsm.merge.fold import Fold, KeepAll, Selection, Starts, Unmoved, Visible
 from bucketline.state.lsm.tree.sort_keys import SortKeys, count_up_to, last_key, merge_order, sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
 from bucketline.state.types.logical import DataType
@@ -74,6 +74,69 @@ def merge_runs(
         for batch in merged.to_batches(max_chunksize=batch_rows):
             if batch.num_rows:
                 yield batch
+
+
+def merge_rows(
+    rows: pa.Table,
+    keys: Sequence[str],
+    sequence_fields: Sequence[str],
+    descending: bool,
+    fold: Fold,
+    batch_rows: int,
+    *,
+    look: Look | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """As `merge_runs`, of rows in any order, all in memory, no two with the same sequence number.
+
+    Memory: up to three times the rows.
+    """
+    plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold, None, False, look)
+    columns = [rows[k].combine_chunks() for k in keys]
+    normalized = normalized_keys(columns, [_key_type(c.type) for c in columns])
+    order, starts = merge_order([normalized], are_sorted=False)
+    ranks = np.zeros(rows.num_rows, np.int64)
+    for batch in _folded(rows, order, starts, ranks, plan).to_batches(max_chunksize=batch_rows):
+        if batch.num_rows:
+            yield batch
+
+
+def sort_rows(
+    rows: pa.Table,
+    groups: NDArray[np.int64],
+    keys: Sequence[str],
+    sequence_fields: Sequence[str],
+    descending: bool,
+) -> tuple[pa.Table, Starts]:
+    """The rows by group, key and age, and where a group or a key starts.
+
+    Shapes: n rows in any order, the group of each, from 0 on; no two rows of a group with the same sequence number.
+    """
+    columns = [rows[k].combine_chunks() for k in keys]
+    order, key_starts = merge_order([normalized_keys(columns, [_key_type(c.type) for c in columns])], are_sorted=False)
+    assert order is not None, "rows in any order are not taken for sorted"
+    # numpy sorts numbers of 16 bits by radix: keys are sorted, then spread over their groups.
+    of_rows = groups[order]
+    by_group = np.argsort(of_rows.astype(np.uint16) if of_rows.max(initial=0) < 1 << 16 else of_rows, kind="stable")
+    key_of_row = np.cumsum(key_starts, dtype=np.int64)[by_group]
+    order, of_rows = order[by_group], of_rows[by_group]
+    starts = np.ones(len(order), bool)
+    starts[1:] = (key_of_row[1:] != key_of_row[:-1]) | (of_rows[1:] != of_rows[:-1])
+    if not starts.all():
+        plan = _Plan(tuple(keys), tuple(sequence_fields), descending, KeepAll(), None, False, None)
+        aged = _by_age(order, starts, np.zeros(len(order), np.int64), rows, plan)
+        assert aged is not None, "there is an order"
+        order = aged
+    return _take(rows, order), starts
+
+
+def fold_sorted(
+    rows: pa.Table, starts: Starts, fold: Fold, batch_rows: int, *, look: Look | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `merge_runs`, of rows by key and age, where `starts` is true at the first row of each key."""
+    plan = _Plan((), (), False, fold, None, True, look)
+    for batch in _folded(rows, None, starts, np.zeros(0, np.int64), plan).to_batches(max_chunksize=batch_rows):
+        if batch.num_rows:
+            yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +224,16 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
     pieces = sorted(pieces, key=lambda p: (0 if plan.oldest_first else p.first_sequence, p.rank))
     order, starts = merge_order([_joined([s.keys for s in p.slices]) for p in pieces])
     rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])
+    ranks = np.repeat([p.rank for p in pieces], [p.row_count for p in pieces])
+    return _folded(rows, order, starts, ranks, plan)
+
+
+def _folded(rows: pa.Table, order: Order | None, starts: Starts, ranks: Order, plan: _Plan) -> pa.Table:
+    """The rows, each key folded; the n-th by key is row `order[n]`, which comes from the run `ranks[order[n]]`."""
     if plan.look is not None:
         plan.look(rows, order, starts)
     if not plan.keeps_order and not starts.all():
-        order = _by_age(order, starts, pieces, rows, plan)
+        order = _by_age(order, starts, ranks, rows, plan)
     if isinstance(plan.fold, Selection):
         kinds = rows[VALUE_KIND].to_numpy()
         chosen = plan.fold.select(starts, kinds if order is None else kinds[order])
@@ -177,7 +246,7 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
     return plan.fold.fold(rows if order is None else _take(rows, order), starts)
 
 
-def _by_age(order: Order | None, starts: Starts, pieces: list[_Piece], rows: pa.Table, plan: _Plan) -> Order | None:
+def _by_age(order: Order | None, starts: Starts, ranks: Order, rows: pa.Table, plan: _Plan) -> Order | None:
     """The order with the rows of each key oldest first; only keys with several rows in disorder are touched."""
     tied = np.flatnonzero(~starts)
     before, after = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
@@ -201,8 +270,7 @@ def _by_age(order: Order | None, starts: Starts, pieces: list[_Piece], rows: pa.
     places = np.flatnonzero(moved[key_of_row])
     new_order = np.arange(len(starts)) if order is None else order
     affected = new_order[places]
-    ranks = np.repeat([p.rank for p in pieces], [p.row_count for p in pieces])[affected]
-    by_age = np.lexsort((ranks, *(values[affected] for values in reversed(ages)), key_of_row[places]))
+    by_age = np.lexsort((ranks[affected], *(values[affected] for values in reversed(ages)), key_of_row[places]))
     new_order[places] = affected[by_age]
     return new_order
 

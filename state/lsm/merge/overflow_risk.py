@@ -5,30 +5,23 @@ their key. FieldLastValueAgg, FieldLastNonNullValueAgg: a retract leaves null.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from math import prod
 
-from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.aggregate.choice import LastNonNullValue, LastValue
-from bucketline.state.lsm.aggregate.functions import ColumnAggregate
-from bucketline.state.lsm.aggregate.numbers import Product, Sum
-from bucketline.state.lsm.merge.aggregation import Aggregation
-from bucketline.state.lsm.merge.fold import fold_for
-from bucketline.state.lsm.merge.partial_update import PartialUpdate
+from bucketline.state.lsm.aggregate.column import ColumnAggregate
+from bucketline.state.lsm.merge.computed_fold import ComputedFold
+from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.long_decimals import COMPACT_DIGITS
 
-_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64}
-
 
 def may_overflow(schema: TableSchema) -> bool:
     """Whether the table has any column whose merges could lack a result: most have none, whatever their files hold."""
-    return schema.settings.merge.engine in (MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE)
+    return bool(schema.primary_keys) and schema.settings.merge.engine.builds_rows
 
 
 def long_decimals(schema: TableSchema) -> tuple[str, ...]:
@@ -54,9 +47,11 @@ def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, Tab
     """
     if not may_overflow(schema):
         return ()
-    aggregates = {name: c for name, c in _aggregates(schema).items() if _limit(schema.field(name), c) is not None}
+    fold = fold_for(schema)
+    assert isinstance(fold, ComputedFold), "an engine that builds rows computes them"
+    aggregates = {name: c for name, c in fold.aggregated.items() if c.function.limit(schema.field(name)) is not None}
     has_retracts = any(file.may_hold_deletes for file, _ in files)
-    at_risk = {name for name, c in _aggregates(schema).items() if has_retracts and _fails_to_retract(schema, name, c)}
+    at_risk = {n for n, c in fold.aggregated.items() if has_retracts and _fails_to_retract(fold, schema.field(n), c)}
     if aggregates.keys() <= at_risk:
         return tuple(sorted(at_risk))
     runs: dict[object, dict[str, Fraction]] = defaultdict(dict)
@@ -66,51 +61,19 @@ def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, Tab
             run[name] = max(run.get(name, Fraction(0)), largest)
     for name, column in aggregates.items():
         values = [run[name] for run in runs.values() if name in run]
-        bound = sum(values) if isinstance(column.function, Sum) else prod(max(Fraction(1), v) for v in values)
-        limit = _limit(schema.field(name), column)
-        if limit is not None and bound >= limit:
+        limit = column.function.limit(schema.field(name))
+        if limit is not None and column.function.bound(values) >= limit:
             at_risk.add(name)
     return tuple(sorted(at_risk))
 
 
-def _aggregates(schema: TableSchema) -> Mapping[str, ColumnAggregate]:
-    fold = fold_for(schema)
-    if isinstance(fold, Aggregation):
-        return fold.columns
-    return (fold.aggregates or {}) if isinstance(fold, PartialUpdate) else {}
-
-
-def _limit(field: DataField, column: ColumnAggregate) -> Fraction | None:
-    """Above which a computed result of the column does not exist; None where there is no such limit."""
-    if not isinstance(column.function, Sum | Product):
-        return None
-    if field.type.root in _BITS:
-        return Fraction(2 ** (_BITS[field.type.root] - 1))
-    if field.type.root is TypeRoot.DECIMAL and not field.type.nullable:
-        # A product is rounded up, which may add a digit.
-        precision, scale = field.type.precision or 0, field.type.scale or 0
-        return Fraction(10**precision - 1, 10**scale)
-    return None
-
-
-def _fails_to_retract(schema: TableSchema, name: str, column: ColumnAggregate) -> bool:
-    field = schema.field(name)
+def _fails_to_retract(fold: ComputedFold, field: DataField, column: ColumnAggregate) -> bool:
     if column.ignores_retracts:
         return False
     if not column.function.retracts:
         # Such a row does not come in, but for a delete that may remove the whole row: it does not if it is late.
-        return _is_removed_by_sequence(schema, name)
-    if isinstance(column.function, Product):
-        return field.type.root not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-    return isinstance(column.function, LastValue | LastNonNullValue) and not field.type.nullable
-
-
-def _is_removed_by_sequence(schema: TableSchema, name: str) -> bool:
-    """Whether a delete that has a newer sequence removes the whole row, and this column is in a sequence group."""
-    fold = fold_for(schema)
-    if not isinstance(fold, PartialUpdate) or fold.ignore_delete:
-        return False
-    return any(g.removes for g in fold.groups) and any(name in g.columns for g in fold.groups)
+        return fold.removes_beside(field.name)
+    return column.function.fails_to_retract(field)
 
 
 def _largest(

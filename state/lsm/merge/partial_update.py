@@ -6,21 +6,26 @@ Source: Paimon 2.0 PartialUpdateMergeFunction.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from bucketline.conf.table.merge_options import RETRACTS_OF_PARTIAL_UPDATE
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.choice import LastNonNullValue, LastRow, LastValue
+from bucketline.state.lsm.aggregate.column import ColumnAggregate
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null
-from bucketline.state.lsm.aggregate.functions import ColumnAggregate
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import RowKind
+
+RETRACTS_OF_PARTIAL_UPDATE = (
+    "a table with merge-engine partial-update takes no -D and -U rows as it is; set 'ignore-delete' = 'true' to skip "
+    "them, 'partial-update.remove-record-on-delete' = 'true' to let -D remove the row, or give the columns a "
+    "'fields.<sequence column>.sequence-group' to take back values"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,21 @@ class PartialUpdate(ComputedFold):
 
     keys: tuple[str, ...] = ()
     groups: tuple[SequenceGroup, ...] = ()
-    aggregates: Mapping[str, ColumnAggregate] | None = None
+    aggregates: Mapping[str, ColumnAggregate] = field(default_factory=dict)
     ignore_delete: bool = False
     remove_on_delete: bool = False
+
+    @property
+    def aggregated(self) -> Mapping[str, ColumnAggregate]:
+        return self.aggregates
+
+    def strict(self, nullable: Mapping[str, bool]) -> "PartialUpdate":
+        return replace(self, aggregates={n: c.strict(is_nullable=nullable[n]) for n, c in self.aggregates.items()})
+
+    def removes_beside(self, column: str) -> bool:
+        if self.ignore_delete:
+            return False
+        return any(g.removes for g in self.groups) and any(column in g.columns for g in self.groups)
 
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
         kinds = table[VALUE_KIND].to_numpy()
@@ -103,7 +120,7 @@ class PartialUpdate(ComputedFold):
         ungrouped = rows.events.with_ops(np.where(rows.retracts & (rows.events.ops != Op.SEED), 0, rows.events.ops))
         arrays = []
         for name in table.column_names:
-            group, aggregate = group_of.get(name), (self.aggregates or {}).get(name)
+            group, aggregate = group_of.get(name), self.aggregates.get(name)
             if name == VALUE_KIND:
                 arrays.append(rows.result_kinds())
             elif name == SEQUENCE:

@@ -12,15 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table.choices import MergeEngine
-from bucketline.conf.table.merge_options import RETRACTS_OF_PARTIAL_UPDATE
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.lsm.aggregate.column import ColumnAggregate
 from bucketline.state.lsm.aggregate.events import Mask
-from bucketline.state.lsm.aggregate.functions import ColumnAggregate
-from bucketline.state.lsm.merge.aggregation import Aggregation
-from bucketline.state.lsm.merge.fold import RETRACTS_OF_FIRST_ROW, FirstRow, fold_for
-from bucketline.state.lsm.merge.partial_update import PartialUpdate
+from bucketline.state.lsm.merge.partial_update import SequenceGroup
 from bucketline.state.types.arrow import VALUE_KIND
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else
@@ -43,7 +38,7 @@ class RowChecks:
     retracts_refused: str | None = None
     columns: Mapping[str, ColumnAggregate] | None = None
     removes_on_delete: bool = False
-    groups: PartialUpdate | None = None
+    groups: tuple[SequenceGroup, ...] | None = None
 
     def find(self, rows: pa.Table, kinds: pa.Array) -> Iterator[Unmergeable]:
         """The rows that cannot be merged, by reason; a row may come several times.
@@ -78,7 +73,7 @@ class RowChecks:
         """Rows that act on a column of a sequence group: those with a sequence, unless they remove the whole row."""
         assert self.groups is not None
         acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)
-        for group in self.groups.groups:
+        for group in self.groups:
             present = np.logical_or.reduce(
                 [one_array(rows[c]).is_valid().to_numpy(zero_copy_only=False) for c in group.sequence]
             )
@@ -87,26 +82,3 @@ class RowChecks:
             if group.removes:
                 removes |= present & (codes == RowKind.DELETE)
         return acts & ~removes
-
-
-def row_checks(schema: TableSchema) -> RowChecks | None:
-    """The checks of a table; None if every row can be merged.
-
-    Raises OptionError and UnsupportedTableError as `fold_for` does.
-    """
-    if not schema.primary_keys or schema.settings.merge.engine is MergeEngine.DEDUPLICATE:
-        return None
-    fold = fold_for(schema)
-    if isinstance(fold, FirstRow):
-        return None if fold.ignore_delete else RowChecks(RETRACTS_OF_FIRST_ROW)
-    if isinstance(fold, Aggregation):
-        return RowChecks(columns=fold.columns, removes_on_delete=fold.remove_on_delete)
-    if isinstance(fold, PartialUpdate):
-        takes_retracts = fold.ignore_delete or fold.remove_on_delete or fold.groups
-        return RowChecks(
-            None if takes_retracts else RETRACTS_OF_PARTIAL_UPDATE,
-            columns=fold.aggregates,
-            removes_on_delete=fold.remove_on_delete,
-            groups=fold,
-        )
-    return None

@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table.choices import ChangelogProducer, FileFormat, LookupCompact, MergeEngine
+from bucketline.conf.table.changelog_options import ChangelogProducer
+from bucketline.conf.table.choices import FileFormat, LookupCompact
 from bucketline.conf.table.compaction_options import COMPACTION_TRIGGER
+from bucketline.conf.table.merge_options import MergeEngine
 from bucketline.conf.table.table_settings import TableSettings
+
+_UNSET = TableSettings({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class CompactOptions:
     lookup_compact: LookupCompact = LookupCompact.RADICAL
     lookup_compact_max_interval: int = 10
     deletion_vectors: bool = False
-    changelog_producer: ChangelogProducer = ChangelogProducer.NONE
-    merge_engine: MergeEngine = MergeEngine.DEDUPLICATE
+    changelog_producer: ChangelogProducer = _UNSET.changelog.producer
+    merge_engine: MergeEngine = _UNSET.merge.engine
     has_sequence_field: bool = False
     file_format: FileFormat = FileFormat.PARQUET
     file_format_per_level: Mapping[int, FileFormat] = field(default_factory=dict)
@@ -92,7 +96,7 @@ class CompactOptions:
     @property
     def logs_changes(self) -> bool:
         """Whether compactions write changelog files."""
-        return self.changelog_producer in (ChangelogProducer.FULL_COMPACTION, ChangelogProducer.LOOKUP)
+        return self.changelog_producer.logs_compactions
 
     @property
     def small_file_bytes(self) -> int:

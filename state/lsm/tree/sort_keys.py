@@ -5,7 +5,7 @@ pieces and merges them, many times faster than a sort from scratch.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,12 +40,12 @@ def count_up_to(keys: SortKeys, bound: Any) -> int:
 
 
 def merge_order(
-    pieces: Sequence[SortKeys], *, fixed_width_bytes: int = MAX_FIXED_WIDTH_BYTES
+    pieces: Sequence[SortKeys], *, fixed_width_bytes: int = MAX_FIXED_WIDTH_BYTES, are_sorted: bool = True
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
     """The stable order of the keys of all pieces together, and where the key changes in that order.
 
-    Shapes: pieces of ascending keys, n in all; n positions into their concatenation (None when they are in order as
-    they come) and n starts, of which the first is true.
+    Shapes: pieces of keys, ascending if they `are_sorted`, n in all; n positions into their concatenation (None when
+    they are in order as they come) and n starts, of which the first is true.
     """
     keys = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
     values = _comparable(keys, fixed_width_bytes)
@@ -55,7 +55,7 @@ def merge_order(
         ordered = keys.take(indices)
         changes = pc.not_equal(ordered.slice(1), ordered.slice(0, max(len(keys) - 1, 0)))
         return indices.to_numpy().astype(np.int64), _starts(changes.to_numpy(zero_copy_only=False))
-    if len(pieces) == 1:
+    if len(pieces) == 1 and are_sorted:
         return None, _starts(values[1:] != values[:-1])
     order = np.argsort(values, kind="stable")
     values = values[order]
@@ -125,3 +125,16 @@ def _offsets(keys: pa.Array) -> NDArray[np.int64]:
 
 def _starts(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.concatenate([np.ones(1, bool), changes])
+
+
+def is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[str]) -> np.ndarray:
+    """For each row whether its values come before those of the other, compared in turn; null is the oldest."""
+    older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
+    for name in names:
+        own, other = rows[name], others[name].cast(rows[name].type)
+        gone, other_gone = np.asarray(pc.is_null(own)), np.asarray(pc.is_null(other))
+        less = np.asarray(pc.fill_null(pc.less(own, other), False)) | (gone & ~other_gone)
+        equal = np.asarray(pc.fill_null(pc.equal(own, other), False)) | (gone & other_gone)
+        older |= same & less
+        same &= equal
+    return older

@@ -7,7 +7,6 @@ LookupMergeTreeCompactRewriter, FullChangelogMergeTreeCompactRewriter.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.interval import sections
@@ -102,15 +101,13 @@ def _alone(file: DataFileMeta, drop_deletes: bool) -> Rewrite:
 
 def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level: int) -> Upgrade | Rewrite:
     """How a file changes its level where that may have to be logged, or its rows completed by older ones."""
-    if options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+    if options.changelog_producer.logs_full_compactions:
         return Upgrade(file, level, compares=level == max_level)
     if options.lookup_cause is None or file.level != 0:
         return Upgrade(file, level)
     same_format = options.format_of(file.level) == options.format_of(level)
     hides_deletes = options.deletion_vectors and file.may_hold_deletes
-    whole_rows = level == max_level or (
-        options.merge_engine is MergeEngine.DEDUPLICATE and not options.has_sequence_field
-    )
+    whole_rows = level == max_level or (options.merge_engine.keeps_newest and not options.has_sequence_field)
     if same_format and not hides_deletes and whole_rows:
         return Upgrade(file, level, compares=True)
     # What a looked-up row adds must be in the file; only with deletion vectors may deletes be dropped below the last

@@ -23,7 +23,6 @@ from bucketline.state.commit.schema_change import (
 )
 from bucketline.state.commit.schema_edit import After, ColumnPath, First, Position
 from bucketline.state.commit.table_rules import branches_exist, branches_read
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.rest_json import same_schema
 from bucketline.state.format.schema_json import TableSchema
@@ -41,7 +40,7 @@ from bucketline.state.types.logical import DataType
 Handle = TypeVar("Handle", bound=TableHandle)
 
 
-def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock = SYSTEM_CLOCK) -> Handle:
+def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
     """The table with its newest schema after the changes, which make one version together.
 
     Raises SchemaMismatchError and OptionError as `change_schema`, and as `check_columns` where the changes bring a
@@ -50,18 +49,18 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange], *, clock: Clock 
     has_snapshots = table.snapshot_store.latest_id() is not None
 
     def decide(newest: TableSchema) -> TableSchema | None:
-        changed = change_schema(newest, changes, now_ms=clock.now_ms(), has_snapshots=has_snapshots)
+        changed = change_schema(newest, changes, now_ms=table.world.clock.now_ms(), has_snapshots=has_snapshots)
         return None if changed is newest else changed
 
     return _commit(table, decide)
 
 
-def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy, *, clock: Clock = SYSTEM_CLOCK) -> Handle:
+def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy) -> Handle:
     """The table with its newest schema, which includes the incoming columns if the policy allows it.
 
     Raises SchemaMismatchError as `evolve_schema`, and as `check_columns` where the changes bring a problem.
     """
-    return _commit(table, lambda newest: evolve_schema(newest, incoming, policy, now_ms=clock.now_ms()))
+    return _commit(table, lambda newest: evolve_schema(newest, incoming, policy, now_ms=table.world.clock.now_ms()))
 
 
 def column_changes(

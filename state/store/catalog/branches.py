@@ -3,16 +3,17 @@
 Source: Paimon 2.0 FileSystemBranchManager.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.pins import WHOLE_BRANCH
-from bucketline.state.determinism import SYSTEM_PAUSE, Pause
+from bucketline.state.determinism import SYSTEM_WORLD, World
+from bucketline.state.errors import RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_at, branch_folder, history_of, parse_branch
 from bucketline.state.format.pin_json import Hold, Pin, Removal
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.catalog.pins import Notebook, pinned
+from bucketline.state.store.catalog.pins import Notebook, Notes, pinned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags, undone
@@ -20,6 +21,9 @@ from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.rest_table_io import owner_of
 
 MAIN = "main"
+
+_LISTINGS = 5
+"""How often the folder of a branch that goes is listed at most: writers that are late give up once the schema went."""
 
 
 class Branches:
@@ -32,8 +36,11 @@ class Branches:
         self._directory = f"{path}/{BRANCH_DIR}"
 
     def names(self) -> list[str]:
-        """The names of the branches that have a folder, sorted: those whose files matter."""
-        return sorted(filter(None, map(parse_branch, self._io.list_names(self._directory))))
+        """The names of the branches that have a folder, sorted: those whose files matter. Not what late processes have
+        left of one that was deleted: it has no schema, and a note says why."""
+        found = sorted(filter(None, map(parse_branch, self._io.list_names(self._directory))))
+        deleted = Notebook(self._io, self._path).deleted() if found else set()
+        return [n for n in found if self._history(n) not in deleted or self._has_schema(n)]
 
     def known(self) -> list[str]:
         """The names of the branches, sorted, as the catalog says where one decides."""
@@ -48,7 +55,7 @@ class Branches:
         name: str,
         tag: Tag | None = None,
         *,
-        pause: Pause = SYSTEM_PAUSE,
+        world: World = SYSTEM_WORLD,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Creates a branch: empty with the newest schema, or at a tag.
@@ -63,13 +70,14 @@ class Branches:
             return
         if name in self.names():
             raise _name_taken(name)
-        pin = Pin((Hold(history_of(self.path(name))[1], 0),), () if tag is None else (tag.snapshot,))
-        with pinned(self._io, self._path, pin, pause=pause) as pins:
+        self._clear_for(name, world)
+        pin = Pin((Hold(self._history(name), 0),), () if tag is None else (tag.snapshot,))
+        with pinned(self._io, self._path, pin, world) as pins:
             check()
             self._publish(name, tag)
-            with undone(lambda: self._remove(name)):
+            with undone(lambda: self._remove(name, world)):
                 check()
-                if Schemas(self._io, self.path(name)).latest_id() is None:
+                if not self._has_schema(name):
                     raise OptionError(f"Branch '{name}' was deleted meanwhile.", key="branch", value=name)
                 pins.check()
 
@@ -89,7 +97,7 @@ class Branches:
             Snapshots(self._io, root).publish(tag.snapshot)
             Tags(self._io, root).create(tag)
 
-    def delete(self, name: str) -> bool:
+    def delete(self, name: str, *, world: World = SYSTEM_WORLD) -> bool:
         """Removes a branch's metadata; False when there is none. Files that only it used are orphans then."""
         if name not in self.known():
             return False
@@ -97,8 +105,8 @@ class Branches:
             self._owner.delete_branch(name)
             return True
         notebook = Notebook(self._io, self.path(name))
-        announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH))
-        self._remove(name)
+        announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH), world)
+        self._remove(name, world, lambda: notebook.is_there(announced))
         # With what an earlier removal of it has left that died.
         for note, removal in notebook.look(announced).removals.items():
             if removal is not None and removal.history == notebook.history:
@@ -106,21 +114,75 @@ class Branches:
         notebook.drop(announced)
         return True
 
-    def finish_removals(self, removals: Mapping[str, Removal | None]) -> None:
-        """Removes what is left of branches whose removal was announced, and drops the announcements."""
-        for note, removal in removals.items():
-            name = None if removal is None else branch_at(self._path, f"{self._path}/{removal.history}")
-            if removal is not None and name is not None and removal.end >= WHOLE_BRANCH:
-                self._remove(name)
-                Notebook(self._io, self._path).drop(note)
+    def finish_removals(self, notes: Notes, world: World) -> None:
+        """Removes what is left of branches whose removal was announced, and drops the announcements; and what late
+        processes have left of branches that were deleted."""
+        notebook = Notebook(self._io, self._path)
+        for note, removal in notes.removals.items():
+            name = self._of_whole(removal)
+            if name is not None:
+                self._remove(name, world, lambda note=note: notebook.is_there(note))  # type: ignore[misc]
+                notebook.drop(note)
+        for name in sorted({n for removal in notes.deleted.values() if (n := self._of_whole(removal)) is not None}):
+            self._clear(name, world)
 
-    def _remove(self, name: str) -> None:
+    def _clear_for(self, name: str, world: World) -> None:
+        """Makes way for a new branch of a name that was deleted. Raises RemovalUnderWayError where what is left of the
+        old one is in use by another process."""
+        notebook = Notebook(self._io, self.path(name))
+        if not self._clear(name, world):
+            raise RemovalUnderWayError(
+                f"{self._path}: what is left of the deleted branch '{name}' is being removed by another process, so "
+                "nothing is done; try again",
+                path=self.path(name),
+            )
+        # From now on a folder of that name without a schema is one that has lost it.
+        for note, removal in notebook.look().deleted.items():
+            if removal is not None and removal.history == notebook.history:
+                notebook.drop(note)
+
+    def _clear(self, name: str, world: World) -> bool:
+        """Removes the folder of a branch without a schema; False where somebody is making a branch of that name."""
+        if self._has_schema(name) or not self._io.list_files(self.path(name)):
+            return True
+        notebook = Notebook(self._io, self.path(name))
+        announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH), world)
+        try:
+            pins = notebook.look(announced).pins.values()
+            is_held = any(pin is None or any(h.history == notebook.history for h in pin.holds) for pin in pins)
+            if not is_held and not self._has_schema(name):
+                self._remove(name, world, lambda: notebook.is_there(announced))
+            return not is_held
+        finally:
+            notebook.drop(announced)
+
+    def _remove(self, name: str, world: World, goes_on: Callable[[], bool] = lambda: True) -> None:
+        """Removes a branch, as long as `goes_on` says that no other process has finished that meanwhile."""
         root = self.path(name)
-        files = self._io.list_files(root)
-        # A branch without a schema stops every orphan clean-up, so the schema goes last.
-        for file in sorted(files, key=lambda f: f.path.startswith(f"{root}/{SCHEMA_DIR}/")):
-            self._io.delete(file.path)
+        Notebook(self._io, root).note_deleted(world)
+        for _ in range(_LISTINGS):
+            files = self._io.list_files(root)
+            # A branch without a schema stops every orphan clean-up, so the schema goes last. A writer looks for it
+            # after its commit: what was committed before it went is listed next time.
+            for file in sorted(files, key=lambda f: f.path.startswith(f"{root}/{SCHEMA_DIR}/")):
+                if not goes_on():
+                    return
+                self._io.delete(file.path)
+            if not files:
+                break
         self._io.delete_folder(root)
+
+    def _of_whole(self, removal: Removal | None) -> str | None:
+        """The branch that a note or an announcement says goes, or went, as a whole."""
+        if removal is None or removal.end < WHOLE_BRANCH:
+            return None
+        return branch_at(self._path, f"{self._path}/{removal.history}")
+
+    def _history(self, name: str) -> str:
+        return history_of(self.path(name))[1]
+
+    def _has_schema(self, name: str) -> bool:
+        return Schemas(self._io, self.path(name)).latest_id() is not None
 
     def states(self) -> list[tuple[str, Snapshot]]:
         """As `states_of`, for all branches. Raises MissingSnapshotError for one that has lost some."""

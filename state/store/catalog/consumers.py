@@ -5,6 +5,7 @@ Source: Paimon 2.0 ConsumerManager, Consumer.
 
 import json
 
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import CONSUMER_DIR
 from bucketline.state.store.storage.file_io import FileIO
@@ -43,12 +44,12 @@ def set_next_of_consumer(io: FileIO, path: str, name: str, next_snapshot: int) -
     io.overwrite(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}", json.dumps({"nextSnapshot": next_snapshot}).encode())
 
 
-def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, now_ms: int) -> list[str]:
+def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, world: World) -> list[str]:
     """Removes the consumers whose files have not changed for `idle_ms`, and names them.
 
-    `now_ms` is this machine's time. The storage's clock, which decides, is asked only if a consumer seems to be idle.
+    The storage's clock, which decides, is asked only if a consumer seems to be idle by the clock of `world`.
     """
-    modified = {}
+    modified, now_ms = {}, world.clock.now_ms()
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"
         modified_ms = _modified_ms(io, file) if name.startswith(_PREFIX) else None
@@ -56,7 +57,7 @@ def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, now_ms: int) -> 
             modified[name] = modified_ms
     if not modified:
         return []
-    now_ms = storage_now_ms(io, path)
+    now_ms = storage_now_ms(io, path, world)
     idle = [name for name, modified_ms in modified.items() if modified_ms + idle_ms < now_ms]
     for name in idle:
         io.delete(f"{path}/{CONSUMER_DIR}/{name}")

@@ -6,12 +6,12 @@ No writer of `main` should commit at the same time. The branch stays as it is.
 Source: Paimon 2.0 FileSystemBranchManager.fastForward; unlike there, tags of shared snapshots stay.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.determinism import SYSTEM_PAUSE, Pause
-from bucketline.state.errors import CommitConflictError, RemovalUnderWayError
+from bucketline.state.determinism import SYSTEM_WORLD, World
+from bucketline.state.errors import CommitConflictError, CorruptFileError, RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import history_of
 from bucketline.state.format.pin_json import Hold, Pin
@@ -29,7 +29,7 @@ _TRIES = 5
 """How often a snapshot of a writer that commits meanwhile is taken out of the way."""
 
 
-def fast_forward(io: FileIO, path: str, branch: str, *, pause: Pause = SYSTEM_PAUSE) -> Snapshot:
+def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WORLD) -> Snapshot:
     """The newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch that is
     not there, or has no snapshot, RemovalUnderWayError while snapshots of one of the two are being removed."""
     branches = Branches(io, path)
@@ -40,7 +40,7 @@ def fast_forward(io: FileIO, path: str, branch: str, *, pause: Pause = SYSTEM_PA
     io.require_publish()
     root = branches.path(branch)
     source, target = Snapshots(io, root), Snapshots(io, path)
-    newest = newest_to_write(source)
+    newest = newest_to_write(source, world)
     if newest is None:
         raise OptionError(
             f"Cannot fast forward branch {branch}, because it does not have snapshot.", key="branch", value=branch
@@ -48,23 +48,39 @@ def fast_forward(io: FileIO, path: str, branch: str, *, pause: Pause = SYSTEM_PA
     if target.owner is not None:
         target.owner.fast_forward(branch)
         return newest
-    own = newest_to_write(target)
+    own = newest_to_write(target, world)
     copied = _Copied.of(io, root)
     shared = _last_shared(copied.snapshots, target)
     first = min(copied.snapshots) if shared is None else shared
     pin = Pin(
         (Hold("", first), Hold(history_of(root)[1], min(copied.snapshots))),
         (*(s for s in copied.snapshots.values() if s.id >= first), *(t.snapshot for t in copied.tags)),
+        forwards=branch,
     )
-    with pinned(io, path, pin, pause=pause) as pins:
+    with pinned(io, path, pin, world) as pins:
         # All of the branch is in memory; it was there, whole, beside the pin.
         if _Copied.of(io, root) != copied or _last_shared(copied.snapshots, target) != shared:
             raise RemovalUnderWayError(
                 f"{path}: branch '{branch}' or the table changed meanwhile; try again", path=path, branch=branch
             )
         pins.check()
-        _forward(io, path, copied, shared, None if own is None else own.id)
+        _forward(io, path, copied, shared, None if own is None else own.id, world)
     return newest
+
+
+def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
+    """The branches to which, as pins say, the table at `path` is being fast-forwarded, or was when the process died:
+    its newest snapshot is not that of the branch yet."""
+    branches = Branches(io, path)
+    begun = {pin.forwards for pin in pins if pin is not None and pin.forwards}
+    return {name for name in begun & set(branches.names()) if not _same_newest(io, path, branches.path(name))}
+
+
+def _same_newest(io: FileIO, path: str, root: str) -> bool:
+    try:
+        return Snapshots(io, path).latest() == Snapshots(io, root).latest()
+    except CorruptFileError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +102,26 @@ class _Copied:
         return cls(read, Tags(io, root).list(), files)
 
 
-def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: int | None) -> None:
+def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: int | None, world: World) -> None:
     target, ids = Snapshots(io, path), list(copied.snapshots)
     if shared is None:
-        _replace(io, copied.snapshots, target, own)
+        _replace(io, copied.snapshots, target, own, world)
     elif own is not None and own > shared:
-        rollback_to(io, path, shared)
+        rollback_to(io, path, shared, world=world)
     for tag in Tags(io, path).list():
         if tag.snapshot.id >= ids[0] and (shared is None or tag.snapshot.id > shared):
             Tags(io, path).delete(tag.name)
     _copy_schemas(io, copied.schemas, path)
     for snapshot in copied.snapshots.values():
         if shared is None or snapshot.id > shared:
-            _publish(target, snapshot)
+            _publish(target, snapshot, world)
     target.write_latest_hint(ids[-1])
     schemas = Schemas(io, path)
     for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
         io.delete(schemas.path(schema_id))
     if target.exists(ids[-1] + 1):
         # A commit that came meanwhile; its schema may just have gone.
-        rollback_to(io, path, ids[-1])
+        rollback_to(io, path, ids[-1], world=world)
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
     for tag in copied.tags:
@@ -122,13 +138,13 @@ def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | Non
     return last
 
 
-def _publish(target: Snapshots, snapshot: Snapshot) -> None:
+def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
     """Publishes a snapshot of the branch; one of a writer that has taken its id meanwhile goes, as those before it."""
     for _ in range(_TRIES):
         if target.get(snapshot.id) == snapshot or target.publish(snapshot):
             return
         if target.exists(snapshot.id - 1):
-            rollback_to(target.io, target.root, snapshot.id - 1)
+            rollback_to(target.io, target.root, snapshot.id - 1, world=world)
         else:
             target.io.overwrite(target.path(snapshot.id), encode_snapshot(snapshot))
     raise CommitConflictError(
@@ -137,7 +153,7 @@ def _publish(target: Snapshots, snapshot: Snapshot) -> None:
     )
 
 
-def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None) -> None:
+def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
     """Puts the branch's snapshots in the place of others with their ids, and removes those that come after."""
     if newest is None or newest < min(source):
         return
@@ -145,7 +161,7 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
         if snapshot_id <= newest:
             io.overwrite(target.path(snapshot_id), encode_snapshot(snapshot))
     if newest > max(source):
-        rollback_to(io, target.root, max(source))
+        rollback_to(io, target.root, max(source), world=world)
 
 
 def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> None:

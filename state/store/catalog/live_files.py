@@ -5,6 +5,7 @@ applied, whoever made them. The table is read again where one of them has expire
 """
 
 from bucketline.state.commit.live_files import LiveFiles
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.manifests import Manifests
@@ -12,13 +13,13 @@ from bucketline.state.store.catalog.rollback import newest_to_write
 from bucketline.state.store.catalog.snapshots import Snapshots
 
 
-def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests) -> LiveFiles:
+def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, world: World) -> LiveFiles:
     """The live files at the newest snapshot, from those that are known.
 
     A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
     """
     while True:
-        latest, seen = newest_to_write(snapshots), live.snapshot
+        latest, seen = newest_to_write(snapshots, world), live.snapshot
         if seen is not None and (latest is None or latest.id < seen.id):
             snapshots.check_rolled_back(seen.id, "this writer", latest)
         if latest is None:

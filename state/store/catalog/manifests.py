@@ -19,7 +19,7 @@ from bucketline.state.commit.manifest_merge import (
     plan_manifest_merge,
     rewrite_fully,
 )
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CommitConflictError, CorruptFileError
 from bucketline.state.format.avro.container import DEFAULT_CODEC
 from bucketline.state.format.entries import (
@@ -89,14 +89,14 @@ class Manifests:
         path: str,
         partition_types: Sequence[DataType] = (),
         *,
-        ids: IdSource = SYSTEM_IDS,
+        world: World = SYSTEM_WORLD,
         merging: ManifestMergeOptions = _DEFAULT_MERGING,
         codec: str = DEFAULT_CODEC,
     ) -> None:
         self._io = io
         self._directory = f"{path}/{MANIFEST_DIR}"
         self._partition_types = tuple(partition_types)
-        self._ids = ids
+        self._world = world
         self._merging = merging
         self._codec = codec
         self._journal: list[str] = []
@@ -107,7 +107,7 @@ class Manifests:
         `io` writes and reads (None: the folder's own).
         """
         other = Manifests(
-            io or self._io, "", self._partition_types, ids=self._ids, merging=self._merging, codec=self._codec
+            io or self._io, "", self._partition_types, world=self._world, merging=self._merging, codec=self._codec
         )
         other._directory, other._journal = self._directory, journal
         return other
@@ -224,13 +224,13 @@ class Manifests:
 
     def write_list(self, metas: Sequence[ManifestFileMeta]) -> tuple[str, int]:
         """Writes a manifest list; its name and size in bytes."""
-        name, data = manifest_list_name(self._ids.new_uuid(), 0), encode_manifest_list(metas, self._codec)
+        name, data = manifest_list_name(self._world.ids.new_uuid(), 0), encode_manifest_list(metas, self._codec)
         self._write_new(name, data)
         return name, len(data)
 
     def write_index(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Writes an index manifest; its name."""
-        name = index_manifest_name(self._ids.new_uuid(), 0)
+        name = index_manifest_name(self._world.ids.new_uuid(), 0)
         self._write_new(name, encode_index_manifest(entries, self._codec))
         return name
 
@@ -280,7 +280,7 @@ class Manifests:
         self._io.write_new(self.path(name), data)
 
     def _write_one(self, data: bytes, entries: Sequence[ManifestEntry], schema_id: int) -> ManifestFileMeta:
-        name = manifest_name(self._ids.new_uuid(), 0)
+        name = manifest_name(self._world.ids.new_uuid(), 0)
         self._write_new(name, data)
         return describe_manifest(name, len(data), entries, self._partition_types, schema_id)
 

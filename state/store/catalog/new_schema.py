@@ -19,7 +19,7 @@ from bucketline.state.errors import CorruptFileError, SchemaMismatchError, Unsup
 from bucketline.state.format.row_age import check_row_time
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.storable import check_storable
-from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -91,8 +91,8 @@ def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTa
     except OptionError as e:
         # An option that cannot be read: those after it are not looked at.
         yield e
-    checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable)
-    for check in (*checks, fold_for) if schema.primary_keys else checks:
+    checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable, fold_for)
+    for check in checks:
         try:
             check(schema)
         except (OptionError, UnsupportedTableError) as e:

@@ -1,16 +1,18 @@
-"""Pins and announcements of removals in the folder `bucketline/` of a table, which its branches share.
+"""Pins, announcements of removals, and notes of deleted branches, in the folder `bucketline/` of a table, which its
+branches share.
 
-Each is a file of its own with a fresh name: made if absent, never changed, removed by its maker. Removing one that is
-old is left to whoever removes files (`maintenance/left_pins`).
+Each is a file of its own with a fresh name: made if absent, never changed. Pins and announcements are removed by their
+makers; removing what is old is left to whoever removes files (`maintenance/left_pins`).
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from bucketline.state.commit.pins import WHOLE_BRANCH, removal_in_the_way
-from bucketline.state.determinism import SYSTEM_IDS, SYSTEM_PAUSE, IdSource, Pause
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import OWN_DIR, history_of
@@ -27,7 +29,9 @@ from bucketline.state.store.storage.file_io import FileIO
 
 _LOG = logging.getLogger(__name__)
 
-_PIN, _REMOVAL = "pin-", "removal-"
+T = TypeVar("T")
+
+_PIN, _REMOVAL, _DELETED = "pin-", "removal-", "deleted-"
 _WAITS_MS = (10, 20, 50, 100, 200, 400, 800)
 """Pauses between looks at announcements: who refers waits a second and a half for a removal to end."""
 
@@ -38,46 +42,46 @@ class Notes:
 
     pins: Mapping[str, Pin | None] = field(default_factory=dict)
     removals: Mapping[str, Removal | None] = field(default_factory=dict)
+    deleted: Mapping[str, Removal | None] = field(default_factory=dict)
+    """Branches that were deleted, so that a folder of that name without a schema has lost nothing."""
 
 
 class Notebook:
     """The pins and announcements of a table, found from the metadata folder of the table or of a branch of it."""
 
-    def __init__(self, io: FileIO, root: str, *, ids: IdSource = SYSTEM_IDS) -> None:
-        self._io, self._ids = io, ids
+    def __init__(self, io: FileIO, root: str) -> None:
+        self._io = io
         self.table, self.history = history_of(root)
         self._folder = f"{self.table}/{OWN_DIR}"
 
     def look(self, own: str | None = None) -> Notes:
-        """One listing, and a read of each pin and announcement but `own`. Raises StorageError."""
-        pins: dict[str, Pin | None] = {}
-        removals: dict[str, Removal | None] = {}
-        for name in self._io.list_names(self._folder):
-            if name == own or not name.startswith((_PIN, _REMOVAL)):
-                continue
-            path = self.path(name)
-            data = self._io.read_optional(path)
-            if data is None:
-                continue
-            try:
-                if name.startswith(_PIN):
-                    pins[name] = decode_pin(path, data)
-                else:
-                    removals[name] = decode_removal(path, data)
-            except CorruptFileError as e:
-                _LOG.warning("%s; it counts against everything until it is an hour old", e)
-                (pins if name.startswith(_PIN) else removals)[name] = None
-        return Notes(pins, removals)
+        """One listing, and a read of each pin, announcement and note but `own`. Raises StorageError."""
+        names = [name for name in self._io.list_names(self._folder) if name != own]
+        return Notes(
+            self._read(names, _PIN, decode_pin),
+            self._read(names, _REMOVAL, decode_removal),
+            self._read(names, _DELETED, decode_removal),
+        )
 
-    def pin(self, pin: Pin) -> str:
+    def deleted(self) -> set[str]:
+        """The histories of branches that were deleted lately, as notes say: one listing, and a read of each note."""
+        notes = self._read(self._io.list_names(self._folder), _DELETED, decode_removal)
+        return {note.history for note in notes.values() if note is not None}
+
+    def note_deleted(self, world: World) -> None:
+        """Notes, for the branch whose notebook this is, that it was deleted and has not lost its schema."""
+        name = f"{_DELETED}{world.ids.new_uuid()}"
+        self._io.publish(self.path(name), encode_removal(Removal(self.history, WHOLE_BRANCH)))
+
+    def pin(self, pin: Pin, world: World) -> str:
         """Writes a pin; its name. Raises StorageError."""
-        name = f"{_PIN}{self._ids.new_uuid()}"
+        name = f"{_PIN}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_pin(pin))
         return name
 
-    def announce(self, removal: Removal) -> str:
+    def announce(self, removal: Removal, world: World) -> str:
         """Writes an announcement; its name. Raises StorageError."""
-        name = f"{_REMOVAL}{self._ids.new_uuid()}"
+        name = f"{_REMOVAL}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(removal))
         return name
 
@@ -90,6 +94,21 @@ class Notebook:
 
     def path(self, name: str) -> str:
         return f"{self._folder}/{name}"
+
+    def _read(self, names: Iterable[str], kind: str, decode: Callable[[str, bytes], T]) -> dict[str, T | None]:
+        """The files of one kind, by name."""
+        found: dict[str, T | None] = {}
+        for name in names:
+            path = self.path(name)
+            data = self._io.read_optional(path) if name.startswith(kind) else None
+            if data is None:
+                continue
+            try:
+                found[name] = decode(path, data)
+            except CorruptFileError as e:
+                _LOG.warning("%s; it counts against everything until it is an hour old", e)
+                found[name] = None
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +130,16 @@ class Pinned:
 
 
 @contextmanager
-def pinned(
-    io: FileIO, root: str, pin: Pin, *, ids: IdSource = SYSTEM_IDS, pause: Pause = SYSTEM_PAUSE
-) -> Iterator[Pinned]:
+def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[Pinned]:
     """Inside, what the pin names stays; `root` is the metadata folder of the table, or of a branch of it.
 
     Whoever publishes a reference inside looks first whether its source is still there, and again after it.
     Raises RemovalUnderWayError where a removal has been announced and does not end within some seconds.
     """
-    notebook = Notebook(io, root, ids=ids)
-    name = notebook.pin(pin)
+    notebook = Notebook(io, root)
+    name = notebook.pin(pin, world)
     try:
-        _wait_for_removals(notebook, pin, pause)
+        _wait_for_removals(notebook, pin, world)
         yield Pinned(notebook, name)
     except BaseException:
         # One that stays only keeps files for longer.
@@ -138,7 +155,7 @@ def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
     return Pin((Hold(history, snapshot.id if first is None else min(first, snapshot.id)),), (snapshot,))
 
 
-def _wait_for_removals(notebook: Notebook, pin: Pin, pause: Pause) -> None:
+def _wait_for_removals(notebook: Notebook, pin: Pin, world: World) -> None:
     for wait_ms in (*_WAITS_MS, None):
         removal = _in_the_way(pin, list(notebook.look().removals.values()))
         if removal is None:
@@ -151,7 +168,7 @@ def _wait_for_removals(notebook: Notebook, pin: Pin, pause: Pause) -> None:
                 history=removal.history,
                 end=removal.end,
             )
-        pause.wait_ms(wait_ms)
+        world.pause.wait_ms(wait_ms)
 
 
 def _in_the_way(pin: Pin, removals: Sequence[Removal | None]) -> Removal | None:

@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.wording import shortened
 from bucketline.state.commit.replay import MARKER_TAG, writer_of
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, Clock, Pause
-from bucketline.state.errors import CorruptFileError
+from bucketline.state.determinism import SYSTEM_WORLD, World
+from bucketline.state.errors import CorruptFileError, VersionNotFoundError
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.paths import (
     CHANGELOG_DIR,
@@ -42,9 +43,8 @@ def rollback_to(
     io: FileIO,
     path: str,
     target: int | str,
-    clock: Clock = SYSTEM_CLOCK,
     *,
-    pause: Pause = SYSTEM_PAUSE,
+    world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> Snapshot:
     """The snapshot of that id, or of the tag of that name, now the newest of the table at `path`.
@@ -56,7 +56,7 @@ def rollback_to(
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
     check(wanted)
-    with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), pause=pause) as pin:
+    with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), world) as pin:
         # Whoever removes it from now on sees the pin. What was removed before is not there any more.
         if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
             raise OptionError(f"{path}: {target!r} was replaced meanwhile", key="target", value=target)
@@ -64,11 +64,11 @@ def rollback_to(
         if snapshots.owner is not None:
             snapshots.owner.roll_back(target)
             return wanted
-        return _roll_back(snapshots, tags, wanted, clock, pin.check)
+        return _roll_back(snapshots, tags, wanted, world, pin.check)
 
 
 def _roll_back(
-    snapshots: Snapshots, tags: Tags, wanted: Snapshot, clock: Clock, still_pinned: Callable[[], None]
+    snapshots: Snapshots, tags: Tags, wanted: Snapshot, world: World, still_pinned: Callable[[], None]
 ) -> Snapshot:
     io, path = snapshots.io, snapshots.root
     if snapshots.get(wanted.id) is None:
@@ -84,7 +84,7 @@ def _roll_back(
         newer.insert(0, _bridge(snapshots, wanted))
     still_pinned()
     if newer:
-        _mark(snapshots, tags, newer[-1], clock)
+        _mark(snapshots, tags, newer[-1], world)
     # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
     # files do.
     snapshots.write_latest_hint(wanted.id)
@@ -150,14 +150,14 @@ def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -
     return newest
 
 
-def newest_to_write(snapshots: Snapshots) -> Snapshot | None:
+def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
     """The newest snapshot, after an interrupted rollback to it has been finished; None if there is none."""
     newest = snapshots.find_latest()
     if newest.cut_short is None:
         return newest.snapshot
     tags = Tags(snapshots.io, snapshots.root)
     # It is the newest already, so that no expiry takes it, and needs no pin.
-    return _roll_back(snapshots, tags, _wanted(snapshots, tags, newest.cut_short.target), SYSTEM_CLOCK, lambda: None)
+    return _roll_back(snapshots, tags, _wanted(snapshots, tags, newest.cut_short.target), world, lambda: None)
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
@@ -186,13 +186,13 @@ def _readable(tags: Tags) -> Iterator[Tag]:
                 yield tag
 
 
-def _mark(snapshots: Snapshots, tags: Tags, newest: int, clock: Clock) -> None:
+def _mark(snapshots: Snapshots, tags: Tags, newest: int, world: World) -> None:
     """Marks the newest snapshot to be removed; the mark of an earlier run of this rollback stays."""
     marked = next((t.snapshot for t in _readable(tags) if t.name == ROLLBACK_TAG), None)
     snapshot = snapshots.get(newest)
     if snapshot is None or (marked is not None and marked.id > newest and marked.time_ms >= snapshot.time_ms):
         return
-    tags.replace(Tag(ROLLBACK_TAG, snapshot, created_local_ms=clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS))
+    tags.replace(Tag(ROLLBACK_TAG, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS))
 
 
 def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:
@@ -220,11 +220,15 @@ def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
             # As Paimon does: a tag may keep a snapshot that has expired.
             snapshot = next((t.snapshot for t in _readable(tags) if t.snapshot.id == target), None)
         if snapshot is None:
-            raise OptionError(f"Rollback snapshot '{target}' doesn't exist.", key="snapshot", value=target)
+            raise VersionNotFoundError(
+                f"Rollback snapshot '{target}' doesn't exist; {_there(snapshots, tags)}", key="snapshot", value=target
+            )
         return snapshot
     tag = tags.get(target)
     if tag is None:
-        raise OptionError(f"Rollback tag '{target}' doesn't exist.", key="tag", value=target)
+        raise VersionNotFoundError(
+            f"Rollback tag '{target}' doesn't exist; {_there(snapshots, tags)}", key="tag", value=target
+        )
     own = snapshots.get(tag.snapshot.id)
     if own is not None and own.base_manifest_list != tag.snapshot.base_manifest_list:
         raise CorruptFileError(
@@ -234,3 +238,10 @@ def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
             tag=target,
         )
     return tag.snapshot
+
+
+def _there(snapshots: Snapshots, tags: Tags) -> str:
+    """The snapshots and tags that a table can go back to, as the end of a sentence."""
+    ids, names = snapshots.ids(), [name for name in tags.names() if not name.startswith(MARKER_TAG)]
+    listed = f"there are snapshots {ids[0]} to {ids[-1]}" if ids else "the table has no snapshot"
+    return f"{listed} and {'no tag' if not names else 'the tags ' + shortened(', '.join(names))}"

@@ -20,6 +20,7 @@ from bucketline.state.format.paths import branch_at, branch_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.new_schema import publish_first_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
@@ -94,7 +95,7 @@ class TableHandle:
     @property
     def manifests(self) -> Manifests:
         keys = self.table_schema.select(self.table_schema.partition_keys)
-        return Manifests(self.io, self.path, [f.type for f in keys])
+        return Manifests(self.io, self.path, [f.type for f in keys], world=self.world)
 
     def refreshed(self, *, lists: bool = False) -> Self:
         """The same table with its newest schema; with `lists` it is found also where ids between are missing."""
@@ -114,12 +115,13 @@ def open_handle(
     storage: Mapping[str, str] | None = None,
     reading: Mapping[str, str] | None = None,
     writing: Mapping[str, str] | None = None,
+    world: World = SYSTEM_WORLD,
 ) -> TableHandle:
     """The table at a path or URI. `reading` are read options, which may name a branch, `writing` options of the sink,
     both checked. Raises OptionError for storage options and the name of a branch, and as `newest_schema`.
     """
     options, reading = check_storage_options(storage), reading or {}
-    io, root = file_io_for(path, options)
+    io, root = file_io_for(path, options, world)
     schema = newest_schema(io, branch_path(root, ReadSettings(reading)), table=root)
     table = TableHandle(
         io,
@@ -129,8 +131,20 @@ def open_handle(
         location=remote_location(io, path),
         write_options=writing or {},
         storage=options,
+        world=world,
     )
     return replace(table, table_schema=table.with_read_options(schema))
+
+
+def create_handle(path: str, new: TableSchema, *, exist_ok: bool, world: World) -> TableHandle | None:
+    """A new table at a path or URI, with its first schema; None where there is one already. Raises OptionError for that
+    unless `exist_ok`, and as `publish_first_schema`."""
+    io, root = file_io_for(path, new.storage, world)
+    if publish_first_schema(io, root, new):
+        return TableHandle(io, root, new, location=remote_location(io, path), storage=new.storage, world=world)
+    if exist_ok:
+        return None
+    raise OptionError(f"there is a table at {root} already", key="path", path=root)
 
 
 def remote_location(io: FileIO, path: str) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_PAUSE, Clock, Pause
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
 from bucketline.state.format.pin_json import Pin
@@ -78,8 +78,7 @@ def tag_snapshot(
     snapshot_id: int | None = None,
     *,
     retained_ms: int | None = None,
-    clock: Clock = SYSTEM_CLOCK,
-    pause: Pause = SYSTEM_PAUSE,
+    world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> Tag:
     """Creates a tag of a snapshot, by default the newest, that stays until it is deleted or expires.
@@ -90,8 +89,8 @@ def tag_snapshot(
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
-    tag = _tag_of(snapshots, name, snapshot_id, retained_ms, clock)
-    with pinned(io, path, pin_of(path, tag.snapshot), pause=pause) as pin:
+    tag = _tag_of(snapshots, name, snapshot_id, retained_ms, world)
+    with pinned(io, path, pin_of(path, tag.snapshot), world) as pin:
         check_kept(snapshots, tag)
         if not tags.create(tag):
             raise OptionError(f"Tag '{name}' already exists.", key="tag", value=name)
@@ -109,8 +108,7 @@ def move_tag(
     snapshot_id: int | None = None,
     *,
     retained_ms: int | None = None,
-    clock: Clock = SYSTEM_CLOCK,
-    pause: Pause = SYSTEM_PAUSE,
+    world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> None:
     """Makes a tag that exists one of a snapshot, by default the newest, in one step. What it alone held becomes an
@@ -129,10 +127,10 @@ def move_tag(
             key="tag",
             value=name,
         )
-    tag = _tag_of(snapshots, name, snapshot_id, retained_ms, clock)
+    tag = _tag_of(snapshots, name, snapshot_id, retained_ms, world)
     pins = pin_of(path, tag.snapshot)
     # The state of before is kept until it is certain that the tag does not go back to it.
-    with pinned(io, path, replace(pins, states=(*pins.states, before.snapshot)), pause=pause) as pin:
+    with pinned(io, path, replace(pins, states=(*pins.states, before.snapshot)), world) as pin:
         check_kept(snapshots, tag)
         if tags.get(name) is None:
             raise OptionError(f"Tag '{name}' doesn't exist any more.", key="tag", value=name)
@@ -143,7 +141,7 @@ def move_tag(
             pin.check()
 
 
-def rename_tag(io: FileIO, path: str, name: str, to: str, *, pause: Pause = SYSTEM_PAUSE) -> None:
+def rename_tag(io: FileIO, path: str, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
     """Gives a tag another name; nothing it holds is removed. Raises OptionError for a tag that does not exist, and for
     a name that is taken or invalid.
 
@@ -153,7 +151,7 @@ def rename_tag(io: FileIO, path: str, name: str, to: str, *, pause: Pause = SYST
     tag = tags.get(name)
     if tag is None:
         raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
-    with pinned(io, path, Pin(states=(tag.snapshot,)), pause=pause) as pin:
+    with pinned(io, path, Pin(states=(tag.snapshot,)), world) as pin:
         check_still_there(tags, tag)
         if not tags.create(replace(tag, name=to)):
             raise OptionError(f"Tag '{to}' already exists.", key="tag", value=to)
@@ -182,13 +180,13 @@ def undone(undo: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, clock: Clock) -> Tag:
+def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, world: World) -> Tag:
     """A tag of the snapshot, by default the newest, from now on. Raises OptionError for one that does not exist."""
     snapshot = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
     if snapshot is None:
         wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
         raise OptionError(f"{snapshots.root} {wanted}", key="snapshot", value=snapshot_id)
-    created = None if retained_ms is None else clock.local_ms()
+    created = None if retained_ms is None else world.clock.local_ms()
     return Tag(name, snapshot, created_local_ms=created, retained_ms=retained_ms)
 
 

@@ -1,9 +1,16 @@
 """What is said of a table once in this process, however often it is opened."""
 
 import logging
+from collections.abc import Iterable
 from functools import cache
 
 _LOG = logging.getLogger(__name__)
+
+
+def tell_all(path: str, sentences: Iterable[str]) -> None:
+    """Logs sentences about the table at a path."""
+    for sentence in sentences:
+        tell_once(path, sentence)
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from bucketline.state.commit.change import PartitionTest
 from bucketline.state.commit.live_files import BucketId, LiveFiles
+from bucketline.state.determinism import World
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
 from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
@@ -59,16 +60,18 @@ class Bases:
     """The newest snapshot at each try of a commit, from `live` files where they are known. While these are fresh they
     are not brought further: they were a moment ago, and are again only if a try has lost."""
 
-    def __init__(self, snapshots: Snapshots, manifests: Manifests, live: LiveFiles | None, *, is_fresh: bool) -> None:
-        self._snapshots, self._manifests = snapshots, manifests
+    def __init__(
+        self, snapshots: Snapshots, manifests: Manifests, live: LiveFiles | None, *, world: World, is_fresh: bool
+    ) -> None:
+        self._snapshots, self._manifests, self._world = snapshots, manifests, world
         self.live, self.is_fresh = live, is_fresh
 
     def newest(self, *, is_retry: bool) -> CommitBase:
         if self.live is None:
-            return CommitBase(newest_to_write(self._snapshots), self._manifests, None)
+            return CommitBase(newest_to_write(self._snapshots, self._world), self._manifests, None)
         self.is_fresh = self.is_fresh and not is_retry
         if not self.is_fresh:
-            self.live = newest_live(self.live, self._snapshots, self._manifests)
+            self.live = newest_live(self.live, self._snapshots, self._manifests, self._world)
         return CommitBase(self.live.snapshot, self._manifests, self.live)
 
     def follow(self, snapshot: Snapshot, delta_entries: Sequence[ManifestEntry]) -> None:

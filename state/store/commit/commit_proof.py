@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bucketline.state.commit.conflict import FILES_GONE, Conflict
 from bucketline.state.commit.file_age import is_quick, needs_proof
-from bucketline.state.determinism import Clock
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry
 from bucketline.state.format.schema_json import TableSchema
@@ -50,13 +50,13 @@ def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFil
 
 
 class FilesProof:
-    """Asks for the files of one half of a commit, whose work was planned at `planned_ms` by `clock`."""
+    """Asks for the files of one half of a commit, whose work was planned at `planned_ms` by the clock of `world`."""
 
     def __init__(
-        self, io: FileIO, schema: TableSchema, files: Sequence[BroughtFile], clock: Clock, planned_ms: int
+        self, io: FileIO, schema: TableSchema, files: Sequence[BroughtFile], world: World, planned_ms: int
     ) -> None:
         self._schema = schema
-        self._io, self._files, self._clock, self._planned_ms = io, files, clock, planned_ms
+        self._io, self._files, self._world, self._planned_ms = io, files, world, planned_ms
         self._asked_ms = planned_ms
         self._is_free = all(isinstance(bare(self._reach(f.path)[0]), LocalIO) for f in files)
         self._is_free = self._is_free and isinstance(bare(io), LocalIO)
@@ -77,7 +77,7 @@ class FilesProof:
         `newest_path` is a file that was written just now, and so the storage's clock; None: the newest manifest.
         Raises StorageError.
         """
-        self._asked_ms = self._clock.now_ms()
+        self._asked_ms = self._world.clock.now_ms()
         newest_path = newest_path or self._newest_path
         elapsed_ms = self._asked_ms - self._planned_ms
         if not self._is_free:
@@ -100,7 +100,7 @@ class FilesProof:
     @property
     def is_recent(self) -> bool:
         """Whether the files were asked for just now; a process that was stopped since has to ask again."""
-        return is_quick(self._clock.now_ms() - self._asked_ms)
+        return is_quick(self._world.clock.now_ms() - self._asked_ms)
 
     @property
     def is_certain(self) -> bool:

@@ -18,7 +18,7 @@ from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.outcome import Committed, Unknown, outcome_unknown
 from bucketline.state.commit.plan import SnapshotPlan, WrittenList, plan_snapshot
 from bucketline.state.determinism import World
-from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
@@ -32,6 +32,7 @@ from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests
 from bucketline.state.store.commit.fate import Fate, Publication
 from bucketline.state.store.commit.publication import publish_snapshot
+from bucketline.state.store.commit.schema_gone import check_branch, check_own_schema
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.queued_writes import QueuedWrites
 
@@ -71,7 +72,7 @@ class TableStores:
                 table.io,
                 table.path,
                 [f.type for f in schema.select(schema.partition_keys)],
-                ids=table.world.ids,
+                world=table.world,
                 merging=ManifestMergeOptions.of(settings),
                 codec=settings.manifest_codec,
             ),
@@ -104,7 +105,7 @@ class HalfCommit:
         self.table, self._checks, self._half, self.work, self._own = table, checks, half, work, own
         self._retries = Retries(table.retries, table.world)
         brought = brought_files(table.path, table.schema, half)
-        self._proof = FilesProof(table.io, table.schema, brought, table.world.clock, planned_ms=work.planned_ms)
+        self._proof = FilesProof(table.io, table.schema, brought, table.world, planned_ms=work.planned_ms)
         # The newest snapshot known to be no commit of this one.
         self._seen = work.based_on
         self._delta: list[ManifestFileMeta] | None = None
@@ -154,7 +155,7 @@ class HalfCommit:
         if publication.fate is Fate.WON:
             self.work.bases.follow(snapshot, plan.delta_entries)
             self._write_hints(snapshot)
-            return snapshot
+            return self._checked(snapshot)
         self._last_base = base
         return self._lost(snapshot, publication)
 
@@ -193,7 +194,23 @@ class HalfCommit:
         newest_id = table.schemas.latest_id()
         if newest_id is None:
             raise CorruptFileError(f"{table.path} has no schema any more: the table was dropped", path=table.path)
+        based_on = self.work.based_on
+        has_moved = based_on is not None and (0 if latest is None else latest.id) != based_on
+        if has_moved or self._retries.done > 0 or table.schema.id > newest_id:
+            check_own_schema(table.snapshots, table.schema)
         return newest_id
+
+    def _checked(self, snapshot: Snapshot) -> Snapshot | Unknown:
+        """What was published, once its branch was found to be there. Raises BranchNotFoundError."""
+        try:
+            check_branch(self.table.snapshots, snapshot)
+        except BranchNotFoundError:
+            self._discard_try()
+            self._discard_half()
+            raise
+        except StorageError as e:
+            return outcome_unknown(snapshot, str(e))
+        return snapshot
 
     def _write(self, plan: SnapshotPlan, base: CommitBase) -> Snapshot:
         """The snapshot; the files that it names are written."""

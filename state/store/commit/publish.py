@@ -90,7 +90,7 @@ def _work(base: Base, change: Change, author: Author, stores: TableStores) -> Wo
     is_seen = base.planned_ms is not None and live is not None and live.snapshot is not None
     # On a local disk asking is quick.
     quick = is_seen and is_fresh(now_ms - planned_ms) and not isinstance(stores.io, LocalIO)
-    bases = Bases(stores.snapshots, stores.manifests, live, is_fresh=quick)
+    bases = Bases(stores.snapshots, stores.manifests, live, world=stores.world, is_fresh=quick)
     ignores_others = isinstance(change, Replace) and not change.moves_rows
     return Work(author, bases, None if ignores_others else base.based_on, planned_ms)
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from bucketline.state.commit.conflict import ALREADY_ADDED, HISTORY_GONE
+from bucketline.state.commit.conflict import ALREADY_ADDED, HISTORY_GONE, ROWS_CHANGED
 from bucketline.state.determinism import World
 from bucketline.state.errors import CommitConflictError, FilesGoneError
 
@@ -24,7 +24,7 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
         try:
             return work()
         except CommitConflictError as e:
-            if not isinstance(e, FilesGoneError) and e.rule != HISTORY_GONE:
+            if not isinstance(e, FilesGoneError) and e.rule not in (HISTORY_GONE, ROWS_CHANGED):
                 raise
             _LOG.warning("the work is repeated, at most %d times: %s", left, e)
     return work()

@@ -81,5 +81,5 @@ def index_change(
         return None, touched
     bitmap64 = access.schema.settings.changelog.vectors_of_64_bits
     files = access.files
-    new = deletions.write(files.io, files.table_path, bucket_id, ids=access.world.ids, bitmap64=bitmap64)
+    new = deletions.write(files.io, files.table_path, bucket_id, world=access.world, bitmap64=bitmap64)
     return new, touched if by_name else ()

@@ -41,7 +41,7 @@ class BucketAccess:
 
     @cached_property
     def files(self) -> FileAccess:
-        io, path = file_io_for(self.uri, self.schema.storage)
+        io, path = file_io_for(self.uri, self.schema.storage, self.world)
         stored = Schemas(io, branch_path(path, self.schema.settings.reading)).read_under(self.schema)
 
         @cache

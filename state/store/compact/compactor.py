@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from bucketline.conf.table.choices import ChangelogProducer, MergeEngine
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
@@ -18,7 +17,8 @@ from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.lsm.merge.change_rows import PART, ChangeRule, split_marked
 from bucketline.state.lsm.merge.changelog_folds import FullChangelog
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
-from bucketline.state.lsm.merge.fold import Fold, drop_deletes, fold_for
+from bucketline.state.lsm.merge.engines import fold_for
+from bucketline.state.lsm.merge.fold import Fold, drop_deletes
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
@@ -103,7 +103,7 @@ def compact_unit(
                 files.io,
                 files.table_path,
                 bucket_id,
-                ids=access.world.ids,
+                world=access.world,
                 bitmap64=access.schema.settings.changelog.vectors_of_64_bits,
             )
     except BaseException:
@@ -188,13 +188,13 @@ class _Compaction:
         schema, options = self.access.schema, self.options
         inner = fold_for(schema)
         rule = ChangeRule(schema.settings.changelog.row_deduplicate, schema.settings.changelog.ignored_columns)
-        if options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+        if options.changelog_producer.logs_full_compactions:
             is_last = self.unit.output_level == self.levels.max_level
             return FullChangelog(inner, self.levels.max_level, rule, stores) if is_last else inner
         if options.lookup_cause is None or all(f.level > 0 for f in step.files):
             return reading_fold(schema)
         keys = schema.trimmed_primary_key
-        if options.merge_engine is MergeEngine.FIRST_ROW:
+        if options.merge_engine.keeps_first:
             ignores = schema.settings.merge.ignore_delete
             return FirstRowLookup(keys, self._older_values(()), options.logs_changes, ignores, stores)
         completes = options.has_sequence_field or isinstance(inner, ComputedFold)

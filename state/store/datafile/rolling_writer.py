@@ -18,7 +18,7 @@ from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMe
 from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
-from bucketline.state.lsm.aggregate.functions import null_result
+from bucketline.state.lsm.aggregate.column import null_result
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.store.datafile.external_places import ExternalPlaces
 from bucketline.state.store.datafile.file_settings import Postponed, file_settings, row_sink
@@ -74,7 +74,7 @@ class RollingWriter:
         self._uuid = world.ids.new_uuid()
         self._outside = ExternalPlaces(schema, partition, bucket, self._uuid)
         self._schema = schema
-        self._clock = world.clock
+        self._world = world
         self._level = level
         self._source = source
         self._settings = settings or file_settings(schema, level=level, source=source, postponed=postponed)
@@ -166,7 +166,7 @@ class RollingWriter:
             outside = self._outside.place(name)
             io, path = self._io, f"{self._directory}/{name}"
             if outside is not None:
-                io, path = file_io_for(outside, self._schema.storage)
+                io, path = file_io_for(outside, self._schema.storage, self._world)
             self._made.append((io, path))
             self._open = _OpenFile(io, path, name, self._settings, group, outside)
         self._open.write(group, self._schema.fields, self._keys)
@@ -209,7 +209,7 @@ class RollingWriter:
             max_sequence_number=high,
             schema_id=self._schema.id,
             level=self._level,
-            creation_time_ms=self._clock.local_ms(),
+            creation_time_ms=self._world.clock.local_ms(),
             delete_row_count=file.delete_row_count,
             file_source=self._source,
             value_stats_cols=names,

@@ -6,7 +6,6 @@ Source: Paimon 2.0 ChangelogManager, ChangelogDeletion.
 from collections.abc import Iterator
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.wording import counted
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
@@ -38,7 +37,7 @@ def changelog_findings(table: TableHandle) -> Iterator[Finding]:
 
 def _gone(table: TableHandle, changelog: Snapshot) -> Iterator[str]:
     schema = table.table_schema
-    logs = schema.settings.changelog.producer is not ChangelogProducer.NONE
+    logs = schema.settings.changelog.producer.writes_files
     for entry in _changes(table.manifests, changelog, logs=logs):
         for path, size in zip(data_paths(table.path, schema, entry), (entry.file.file_size,), strict=False):
             io, place = reach(table.io, schema, path)

@@ -12,6 +12,8 @@ from bucketline.state.format.schema_history import id_problems
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import MAIN, Branches
 from bucketline.state.store.catalog.consumers import broken_consumers
+from bucketline.state.store.catalog.forwarding import unfinished
+from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.doctor.changelogs import changelog_findings
@@ -37,6 +39,10 @@ def folder_findings(table: TableHandle) -> Iterator[Finding]:
         if Schemas(table.io, branches.path(name)).latest_id() is None:
             message = "it has no schema, which stops orphan removal; delete it"
             yield Finding(Severity.ERROR, "branch", f"branch {name}", message)
+    if table.metadata_path == table.path:
+        for name in sorted(unfinished(table.io, table.path, Notebook(table.io, table.path).look().pins.values())):
+            message = f"a fast-forward to it runs, or has died: then it is done again, by `fast_forward({name!r})`"
+            yield Finding(Severity.WARNING, "half-forwarded", f"branch {name}", message)
 
 
 def _rules(table: TableHandle, branches: Branches) -> Iterator[Finding]:

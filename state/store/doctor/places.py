@@ -35,7 +35,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     try:
         with (
             scratch_folder("bucketline-doctor-") as folder,
-            KeyIndexBuild(f"{folder}/keys", keys.scope(table.uri), RocksSettings()) as build,
+            KeyIndexBuild(f"{folder}/keys", keys.scope(table.uri), RocksSettings(), world=table.world) as build,
             closing(live_keys(access, table.manifests.live_entries(snapshot), vectors, keys)) as blocks,
         ):
             for block in blocks:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.table.choices import MergeEngine
 from bucketline.conf.wording import counted
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.schema_json import TableSchema
@@ -35,10 +34,6 @@ MEMORY_BYTES = 64 << 20
 BATCH_ROWS = 65536
 _FILE = "_FILE"
 
-_REMEDIES = {
-    MergeEngine.DEDUPLICATE: "Then `bucketline compact PATH` keeps the newest row of each key",
-    MergeEngine.FIRST_ROW: "Then `bucketline compact PATH` keeps the first row of each key",
-}
 _NO_REMEDY = (
     "A compaction would merge the rows, and so count values twice: roll the table back to a snapshot before that, or "
     "write it anew"
@@ -74,7 +69,7 @@ def reads_unmerged(schema: TableSchema) -> bool:
     if not schema.primary_keys:
         return False
     settings = schema.settings
-    return settings.changelog.deletion_vectors or settings.merge.engine is MergeEngine.FIRST_ROW
+    return settings.changelog.deletion_vectors or settings.merge.engine.keeps_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +139,9 @@ def _text(schema: TableSchema, repeated: _RepeatedKeys) -> str:
     key = ", ".join(f"{n} = {v!r}" for n, v in zip(schema.trimmed_primary_key, repeated.key, strict=True))
     more = f" and {counted(repeated.key_count - 1, 'more key')}" if repeated.key_count > 1 else ""
     verb = "have" if repeated.key_count > 1 else "has"
-    remedy = _REMEDIES.get(schema.settings.merge.engine, _NO_REMEDY)
+    engine = schema.settings.merge.engine
+    kept = "newest" if engine.keeps_newest else "first"
+    remedy = _NO_REMEDY if engine.builds_rows else f"Then `bucketline compact PATH` keeps the {kept} row of each key"
     return (
         f"the key {key}{more} {verb} several rows above level 0, and readers show each: those of {key} are in "
         f"{' and '.join(repeated.places)}. Two programs compacted the bucket at the same time: let one of them "

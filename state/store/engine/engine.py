@@ -91,6 +91,7 @@ class Outcome:
     reports: tuple[bytes, ...] = ()
     skipped_records: tuple[tuple[str, int], ...] = ()
     source_tables: tuple[str, ...] = ()
+    unexpected: tuple[tuple[str, int], ...] = ()
     mixed: tuple[MixedKey, ...] = ()
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.allocation import Int32s, Ownership, hash_share
 from bucketline.state.bucket.dynamic import NOTHING_KNOWN, KnownHashes, known_hashes
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.index.hash_index import HASH, decode_hash_index, encode_hash_index
@@ -98,13 +98,11 @@ class HashIndexStore:
         *,
         cached: HashCache,
         storage: Mapping[str, str],
-        ids: IdSource = SYSTEM_IDS,
     ) -> None:
         self._io = io
         self._path = path
         self._cached = cached
         self._storage = storage
-        self._ids = ids
 
     def known(
         self,
@@ -197,7 +195,7 @@ class HashIndexStore:
         return hashes
 
     def grow(
-        self, partition: bytes, bucket: int, old: IndexManifestEntry | None, new_hashes: Int32s
+        self, partition: bytes, bucket: int, old: IndexManifestEntry | None, new_hashes: Int32s, world: World
     ) -> HashIndexChange | None:
         """Writes a new file for the bucket with these hashes added; None when it has all of them already. `old` is the
         bucket's live entry, None for a new bucket. The caller must own the bucket: with two writers one would lose its
@@ -208,7 +206,7 @@ class HashIndexStore:
         if old is not None and len(after) == len(before):
             return None
         data = encode_hash_index(after)
-        name = index_file_name(self._ids.new_uuid(), 0)
+        name = index_file_name(world.ids.new_uuid(), 0)
         self._io.write_new(f"{self._path}/{INDEX_DIR}/{name}", data)
         new = IndexManifestEntry(
             kind=FileKind.ADD,

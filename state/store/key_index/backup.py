@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rocksdict import Checkpoint
 
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
 from bucketline.state.store.key_index.index_scope import IndexScope
 from bucketline.state.store.key_index.key_index import KeyIndex, remove_index
@@ -58,7 +58,7 @@ class _Copy:
     crc32: int
 
 
-def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS) -> None:
+def back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
     """Copies the new files of an open index. Raises StorageError when the folder cannot be written; then copied
     files are removed, and the previous backup is complete."""
     target = folder.of(index.scope)
@@ -78,7 +78,7 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
             if old is not None and path.suffix == ".sst" and path.stat().st_size == old.size:
                 copies.append(old)
                 continue
-            copies.append(_copy_out(folder.io, path, f"{target}/{ids.new_uuid()}"))
+            copies.append(_copy_out(folder.io, path, f"{target}/{world.ids.new_uuid()}"))
         said = {"format": FORMAT, "scope": asdict(index.scope), "label": asdict(index.label)}
         said["files"] = [asdict(c) for c in copies]
         folder.io.overwrite(f"{target}/{_CURRENT}", json.dumps(said, indent=1, sort_keys=True).encode())
@@ -97,7 +97,7 @@ def back_up(index: KeyIndex, folder: BackupFolder, *, ids: IdSource = SYSTEM_IDS
             folder.io.delete(f"{target}/{copy.stored}")
 
 
-def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, ids: IdSource = SYSTEM_IDS) -> bool:
+def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, world: World) -> bool:
     """Restores an index that does not exist from the backup; False when none is complete, or it may not be read.
 
     Raises StorageError when the folder cannot be read for a while, or the local disk is full.
@@ -111,7 +111,7 @@ def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, *, id
         return False
     if copies is None:
         return False
-    building = f"{directory}.{ids.new_uuid()}.restoring"
+    building = f"{directory}.{world.ids.new_uuid()}.restoring"
     try:
         with local_disk(directory):
             os.makedirs(f"{building}/db")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.key_entries import KeyEntries, key_borders, key_order, stored_keys, stored_places
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
 from bucketline.state.store.key_index.key_index import CHUNK_ROWS, KeyIndex, remove_index
@@ -67,13 +67,13 @@ class KeyIndexBuild:
         settings: RocksSettings,
         *,
         keep_latest: bool = False,
-        ids: IdSource = SYSTEM_IDS,
+        world: World,
     ) -> None:
         self._directory = directory
         self._settings = settings
         self._keep_latest = keep_latest
         remove_dead_builds(directory)
-        self._building = f"{directory}.{ids.new_uuid()}{_BUILDING}"
+        self._building = f"{directory}.{world.ids.new_uuid()}{_BUILDING}"
         with local_disk(directory):
             os.makedirs(os.path.dirname(directory), exist_ok=True)
         try:

@@ -162,7 +162,7 @@ def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> 
     """The index from its backup; None if there is no usable one."""
     assert plan.backup is not None
     scope = plan.keys.scope(plan.table)
-    if not restore_index(plan.backup, plan.path, scope, ids=plan.world.ids):
+    if not restore_index(plan.backup, plan.path, scope, plan.world):
         return None
     index, problem = _open_local(plan)
     if index is None:
@@ -187,7 +187,7 @@ def _built(
     expires = plan.keys.schema.settings.bucket.index_ttl_ms is not None
     blocks = live_keys(source.access, entries, vectors, plan.keys, alive_since=plan.alive_since, readers=plan.readers)
     with (
-        KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, ids=plan.world.ids) as build,
+        KeyIndexBuild(plan.path, scope, plan.settings, keep_latest=expires, world=plan.world) as build,
         closing(blocks) as open_blocks,
     ):
         for block in open_blocks:

@@ -21,6 +21,7 @@ from bucketline.state.bucket.key_entries import HashedKeys, hashed_keys
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.conditions import ALL_ROWS
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.key_index.build import KeyBlock
 from bucketline.state.store.key_index.index_scope import IndexScope
@@ -123,7 +124,7 @@ def _has_dead_keys(schema: TableSchema, bucket: BucketFiles) -> bool:
 
 def _merged_keys(access: FileAccess, bucket: BucketFiles, wanted: KeyShare) -> Iterator[KeyBlock]:
     seconds = max(written_at(f) for f in bucket.files)
-    projection = Projection(wanted.names, None, wanted.names)
+    projection = Projection(wanted.names, ALL_ROWS, wanted.names)
     for batch in read_buckets(access, [bucket], projection, batch_rows=BATCH_ROWS):
         yield _block(batch, bucket, seconds, wanted)
 

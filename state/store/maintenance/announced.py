@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Self
 
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.pin_json import Removal
@@ -12,8 +13,8 @@ from bucketline.state.store.catalog.pins import Notebook
 class Announced:
     """What a run has announced. `name` is its file; None: it does only what others have announced."""
 
-    def __init__(self, notebook: Notebook) -> None:
-        self._notebook = notebook
+    def __init__(self, notebook: Notebook, world: World) -> None:
+        self._notebook, self._world = notebook, world
         self._removal: Removal | None = None
         self.name: str | None = None
         self.is_half_done = False
@@ -24,7 +25,7 @@ class Announced:
         removal = Removal(self._notebook.history, end, "" if last is None else last.base_manifest_list)
         if removal == self._removal:
             return
-        before, self.name = self.name, self._notebook.announce(removal)
+        before, self.name = self.name, self._notebook.announce(removal, self._world)
         self._removal = removal
         if before is not None:
             self._notebook.drop(before)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from bucketline.conf.table.choices import TagCreation
 from bucketline.conf.table.table_settings import TagSettings
 from bucketline.state.commit.auto_tag import TagPlan
-from bucketline.state.determinism import Clock
+from bucketline.state.determinism import World
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.tag_json import Tag
@@ -38,7 +38,7 @@ class TagWork:
     path: str
     root: str
     schema: TableSchema
-    clock: Clock
+    world: World
 
     @property
     def plan(self) -> TagPlan:
@@ -75,7 +75,7 @@ def tag_batch(work: TagWork, newest: Snapshot) -> str:
     """The name of the tag that a batch write has moved to its newest snapshot."""
     plan = work.plan
     name = plan.batch_name(newest)
-    delete_tag(work.io, work.path, work.schema, name, root=work.root)
+    delete_tag(work.io, work.path, work.schema, name, work.world, root=work.root)
     _create(work, name, newest)
     _drop_surplus(work, plan)
     return name
@@ -83,17 +83,17 @@ def tag_batch(work: TagWork, newest: Snapshot) -> str:
 
 def _create(work: TagWork, name: str, snapshot: Snapshot) -> bool:
     settings = work.schema.settings.tags
-    created = None if settings.retained_ms is None else work.clock.local_ms()
+    created = None if settings.retained_ms is None else work.world.clock.local_ms()
     tag = Tag(name, snapshot, created_local_ms=created, retained_ms=settings.retained_ms)
     tags, snapshots = Tags(work.io, work.root), Snapshots(work.io, work.root)
-    with pinned(work.io, work.root, pin_of(work.root, snapshot)) as pin:
+    with pinned(work.io, work.root, pin_of(work.root, snapshot), work.world) as pin:
         made = tags.create(tag)
         if made:
             with undone(lambda: tags.delete(name)):
                 check_kept(snapshots, tag)
                 pin.check()
     if made and settings.success_files:
-        mark_tag(work.io, work.root, name, work.clock)
+        mark_tag(work.io, work.root, name, work.world)
     return made
 
 
@@ -105,7 +105,7 @@ def _drop_surplus(work: TagWork, plan: TagPlan) -> None:
     created = [name for name in tags.names() if plan.is_created(name)]
     if len(created) > most:
         for name in plan.too_many(filter(None, map(tags.get, created))):
-            delete_tag(work.io, work.path, work.schema, name, root=work.root)
+            delete_tag(work.io, work.path, work.schema, name, work.world, root=work.root)
 
 
 def _resumed(work: TagWork, plan: TagPlan) -> Tagged:

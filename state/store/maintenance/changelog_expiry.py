@@ -17,7 +17,7 @@ from bucketline.state.commit.expire import (
     sharing_tags,
     unite,
 )
-from bucketline.state.determinism import Clock
+from bucketline.state.determinism import World
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
 from bucketline.state.format.schema_json import TableSchema
@@ -59,7 +59,7 @@ def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int
         io.overwrite(f"{root}/{CHANGELOG_DIR}/{LATEST}", str(snapshot_id).encode())
 
 
-def expire_changelogs(io: FileIO, path: str, schema: TableSchema, clock: Clock, *, root: str) -> ExpiredChangelogs:
+def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, *, root: str) -> ExpiredChangelogs:
     """Removes the changelogs at `root` that the table's options do not keep, from the oldest on, and their files.
 
     Errors as `expire_snapshots`; nothing has been removed then.
@@ -86,7 +86,7 @@ def expire_changelogs(io: FileIO, path: str, schema: TableSchema, clock: Clock, 
         ids,
         latest,
         retention,
-        now_ms=clock.now_ms(),
+        now_ms=world.clock.now_ms(),
         next_of_consumers=next_of_consumers(io, root).values(),
         time_of=time_of,
     )

@@ -49,7 +49,7 @@ def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterabl
         if DoneAction.HTTP_REPORT in actions:
             _report(table, schema, partition)
         if DoneAction.SUCCESS_FILE in actions:
-            mark_done(table.io, table.path, schema, [partition], table.world.clock)
+            mark_done(table.io, table.path, schema, [partition], table.world)
         named.append(partition_path(schema, partition).rstrip("/"))
     return named
 

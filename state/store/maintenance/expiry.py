@@ -11,7 +11,6 @@ files, and a partly missing delta is not used.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.state.bucket.mode import POSTPONE_BUCKETS
 from bucketline.state.commit.expire import (
     Footprint,
@@ -26,7 +25,7 @@ from bucketline.state.commit.expire import (
 )
 from bucketline.state.commit.pins import held_end, removal_in_the_way
 from bucketline.state.commit.replay import is_marker
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import ManifestEntry, Snapshot
@@ -102,7 +101,7 @@ def expire_snapshots(
     io: FileIO,
     path: str,
     schema: TableSchema,
-    clock: Clock = SYSTEM_CLOCK,
+    world: World,
     *,
     retention: Retention | None = None,
     root: str | None = None,
@@ -115,9 +114,9 @@ def expire_snapshots(
     left is looked for even if nothing is due here. Raises OptionError for invalid retention,
     StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been removed then.
     """
-    run = _Expiry(io, path, schema, root)
-    result = run.run(retention or Retention.of(schema.settings.retention), clock, finishes=finishes)
-    changelogs = expire_changelogs(io, path, schema, clock, root=root or path)
+    run = _Expiry(io, path, schema, world, root)
+    result = run.run(retention or Retention.of(schema.settings.retention), finishes=finishes)
+    changelogs = expire_changelogs(io, path, schema, world, root=root or path)
     return replace(
         result,
         changelogs=changelogs.count,
@@ -131,7 +130,7 @@ def maybe_expire(
     io: FileIO,
     path: str,
     schema: TableSchema,
-    clock: Clock = SYSTEM_CLOCK,
+    world: World,
     *,
     newest_id: int | None = None,
     forced: bool = False,
@@ -146,12 +145,12 @@ def maybe_expire(
     if write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
         return 0
     retention = Retention.of(schema.settings.retention)
-    if not _is_due(Snapshots(io, root or path), retention, clock, newest_id):
+    if not _is_due(Snapshots(io, root or path), retention, world, newest_id):
         return 0
-    return expire_snapshots(io, path, schema, clock, retention=retention, root=root, finishes=False).snapshots
+    return expire_snapshots(io, path, schema, world, retention=retention, root=root, finishes=False).snapshots
 
 
-def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, *, root: str | None = None) -> bool:
+def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, world: World, *, root: str | None = None) -> bool:
     """Removes a tag and the files that only it needs; False when there is none. The tag is removed first, so that a
     crash leaves only orphans.
     """
@@ -163,7 +162,7 @@ def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, *, root: s
     if schema.settings.tags.success_files:
         unmark_tag(io, root or path, name)
     drop_note(io, root or path, name)
-    _Expiry(io, path, schema, root).release(tag.snapshot)
+    _Expiry(io, path, schema, world, root).release(tag.snapshot)
     return True
 
 
@@ -173,7 +172,7 @@ def move_tag(
     schema: TableSchema,
     name: str,
     snapshot: Snapshot,
-    clock: Clock = SYSTEM_CLOCK,
+    world: World,
     *,
     root: str | None = None,
 ) -> None:
@@ -189,12 +188,12 @@ def move_tag(
         and Snapshots(io, root or path).get(old.snapshot.id) == old.snapshot
     ):
         return
-    tags.replace(Tag(name, snapshot, created_local_ms=clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
+    tags.replace(Tag(name, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
     if old is not None and (old.snapshot.id == snapshot.id or Snapshots(io, root or path).exists(old.snapshot.id)):
         return  # while the snapshot before is there, none after it has lost a file
     _take_back_if_expired(io, root or path, tags, name, snapshot, old)
     if old is not None:
-        _Expiry(io, path, schema, root).release(old.snapshot)
+        _Expiry(io, path, schema, world, root).release(old.snapshot)
 
 
 def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag | None) -> None:
@@ -218,7 +217,7 @@ def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot
     )
 
 
-def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock, newest_id: int | None) -> bool:
+def _is_due(snapshots: Snapshots, retention: Retention, world: World, newest_id: int | None) -> bool:
     earliest = snapshots.earliest_id()
     latest = snapshots.latest_id() if newest_id is None else newest_id
     if earliest is None or latest is None or latest - earliest < retention.min_count:
@@ -226,14 +225,14 @@ def _is_due(snapshots: Snapshots, retention: Retention, clock: Clock, newest_id:
     if latest - earliest >= retention.max_count:
         return True
     successor = snapshots.get(earliest + 1)
-    return successor is None or successor.time_ms < clock.now_ms() - retention.time_ms
+    return successor is None or successor.time_ms < world.clock.now_ms() - retention.time_ms
 
 
 class _Expiry:
     """One run over the table at `path`, or over its branch whose metadata is at `root`."""
 
-    def __init__(self, io: FileIO, path: str, schema: TableSchema, root: str | None = None) -> None:
-        self._io, self._path, self._schema = io, path, schema
+    def __init__(self, io: FileIO, path: str, schema: TableSchema, world: World, root: str | None = None) -> None:
+        self._io, self._path, self._schema, self._world = io, path, schema, world
         self._root = path if root is None else root
         self._manifests = Manifests(io, path, [f.type for f in schema.select(schema.partition_keys)])
         self._snapshots = Snapshots(io, self._root)
@@ -243,17 +242,17 @@ class _Expiry:
         retention = schema.settings.retention
         # Source: Paimon 2.0 SnapshotDeletion: readers of a table without changelog files read its new data files.
         self._keeps_changelogs = longer_changelog(retention) is not None
-        self._changelog_is_data = schema.settings.changelog.producer is ChangelogProducer.NONE
+        self._changelog_is_data = not schema.settings.changelog.producer.writes_files
 
-    def run(self, retention: Retention, clock: Clock, *, finishes: bool) -> ExpireResult:
+    def run(self, retention: Retention, *, finishes: bool) -> ExpireResult:
         """Expires; `finishes`: what others have announced and not done as well, even if nothing else is due."""
-        ended = self._end_tags(clock)
+        ended = self._end_tags()
         idle_ms = self._schema.settings.retention.consumers_ms
         if idle_ms is not None:
-            drop_idle_consumers(self._io, self._root, idle_ms=idle_ms, now_ms=clock.now_ms())
-        with Announced(self._notebook) as own:
+            drop_idle_consumers(self._io, self._root, idle_ms=idle_ms, world=self._world)
+        with Announced(self._notebook, self._world) as own:
             for _ in range(_PLANS):
-                begin, end = self._range(retention, clock)
+                begin, end = self._range(retention)
                 if begin >= end and not finishes:
                     break
                 if finishes:
@@ -263,9 +262,8 @@ class _Expiry:
                     own.announce(end, self._snapshots.get(end - 1))
                 # In this order: what is tagged before the look and not after it has its pin in the look.
                 tags = self._without_done_rollback(self._tags.list())
-                notes = look_and_drop_left(self._io, self._notebook, clock, own.name)
-                self._branches.finish_removals(notes.removals)
-                end = self._end_beside(end, notes, clock)
+                notes = look_and_drop_left(self._io, self._notebook, self._world, own.name)
+                end = self._end_beside(end, notes)
                 if begin >= end:
                     self._drop_done(notes)
                     return ExpireResult(begin, begin, tags=ended)
@@ -310,17 +308,17 @@ class _Expiry:
         data = [p for e in dead for p in data_paths(self._path, self._schema, e)]
         remove_in_steps(self._io, self._schema, data, *metadata_steps(self._path, gone))
 
-    def _end_tags(self, clock: Clock) -> tuple[str, ...]:
+    def _end_tags(self) -> tuple[str, ...]:
         if not self._schema.settings.tags.end_by_time:
             return ()
-        over = [t for t in self._tags.list() if t.is_over(clock.local_ms())]
+        over = [t for t in self._tags.list() if t.is_over(self._world.clock.local_ms())]
         for tag in over:
-            delete_tag(self._io, self._path, self._schema, tag.name, root=self._root)
+            delete_tag(self._io, self._path, self._schema, tag.name, self._world, root=self._root)
         return tuple(t.name for t in over)
 
-    def _range(self, retention: Retention, clock: Clock) -> tuple[int, int]:
+    def _range(self, retention: Retention) -> tuple[int, int]:
         # If its writer takes the newest snapshot back, the one before it is needed, with the files that it deleted.
-        earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(clock.now_ms())
+        earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(self._world.clock.now_ms())
         if earliest is None or latest is None:
             return 0, 0
 
@@ -332,18 +330,18 @@ class _Expiry:
             earliest,
             latest,
             retention,
-            now_ms=clock.now_ms(),
+            now_ms=self._world.clock.now_ms(),
             next_of_consumers=self._next_of_consumers(),
             time_of=time_of,
         )
 
-    def _end_beside(self, end: int, notes: Notes, clock: Clock) -> int:
+    def _end_beside(self, end: int, notes: Notes) -> int:
         """Up to where snapshots go beside other processes: as far as another has announced, and pins allow."""
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]
         further = [r.end for r in announced if r.is_of(self._snapshots.get(r.end - 1))]
         if further:
-            latest = self._snapshots.settled_id(clock.now_ms())
+            latest = self._snapshots.settled_id(self._world.clock.now_ms())
             end = max(end, min([max(further), latest or 0, *self._next_of_consumers()]))
         return held_end(self._notebook.history, end, notes.pins.values())
 

@@ -1,22 +1,38 @@
-"""Pins and announcements that processes left when they died are dropped by whoever removes files next."""
+"""What processes left when they died is cleared away by whoever removes files next: pins, announcements, branches."""
 
+import logging
 from collections.abc import Iterable
 
 from bucketline.state.commit.pins import PIN_LEFT_MS
-from bucketline.state.determinism import Clock
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.forwarding import unfinished
 from bucketline.state.store.catalog.pins import Notebook, Notes
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown, storage_now_ms
 
+_LOG = logging.getLogger(__name__)
 
-def look_and_drop_left(io: FileIO, notebook: Notebook, clock: Clock, own: str | None = None) -> Notes:
-    """What one look shows beside `own`, without the pins and announcements that are an hour old, which are removed.
 
-    The storage's clock, which decides, is asked only if one seems to be old by `clock`.
+def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | None = None) -> Notes:
+    """What one look shows beside `own`, without what is an hour old, which is removed. Branches that were to go are
+    removed before, whatever their age.
+
+    The storage's clock, which decides, is asked only if one seems to be old by that of `world`.
     """
     notes = notebook.look(own)
-    left = _left(io, notebook, [*notes.pins, *notes.removals], clock)
+    Branches(io, notebook.table).finish_removals(notes, world)
+    left = _left(io, notebook, [*notes.pins, *notes.removals, *notes.deleted], world)
+    died = [notes.pins[name] for name in left if name in notes.pins]
+    for branch in sorted(unfinished(io, notebook.table, died)) if died else ():
+        _LOG.warning(
+            "%s: a fast-forward to branch '%s' has died, and the table may have a part of the branch only; "
+            "do it again, by fast_forward('%s')",
+            notebook.table,
+            branch,
+            branch,
+        )
     for name in left:
         notebook.drop(name)
     if not left:
@@ -24,15 +40,16 @@ def look_and_drop_left(io: FileIO, notebook: Notebook, clock: Clock, own: str | 
     return Notes(
         {name: pin for name, pin in notes.pins.items() if name not in left},
         {name: removal for name, removal in notes.removals.items() if name not in left},
+        {name: removal for name, removal in notes.deleted.items() if name not in left},
     )
 
 
-def _left(io: FileIO, notebook: Notebook, names: Iterable[str], clock: Clock) -> set[str]:
+def _left(io: FileIO, notebook: Notebook, names: Iterable[str], world: World) -> set[str]:
     written = {name: at for name in names if (at := _written_ms(io, notebook.path(name))) is not None}
-    before_ms = clock.now_ms() - PIN_LEFT_MS
+    before_ms = world.clock.now_ms() - PIN_LEFT_MS
     if not any(at < before_ms for at in written.values()):
         return set()
-    before_ms = storage_now_ms(io, notebook.table) - PIN_LEFT_MS
+    before_ms = storage_now_ms(io, notebook.table, world) - PIN_LEFT_MS
     return {name for name, at in written.items() if at < before_ms}
 
 

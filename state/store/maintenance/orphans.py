@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from bucketline.conf.errors import FilesTooYoungError, OptionError
 from bucketline.state.commit.file_age import REMOVABLE_MS
-from bucketline.state.determinism import SYSTEM_CLOCK, SYSTEM_IDS, Clock, IdSource
-from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.determinism import World
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -48,14 +47,12 @@ def remove_orphan_files(
     dry_run: bool = True,
     older_than_ms: int = REMOVABLE_MS,
     no_writers: bool = False,
-    clock: Clock = SYSTEM_CLOCK,
-    ids: IdSource = SYSTEM_IDS,
     progress: Progress = lambda done, total: None,
 ) -> OrphanResult:
     """The orphans whose content last changed more than `older_than_ms` ago; removes them unless it is a dry run.
     Uploads in parts that were begun so long ago and have not ended are among them, as `unended_uploads` lists them.
 
-    Ages are by the storage's clock; a dry run, which writes nothing, takes `clock` for it. A file whose time the
+    Ages are by the storage's clock; a dry run, which writes nothing, takes this machine's for it. A file whose time the
     storage does not record is kept. `no_writers` says that nobody writes, and lifts the limit of a day.
     `progress` is called after each snapshot whose files were looked up. Memory: about 300 bytes for each file in the
     table's folder while they are listed, then so much for each that is old enough, and 150 bytes for each that a state
@@ -64,16 +61,16 @@ def remove_orphan_files(
     UnsupportedTableError as `storage_now_ms`, CorruptFileError when a snapshot, tag or branch cannot be read: nothing
     has been removed then, unless it came while files were being removed.
     """
+    world = table.world
     if not dry_run:
         check_owned(table.table_schema, table.io, table.path)
     _check_age(table, older_than_ms, may_be_young=dry_run or no_writers)
     if not dry_run:
-        notes = look_and_drop_left(table.io, Notebook(table.io, table.path), clock)
-        Branches(table.io, table.path).finish_removals(notes.removals)
+        look_and_drop_left(table.io, Notebook(table.io, table.path), world)
     # Listed before the names are collected: what is committed in between is named by then.
     listed = []
     for folder in table_folders(table):
-        now_ms = clock.now_ms() if dry_run else storage_now_ms(folder.io, folder.root, ids=ids)
+        now_ms = world.clock.now_ms() if dry_run else storage_now_ms(folder.io, folder.root, world)
         listed.append(folder.list_old(now_ms - older_than_ms))
     used = NamedFiles(table.io, table.path, table.manifests)
     used.collect(progress)
@@ -81,7 +78,7 @@ def remove_orphan_files(
     if dry_run:
         orphans = (f for old in listed for f in old.files if _is_orphan(f, used))
         return OrphanResult((*orphans, *(upload for _, upload in uploads)), deleted=False)
-    removed = [file for old in listed for file in _remove_old(old, used, ids)]
+    removed = [file for old in listed for file in _remove_old(old, used, world)]
     for io, upload in uploads:
         end_upload(io, upload)
         removed.append(upload)
@@ -102,7 +99,7 @@ def _check_age(table: TableHandle, older_than_ms: int, *, may_be_young: bool) ->
         )
 
 
-def _remove_old(old: OldFiles, used: NamedFiles, ids: IdSource) -> Iterator[FileInfo]:
+def _remove_old(old: OldFiles, used: NamedFiles, world: World) -> Iterator[FileInfo]:
     """The orphans of a folder, once they are gone."""
     for file in old.aside:
         if not _is_orphan(file, used):
@@ -112,16 +109,16 @@ def _remove_old(old: OldFiles, used: NamedFiles, ids: IdSource) -> Iterator[File
         # A commit published since the names were collected may name old files: it has checked that they exist.
         used.follow()
         still_orphans = [f for f in orphans[start : start + _AT_ONCE] if _is_orphan(f, used)]
-        yield from _remove(old.io, still_orphans, used, ids)
+        yield from _remove(old.io, still_orphans, used, world)
 
 
-def _remove(io: FileIO, files: Sequence[FileInfo], used: NamedFiles, ids: IdSource) -> list[FileInfo]:
+def _remove(io: FileIO, files: Sequence[FileInfo], used: NamedFiles, world: World) -> list[FileInfo]:
     """Those of the files that are gone now. Where they can be put aside, it is looked once more what names them."""
     places: dict[str, tuple[FileInfo, FileInfo]] = {}
     removed = []
     try:
         for file in files:
-            place = file if is_temporary(file) or is_of_plan(file) else place_aside(io, file, ids)
+            place = file if is_temporary(file) or is_of_plan(file) else place_aside(io, file, world)
             places[place.path] = file, place
             if not put_aside(io, file, place):
                 del places[place.path]

@@ -6,7 +6,7 @@ Source: Paimon 2.0 SuccessFile, SuccessFileMarkDoneAction, SuccessFileTagCallbac
 import json
 from collections.abc import Iterable
 
-from bucketline.state.determinism import Clock
+from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.paths import TAG_DIR, TAG_SUCCESS_DIR, partition_path
 from bucketline.state.format.schema_json import TableSchema
@@ -16,7 +16,7 @@ _NAME = "_SUCCESS"
 _CREATED, _MODIFIED = "creationTime", "modificationTime"
 
 
-def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[bytes], clock: Clock) -> list[str]:
+def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[bytes], world: World) -> list[str]:
     """Writes the `_SUCCESS` file of each partition, and names the partitions as their folders are called.
 
     A file that is there keeps the time of its creation. Raises CorruptFileError for one that is no such file.
@@ -24,7 +24,7 @@ def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[b
     names = []
     for partition in partitions:
         folder = partition_path(schema, partition)
-        _write(io, f"{path}/{folder}{_NAME}", clock)
+        _write(io, f"{path}/{folder}{_NAME}", world)
         names.append(folder.rstrip("/"))
     return names
 
@@ -36,9 +36,9 @@ def marked_ms(io: FileIO, path: str, schema: TableSchema, partition: bytes) -> i
     return None if data is None else _times(file, data)[1]
 
 
-def mark_tag(io: FileIO, path: str, tag: str, clock: Clock) -> None:
+def mark_tag(io: FileIO, path: str, tag: str, world: World) -> None:
     """Writes the `_SUCCESS` file of a tag."""
-    _write(io, _of_tag(path, tag), clock)
+    _write(io, _of_tag(path, tag), world)
 
 
 def unmark_tag(io: FileIO, path: str, tag: str) -> None:
@@ -50,8 +50,8 @@ def _of_tag(path: str, tag: str) -> str:
     return f"{path}/{TAG_DIR}/{TAG_SUCCESS_DIR}/{tag}{_NAME}"
 
 
-def _write(io: FileIO, file: str, clock: Clock) -> None:
-    now = clock.now_ms()
+def _write(io: FileIO, file: str, world: World) -> None:
+    now = world.clock.now_ms()
     data = io.read_optional(file)
     created = now if data is None else _times(file, data)[0]
     text = json.dumps({_CREATED: created, _MODIFIED: now}, indent=2, separators=(",", " : "))

@@ -151,7 +151,7 @@ class Upkeep:
 
     def _tag_work(self, at: TableAt) -> TagWork:
         table = at.table
-        return TagWork(table.io, table.path, table.metadata_path, at.plan.schema, table.world.clock)
+        return TagWork(table.io, table.path, table.metadata_path, at.plan.schema, table.world)
 
     def _expire(self, at: TableAt, newest: Snapshot | None, *, forced: bool = False) -> int:
         table, expired = at.table, 0
@@ -161,7 +161,7 @@ class Upkeep:
                 table.io,
                 table.path,
                 at.plan.schema,
-                table.world.clock,
+                table.world,
                 newest_id=newest_id,
                 forced=forced,
                 root=table.metadata_path,

@@ -15,14 +15,13 @@ from bucketline.state.commit.change import Compact
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.commit.outcome import Committed, Unknown
+from bucketline.state.commit.outcome import Unknown
 from bucketline.state.commit.replay import commit_user
 from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of
 from bucketline.state.plans.plan import Item, ItemState, Plan, Result
-from bucketline.state.store.commit.publish import publish
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import compact_unit
@@ -30,7 +29,7 @@ from bucketline.state.store.engine.engine import GivenBack, Parts
 from bucketline.state.store.engine.postpone_move import move_stages, real_counts
 from bucketline.state.store.read.bucket_deletions import VectorFiles
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.commit_change import base_of
+from bucketline.state.store.write.commit_change import PlannedAt, commit_change
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
@@ -179,25 +178,20 @@ class TableWork:
         numbers = [j.item.number for j, is_empty in zip(jobs, empty, strict=True) if not is_empty]
         if not numbers:
             return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
-        at = self._at
-        # Where the table was looked at again since, what the work was planned on is not known any more.
-        is_same = jobs[0].based_on == at.snapshot_id
-        base = replace(
-            base_of(at),
-            based_on=jobs[0].based_on,
-            vectors=at.deletion_entries() if is_same else None,
-            planned_ms=jobs[0].planned_ms,
-        )
+        change = Compact(tuple(m for messages in made for m in messages))
         author = Author(plan.user, numbers[0], {ITEMS: ",".join(map(str, numbers))})
-        outcome = publish(base, Compact(tuple(m for messages in made for m in messages)), author)
-        if isinstance(outcome, Committed):
-            self._at = at.after(outcome)
-            result = Result(ItemState.DONE, outcome.snapshots[-1].id)
-            return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty]
-        if isinstance(outcome, Conflict):
-            return Lost(f"{outcome.rule}: {outcome.message}")
-        assert isinstance(outcome, Unknown)
-        return Unclear(outcome.error().message)
+        committed = commit_change(self._at, change, author, PlannedAt(jobs[0].based_on, jobs[0].planned_ms))
+        match committed.dropped:
+            case None:
+                self._at = self._at.after(committed)
+                result = Result(ItemState.DONE, committed.snapshots[-1].id)
+                return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty]
+            case Conflict() as lost:
+                return Lost(f"{lost.rule}: {lost.message}")
+            case Unknown() as unknown:
+                return Unclear(unknown.error().message)
+            case error:
+                raise error
 
     def discard(self, made: Made) -> None:
         self._at.discard(made)

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.determinism import Pause
 from bucketline.state.plans.lease import Lease, next_beat_ms
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.plans.compactor import Compactor, Finished
@@ -76,7 +75,6 @@ def serve_plans(
     stop: Stop,
     tell: Tell,
     looked: Callable[[str], None] = lambda path: None,
-    pause: Pause | None = None,
 ) -> int:
     """Works on the plans of tables, given by path, in turns; how many items were closed. `looked` is called after each
     look at a table.
@@ -98,7 +96,7 @@ def serve_plans(
         if not worked and not stop.is_asked:
             if once:
                 break
-            (pause or stop).wait_ms(poll_ms)
+            stop.wait_ms(poll_ms)
     return closed
 
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 from bucketline.conf.plan_options import PlanTrigger
 from bucketline.state.commit.live_files import BucketId
-from bucketline.state.determinism import SYSTEM_WORLD, Clock, World
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.plans.choose import is_due
 from bucketline.state.store.write.table_at import TableAt
@@ -30,7 +30,7 @@ class WhenToPlan:
         """
         plans, now_ms = at.plan.sink.plans, self._world.stopwatch.elapsed_ms()
         if plans.trigger is not PlanTrigger.COMMITS and not self._is_looked_up:
-            age_ms = None if self._planned_ms is not None else last_compaction_age_ms(at, self._world.clock)
+            age_ms = None if self._planned_ms is not None else last_compaction_age_ms(at)
             self._planned_ms = self._planned_ms if age_ms is None else now_ms - age_ms
             self._is_looked_up = True
         since = None if self._planned_ms is None else now_ms - self._planned_ms
@@ -67,11 +67,11 @@ class OwedFull:
         self._is_due = False
 
 
-def last_compaction_age_ms(at: TableAt, clock: Clock) -> int | None:
+def last_compaction_age_ms(at: TableAt) -> int | None:
     """How long ago the table was last compacted, as its newest snapshots show it; None where none of them does."""
     newest = at.view.snapshot
     if newest is None:
         return None
     walked = islice(at.table.snapshot_store.newest_first(newest.id), _MOST_SNAPSHOTS)
     last_ms = next((s.time_ms for s in walked if s.commit_kind is CommitKind.COMPACT), None)
-    return None if last_ms is None else max(0, clock.now_ms() - last_ms)
+    return None if last_ms is None else max(0, at.table.world.clock.now_ms() - last_ms)

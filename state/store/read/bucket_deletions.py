@@ -13,7 +13,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from bucketline.state.commit.live_files import BucketId
-from bucketline.state.determinism import IdSource
+from bucketline.state.determinism import World
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
 from bucketline.state.format.index.deletion_vector import (
     DELETION_VECTORS,
@@ -81,13 +81,13 @@ class BucketDeletions:
         return [BucketDeletions(part) for part in parts]
 
     def write(
-        self, io: FileIO, table_path: str, bucket_id: BucketId, *, ids: IdSource, bitmap64: bool
+        self, io: FileIO, table_path: str, bucket_id: BucketId, *, world: World, bitmap64: bool
     ) -> IndexManifestEntry:
         """Writes the file with all vectors, and describes it."""
         partition, bucket = bucket_id
         vectors = {name: self._vectors[name] for name in sorted(self._vectors) if self._vectors[name]}
         data, ranges = encode_deletion_vectors(vectors, bitmap64)
-        name = index_file_name(ids.new_uuid(), 0)
+        name = index_file_name(world.ids.new_uuid(), 0)
         io.write_new(f"{table_path}/{INDEX_DIR}/{name}", data)
         return IndexManifestEntry(
             kind=FileKind.ADD,

@@ -3,7 +3,7 @@
 Source: Paimon 2.0 DeltaFollowUpScanner, ChangelogFollowUpScanner, IncrementalDeltaStartingScanner.
 """
 
-from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
+from bucketline.conf.table.choices import ChangeFiles
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
@@ -15,7 +15,7 @@ def change_files(schema: TableSchema) -> ChangeFiles:
     mode = schema.settings.reading.change_files
     if mode is not ChangeFiles.AUTO:
         return mode
-    return ChangeFiles.DELTA if schema.settings.changelog.producer is ChangelogProducer.NONE else ChangeFiles.CHANGELOG
+    return ChangeFiles.CHANGELOG if schema.settings.changelog.producer.writes_files else ChangeFiles.DELTA
 
 
 def change_entries(

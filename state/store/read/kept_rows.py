@@ -11,6 +11,7 @@ import pyarrow as pa
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.tree.interval import sections
+from bucketline.state.sql.compute.conditions import ALL_ROWS
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.datafile.data_files import BATCH_ROWS
 from bucketline.state.store.read.fallback import own_sight
@@ -32,7 +33,7 @@ def read_kept(table: TableHandle) -> Rows:
     (planned,) = plan_sights([sight], read_optimized=False)
     access = file_access(table, schema, index_entries(sight))
     if not schema.primary_keys:
-        rows = read_stored_rows(access, planned.buckets, plan_projection(schema, None, None))
+        rows = read_stored_rows(access, planned.buckets, plan_projection(schema, None, ALL_ROWS))
     else:
         rows = chain.from_iterable(_kept(access, bucket) for bucket in planned.buckets)
     return out, (pa.RecordBatch.from_arrays(batch.columns, schema=out) for batch in rows)

@@ -14,10 +14,11 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import LEVEL
+from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.lsm.merge.fold import Fold, Selection, Visible, drop_deletes
 from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
-from bucketline.state.lsm.merge.merge_engines import columns_to_merge
 from bucketline.state.lsm.merge.merge_runs import merge_runs
+from bucketline.state.lsm.merge.run_ages import are_ages_known
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.lsm.tree.run import SortedRun
 from bucketline.state.store.datafile.data_files import BATCH_ROWS, read_schema
@@ -27,7 +28,6 @@ from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.projection import Projection, as_shown, filtered, project
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.read.row_groups import group_choice
-from bucketline.state.store.read.run_ages import are_ages_known
 from bucketline.state.store.storage.open_ahead import OpenAhead, open_ahead
 from bucketline.state.store.storage.parallel import answers_late
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
@@ -98,7 +98,7 @@ def read_stored_rows(
         read_bucket = _reader_of_rows(access.schema)
         for bucket in buckets:
             for batch in as_shown(access.schema, read_bucket(access, bucket, projection.needed, batch_rows)):
-                for kept in filtered(batch, projection.expression):
+                for kept in filtered(batch, projection.condition):
                     kinds = pa.repeat(_INSERT, kept.num_rows)
                     yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kinds)
         return
@@ -106,7 +106,7 @@ def read_stored_rows(
     for bucket in buckets:
         for file in _in_file_order(bucket):
             for batch in as_shown(access.schema, access.rows(bucket, file, columns, batch_rows=batch_rows)):
-                for kept in filtered(batch, projection.expression):
+                for kept in filtered(batch, projection.condition):
                     yield kept.select(list(projection.columns)).append_column(VALUE_KIND, kept[VALUE_KIND])
 
 
@@ -168,7 +168,7 @@ def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.Rec
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
     """The needed columns and those that merging needs, each once."""
     own = (*schema.trimmed_primary_key, *schema.settings.merge.sequence_fields, SEQUENCE, VALUE_KIND)
-    return tuple(dict.fromkeys((*columns_to_merge(schema, needed), *own)))
+    return tuple(dict.fromkeys((*merging_of(schema).columns_to_merge(needed), *own)))
 
 
 def _raw_rows(

@@ -17,7 +17,8 @@ from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold import Fold, drop_deletes, fold_for
+from bucketline.state.lsm.merge.engines import fold_for
+from bucketline.state.lsm.merge.fold import Fold, drop_deletes
 from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.interval import sections

@@ -10,8 +10,9 @@ from bucketline.conf.table.read_options import SCAN_MODE_KEY
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold import fold_for
+from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
+from bucketline.state.sql.compute.conditions import Condition
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.types.arrow import arrow_schema, representable
 from bucketline.state.types.char_text import chars_of, pad_columns
@@ -23,11 +24,16 @@ class Projection:
     """The requested columns in order, and a filter on merged rows."""
 
     columns: tuple[str, ...]
-    expression: pc.Expression | None
+    condition: Condition
     needed: tuple[str, ...]
 
+    @property
+    def expression(self) -> pc.Expression | None:
+        """The part of the filter by which files are skipped."""
+        return self.condition.expression
 
-def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expression: pc.Expression | None) -> Projection:
+
+def plan_projection(schema: TableSchema, columns: Iterable[str] | None, condition: Condition) -> Projection:
     """The projection of a read; `needed` adds the columns that only the filter needs. Raises SchemaMismatchError naming
     an unknown column, or one requested twice.
     """
@@ -48,10 +54,13 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, expressi
             column=unread,
         )
     fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
+    expression = condition.expression
     looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
     # Rows without any column would have no count.
-    needed = tuple(dict.fromkeys((*wanted, *looked_at))) or tuple(f.name for f in representable(schema.fields)[:1])
-    return Projection(tuple(wanted), expression, needed)
+    needed = tuple(dict.fromkeys((*wanted, *looked_at, *condition.columns))) or tuple(
+        f.name for f in representable(schema.fields)[:1]
+    )
+    return Projection(tuple(wanted), condition, needed)
 
 
 def is_tracked(schema: TableSchema) -> bool:
@@ -67,8 +76,7 @@ def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
         key, value = refused
         remedy = "; name the snapshot to read, or unset the option" if key == SCAN_MODE_KEY else ""
         raise UnsupportedTableError(f"tables with '{key}' = '{value}' cannot be read{remedy}", option=key, value=value)
-    if schema.primary_keys:
-        fold_for(schema)
+    fold_for(schema)
 
 
 def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
@@ -79,7 +87,7 @@ def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: 
     names = list(projection.columns)
     out = arrow_schema(schema.select(projection.columns))
     for batch in as_shown(schema, batches):
-        for kept in filtered(batch, projection.expression):
+        for kept in filtered(batch, projection.condition):
             columns = kept.select(names)
             yield pa.RecordBatch.from_arrays(columns.columns, schema=out) if names else columns
 
@@ -92,9 +100,13 @@ def as_shown(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterable
     return (pad_columns(without_long(batch, long), chars) for batch in batches)
 
 
-def filtered(batch: pa.RecordBatch, expression: pc.Expression | None) -> list[pa.RecordBatch]:
+def filtered(batch: pa.RecordBatch, condition: Condition) -> list[pa.RecordBatch]:
     """The rows of the batch that pass, together; no batch is empty."""
-    if expression is None:
-        return [batch] if batch.num_rows else []
-    batches: list[pa.RecordBatch] = pa.Table.from_batches([batch]).filter(expression).combine_chunks().to_batches()
-    return batches
+    batches: list[pa.RecordBatch] = [batch] if batch.num_rows else []
+    if condition.expression is not None:
+        rows = pa.Table.from_batches([batch]).filter(condition.expression)
+        batches = rows.combine_chunks().to_batches()
+    if condition.test is None:
+        return batches
+    passing = (kept.filter(condition.mask(kept)) for kept in batches)
+    return [kept for kept in passing if kept.num_rows]

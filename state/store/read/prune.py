@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
@@ -77,7 +76,7 @@ def hides_level0(schema: TableSchema) -> bool:
 
     Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0, DataTableBatchScan.
     """
-    if schema.settings.merge.engine is MergeEngine.FIRST_ROW:
+    if schema.settings.merge.engine.keeps_first:
         return True
     return schema.settings.changelog.deletion_vectors and not schema.settings.reading.sees_level0
 
@@ -155,7 +154,7 @@ class _Pruning:
         by_keys = self._passing(buckets, self._key_guarantee)
         # Versions of a row are whole rows here: where none can pass, the newest cannot either. Engines that build rows
         # out of several versions give no such proof.
-        whole_rows = self.schema.settings.merge.engine in (MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW)
+        whole_rows = not self.schema.settings.merge.engine.builds_rows
 
         has_vectors = self.schema.settings.changelog.deletion_vectors
 

@@ -9,20 +9,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import check_names
-from bucketline.conf.table.choices import ChangeFiles, ChangelogProducer
+from bucketline.conf.table.choices import ChangeFiles
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.paths import POSTPONE_BUCKET, SCHEMA_DIR, schema_name
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.index.deletion_vectors import find_deletions
@@ -37,7 +36,6 @@ from bucketline.state.store.read.views import files_table
 from bucketline.state.store.storage.open_ahead import open_ahead
 from bucketline.state.store.storage.parallel import all_items, answers_late, core_count
 from bucketline.state.types.arrow import arrow_schema
-from bucketline.state.types.sql_filter import parse_filter
 
 _SMALL_BYTES = 4 << 20
 """Bytes of data files that one thread reads as fast as several do."""
@@ -45,8 +43,6 @@ _SMALL_BYTES = 4 << 20
 _MOST_READERS = 8
 
 Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
-Filter: TypeAlias = pc.Expression | str
-"""A condition on the columns of a table: an Arrow expression, or SQL text as `id > 5 AND name LIKE 'a%'`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +84,16 @@ def read_whole(table: TableHandle, request: Request) -> pa.Table:
     return pa.Table.from_batches(batches, schema=plan.out)
 
 
-def filter_expression(condition: Filter | None, schema: TableSchema) -> pc.Expression | None:
-    """The condition as an expression on the columns of the table. Raises OptionError for text that is no condition."""
-    if not isinstance(condition, str):
-        return condition
-    return parse_filter(condition, (with_tracked(schema) if is_tracked(schema) else schema).fields)
+def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
+    """The condition of a filter on the columns of the table. Raises OptionError for text that is no condition."""
+    return plan_condition(filter, (with_tracked(schema) if is_tracked(schema) else schema).fields)
 
 
 def _projection_of(sight: Sight, request: Request) -> Projection:
     """As `plan_projection`; what does not fit the schema is refused with the name of the file that says it."""
     check_names(request.columns, "columns")
     try:
-        return plan_projection(sight.schema, request.columns, filter_expression(request.filter, sight.schema))
+        return plan_projection(sight.schema, request.columns, filter_condition(request.filter, sight.schema))
     except (SchemaMismatchError, OptionError) as e:
         if isinstance(e, OptionError) and e.column is None:
             raise
@@ -293,7 +287,7 @@ def plan_changes(table: TableHandle, request: Request, changes_since: Version) -
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id
     # Paimon keeps the data files of changelogs only where no changelog files are written.
-    no_log = own.schema.settings.changelog.producer is ChangelogProducer.NONE
+    no_log = not own.schema.settings.changelog.producer.writes_files
     is_logged = no_log or change_files(own.schema) is ChangeFiles.CHANGELOG
     return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))
 

@@ -15,7 +15,7 @@ from urllib.parse import quote_plus, urlencode
 from urllib.request import Request, urlopen
 
 from bucketline.conf.secrets import mask_text
-from bucketline.state.determinism import SYSTEM_PAUSE, Pause
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError, UnsupportedTableError
 
 TIMEOUT_S = 60.0
@@ -47,7 +47,7 @@ class RestClient:
     prefix: str | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     timeout_s: float = TIMEOUT_S
-    pause: Pause = SYSTEM_PAUSE
+    world: World = SYSTEM_WORLD
 
     def get(self, *path: str, **query: str) -> dict[str, Any]:
         """What is at a path below the catalog's prefix. Raises NotThereError, StorageError, UnsupportedTableError."""
@@ -93,7 +93,7 @@ class RestClient:
             except StorageError as e:
                 if not left or not e.retryable:
                     raise
-                self.pause.wait_ms(_FIRST_PAUSE_MS << (_TRIES - 1 - left))
+                self.world.pause.wait_ms(_FIRST_PAUSE_MS << (_TRIES - 1 - left))
         raise AssertionError("the last try returns or raises")
 
     def _sent(self, method: str, url: str, body: Mapping[str, Any] | None) -> dict[str, Any]:

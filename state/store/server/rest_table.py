@@ -12,7 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import BranchNotFoundError, StorageError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.errors import (
+    BranchNotFoundError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedTableError,
+    VersionNotFoundError,
+)
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.rest_json import schema_changes
 from bucketline.state.format.schema_json import TableSchema
@@ -98,7 +104,7 @@ class RestTable:
             if e.kind not in (_SNAPSHOT, _TAG):
                 raise self._gone(e) from e
             kind = str(instant["type"])
-            raise OptionError(f"Rollback {kind} '{target}' doesn't exist.", key=kind, value=target) from e
+            raise VersionNotFoundError(f"Rollback {kind} '{target}' doesn't exist.", key=kind, value=target) from e
 
     def create_tag(self, tag: Tag) -> bool:
         kept = None if tag.retained_ms is None else f"{tag.retained_ms} ms"

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from bucketline.conf.catalog_options import JdbcSettings
-from bucketline.state.determinism import SYSTEM_PAUSE, SYSTEM_STOPWATCH, Pause, Stopwatch
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.table_name import TableName
 from bucketline.state.store.server.sql_database import RowTakenError, SqlDatabase, SqlSession
@@ -130,12 +130,12 @@ class SqlLock:
     longest_sleep_ms: int
 
     @contextmanager
-    def held(self, *, pause: Pause = SYSTEM_PAUSE, stopwatch: Stopwatch = SYSTEM_STOPWATCH) -> Iterator[None]:
+    def held(self, world: World = SYSTEM_WORLD) -> Iterator[None]:
         """Holds the lock for the work inside. Raises StorageError when it cannot be had in time: nothing was sent."""
         _make_missing(self.database, _LOCKS)
-        since, sleep_ms = stopwatch.elapsed_ms(), _FIRST_SLEEP_MS
+        since, sleep_ms = world.stopwatch.elapsed_ms(), _FIRST_SLEEP_MS
         while not self._acquire():
-            if stopwatch.elapsed_ms() - since > self.timeout_ms:
+            if world.stopwatch.elapsed_ms() - since > self.timeout_ms:
                 raise StorageError(
                     f"the lock {self.lock_id!r} was not free within {self.timeout_ms} ms (lock-acquire-timeout)",
                     path=self.lock_id,
@@ -143,7 +143,7 @@ class SqlLock:
                     missing=False,
                     published=False,
                 )
-            pause.wait_ms(min(sleep_ms, self.longest_sleep_ms))
+            world.pause.wait_ms(min(sleep_ms, self.longest_sleep_ms))
             sleep_ms *= 2
         try:
             yield

@@ -14,7 +14,6 @@ from bucketline.conf.durations import timedelta_of
 from bucketline.conf.option import whole_number
 from bucketline.conf.table.table_options import listed
 from bucketline.conf.table.table_settings import BucketSettings
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
 from bucketline.state.sql.procedures import SORT_STRATEGIES, STRATEGIES, bind_call
 from bucketline.state.sql.statement import Call, TableName
 from bucketline.state.sql.words import Words
@@ -36,16 +35,16 @@ from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.table.table import Table, handle_of
 
 
-def call(session: SqlSession, statement: Call, queries: Queries, clock: Clock = SYSTEM_CLOCK) -> pa.Table:
+def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
     """Runs a procedure; its result in Paimon's columns. Raises OptionError for wrong arguments."""
     arguments = bind_call(statement)
     name = read_table_name(arguments["table"])
     if statement.catalog is not None and name.catalog is None and not is_path(name):
         name = replace(name, catalog=statement.catalog)
     if statement.procedure == "compact":
-        return _compact(session, name, arguments, queries, clock)
+        return _compact(session, name, arguments, queries)
     if statement.procedure == "remove_orphan_files" and name.table == "*":
-        return _remove_orphans_of(session, name, arguments, clock)
+        return _remove_orphans_of(session, name, arguments)
     table = session.table(name, writes=True)
     if statement.procedure == "plan_compaction":
         return plan_compaction(table, arguments)
@@ -54,7 +53,7 @@ def call(session: SqlSession, statement: Call, queries: Queries, clock: Clock = 
     if statement.procedure == "rescale":
         full = name.table if is_path(name) else session.place(name)[1]
         return _rescale(table, full, arguments, queries)
-    return _PROCEDURES[statement.procedure](table, arguments, clock)
+    return _PROCEDURES[statement.procedure](table, arguments)
 
 
 def read_table_name(text: str) -> TableName:
@@ -70,7 +69,7 @@ def read_table_name(text: str) -> TableName:
     return name
 
 
-def _compact(session: SqlSession, name: TableName, arguments: Arguments, queries: Queries, clock: Clock) -> pa.Table:
+def _compact(session: SqlSession, name: TableName, arguments: Arguments, queries: Queries) -> pa.Table:
     strategy, sort = arguments.get("compact_strategy"), arguments.get("order_strategy", "none").strip().lower()
     columns = [c.strip() for c in arguments["order_by"].split(",")] if "order_by" in arguments else []
     if sort == "none" and columns:
@@ -102,7 +101,7 @@ def _compact(session: SqlSession, name: TableName, arguments: Arguments, queries
     partitions = chosen_partitions(table, arguments)
     if "partition_idle_time" in arguments:
         idle_ms = duration_ms_of(arguments, "partition_idle_time")
-        partitions = _idle(table, partitions, clock.local_ms() - idle_ms)
+        partitions = _idle(table, partitions, handle.world.clock.local_ms() - idle_ms)
         if not partitions:
             return _result(True)
     wanted = (strategy or "full").strip().lower()
@@ -143,7 +142,7 @@ def _rescale(table: Table, name: str, arguments: Arguments, queries: Queries) ->
     return _result(True)
 
 
-def _expire_snapshots(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
+def _expire_snapshots(table: Table, arguments: Arguments) -> pa.Table:
     handle = handle_of(table)
     schema = replace(handle.table_schema, options={**handle.table_schema.options, **options_of(arguments)})
     table = Table(replace(handle, table_schema=schema))
@@ -154,7 +153,7 @@ def _expire_snapshots(table: Table, arguments: Arguments, clock: Clock) -> pa.Ta
         raise wrong_argument(f"retainMax ({most}) must not be less than retainMin ({least}).", "retain_max")
     older_than = None
     if "older_than" in arguments:
-        older_than = timedelta_of(max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
+        older_than = _age_of(table, arguments)
     result = table.expire_snapshots(
         retain_min=least,
         retain_max=most,
@@ -164,16 +163,22 @@ def _expire_snapshots(table: Table, arguments: Arguments, clock: Clock) -> pa.Ta
     return pa.table({"deleted_snapshots_count": pa.array([result.snapshots], pa.int32())})
 
 
-def _remove_orphans_of(session: SqlSession, name: TableName, arguments: Arguments, clock: Clock) -> pa.Table:
+def _age_of(table: Table, arguments: Arguments) -> timedelta:
+    """How long ago the moment is that `older_than` names; nothing for one that is still to come."""
+    now_ms = handle_of(table).world.clock.now_ms()
+    return timedelta_of(max(0, now_ms - instant_ms(arguments["older_than"], "older_than")))
+
+
+def _remove_orphans_of(session: SqlSession, name: TableName, arguments: Arguments) -> pa.Table:
     catalog = session.catalog_of(name.catalog)
     results = []
     for table in catalog.list_tables(name.database or session.database):
-        results.append(_remove_orphans(catalog.table(f"{name.database or session.database}.{table}"), arguments, clock))
+        results.append(_remove_orphans(catalog.table(f"{name.database or session.database}.{table}"), arguments))
     parts = pa.concat_tables(results) if results else _orphans(0, 0)
     return _orphans(*(sum(parts[n].to_pylist()) for n in parts.column_names))
 
 
-def _remove_orphans(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
+def _remove_orphans(table: Table, arguments: Arguments) -> pa.Table:
     if "parallelism" in arguments:
         raise wrong_argument("parallelism is not supported: leave it out", "parallelism")
     mode = arguments.get("mode", "local").upper()
@@ -187,7 +192,7 @@ def _remove_orphans(table: Table, arguments: Arguments, clock: Clock) -> pa.Tabl
         )
     age = timedelta(days=1)
     if "older_than" in arguments:
-        age = timedelta_of(max(0, clock.now_ms() - instant_ms(arguments["older_than"], "older_than")))
+        age = _age_of(table, arguments)
     result = table.remove_orphan_files(flag_of(arguments, "dry_run"), age)
     return _orphans(len(result.files), result.size_bytes)
 
@@ -196,8 +201,7 @@ def _orphans(count: int, size_bytes: int) -> pa.Table:
     return pa.table({"deletedFileCount": [count], "deletedFileTotalLenInBytes": [size_bytes]})
 
 
-def _create_tag(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
-    del clock
+def _create_tag(table: Table, arguments: Arguments) -> pa.Table:
     retained = None
     if "time_retained" in arguments:
         retained = timedelta_of(duration_ms_of(arguments, "time_retained"))
@@ -205,15 +209,13 @@ def _create_tag(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     return _result(True)
 
 
-def _delete_tag(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
-    del clock
+def _delete_tag(table: Table, arguments: Arguments) -> pa.Table:
     for tag in arguments["tag"].split(","):
         table.delete_tag(tag.strip())
     return _result(True)
 
 
-def _rollback(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
-    del clock
+def _rollback(table: Table, arguments: Arguments) -> pa.Table:
     if len([name for name in ("version", "snapshot", "tag") if name in arguments]) != 1:
         raise wrong_argument("only can set one of version/snapshot/tag in RollbackProcedure.", "version")
     newest = handle_of(table).snapshot_store.latest_id()
@@ -231,16 +233,14 @@ def _rollback(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
     return pa.table({"previous_snapshot_id": [newest], "current_snapshot_id": [current]})
 
 
-def _create_branch(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
-    del clock
+def _create_branch(table: Table, arguments: Arguments) -> pa.Table:
     if flag_of(arguments, "ignoreifexists") and arguments["branch"] in table.branches():
         return _result(True)
     table.create_branch(arguments["branch"], arguments.get("tag"))
     return _result(True)
 
 
-def _delete_branch(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
-    del clock
+def _delete_branch(table: Table, arguments: Arguments) -> pa.Table:
     names = [name.strip() for name in arguments["branch"].split(",")]
     for name in names:
         if name not in table.branches():
@@ -250,15 +250,14 @@ def _delete_branch(table: Table, arguments: Arguments, clock: Clock) -> pa.Table
     return _result(True)
 
 
-def _fast_forward(table: Table, arguments: Arguments, clock: Clock) -> pa.Table:
-    del clock
+def _fast_forward(table: Table, arguments: Arguments) -> pa.Table:
     if arguments["branch"] == MAIN:
         raise wrong_argument(f"Branch name '{MAIN}' do not use in fast-forward.", "branch")
     table.fast_forward(arguments["branch"])
     return _result(True)
 
 
-_PROCEDURES: Mapping[str, Callable[[Table, Arguments, Clock], pa.Table]] = {
+_PROCEDURES: Mapping[str, Callable[[Table, Arguments], pa.Table]] = {
     "expire_snapshots": _expire_snapshots,
     "remove_orphan_files": _remove_orphans,
     "create_tag": _create_tag,

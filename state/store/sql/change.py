@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.expression import SqlExpression
 from bucketline.state.sql.dialect import refused, sql_text
 from bucketline.state.sql.statement import Delete, Insert, Truncate, Update
-from bucketline.state.store.read.table_read import Filter
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, Target, engine_of
 from bucketline.state.store.sql.relation import (
     bind_columns,
@@ -29,7 +29,6 @@ from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema, arrow_type
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
-from bucketline.state.types.sql_expression import expr
 from bucketline.state.types.struct_fields import by_position, by_spelling
 from bucketline.state.types.timestamp_text import cast_text, plain_value
 
@@ -187,15 +186,15 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
             values[column] = plain_value(literal_of(node, field))
         else:
             refuse_subqueries(node, "UPDATE")
-            values[column] = expr(sql_text(bind_columns(node, fields, statement.alias)))
+            values[column] = SqlExpression(sql_text(bind_columns(node, fields, statement.alias)))
     condition = pc.scalar(True) if statement.where is None else _condition(table, statement.where, statement.alias)
     return snapshot_result(table.update(condition, values, engine=engine_of(queries, table)))
 
 
-def _condition(table: Table, where: exp.Expression, alias: str) -> Filter:
-    """The condition as SQL text for `Table.delete` and `Table.update`."""
+def _condition(table: Table, where: exp.Expression, alias: str) -> SqlExpression:
+    """The condition for `Table.delete` and `Table.update`."""
     refuse_subqueries(where, "WHERE")
-    return sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias))
+    return SqlExpression(sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias)))
 
 
 def truncate(session: SqlSession, statement: Truncate) -> pa.Table:

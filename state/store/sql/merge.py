@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.sql.compute.expression import SOURCE, TARGET, SqlExpression, evaluate
+from bucketline.state.sql.compute.filters import translate_filter
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Merge, MergeAction
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
@@ -25,8 +27,6 @@ from bucketline.state.store.table.merge import merge_by_clauses
 from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import with_types
-from bucketline.state.types.sql_expression import SOURCE, TARGET, SqlExpression, evaluate, expr
-from bucketline.state.types.sql_filter import translate_filter
 from bucketline.state.types.timestamp_text import plain_value
 
 Names: TypeAlias = Callable[[exp.Expression], exp.Expression]
@@ -95,7 +95,7 @@ class _Clauses:
             if is_literal(value, field):
                 self.key[name] = literal_of(value, field)
             else:
-                self.key[name] = expr(sql_text(value.transform(self._names.plain)))
+                self.key[name] = SqlExpression(sql_text(value.transform(self._names.plain)))
             return True
         return False
 
@@ -106,7 +106,7 @@ class _Clauses:
             tuple(self._change(a, names.both) for a in statement.matched),
             tuple(self._insert(a) for a in statement.not_matched),
             tuple(self._change(a, names.target) for a in statement.by_source),
-            on=expr(" AND ".join(f"({part.text})" for part in rest)) if rest else None,
+            on=SqlExpression(" AND ".join(f"({part.text})" for part in rest)) if rest else None,
             target=self._target_filter(),
         )
 
@@ -129,7 +129,7 @@ class _Clauses:
 
     def _condition(self, node: exp.Expression, names: Names) -> SqlExpression:
         refuse_subqueries(node, "MERGE")
-        return expr(sql_text(node.transform(names)))
+        return SqlExpression(sql_text(node.transform(names)))
 
     def _optional(self, action: MergeAction, names: Names) -> SqlExpression | None:
         return None if action.condition is None else self._condition(action.condition, names)
@@ -155,7 +155,7 @@ class _Clauses:
         """Whether a column of the primary key is set to what it equals by ON."""
         if name not in self._schema.primary_keys or name not in self.key or self._names.sides(node) != {SOURCE}:
             return False
-        return expr(sql_text(node.transform(self._names.plain))) == self.key[name]
+        return SqlExpression(sql_text(node.transform(self._names.plain))) == self.key[name]
 
     def _insert(self, action: MergeAction) -> InsertClause:
         names = self._names.source
@@ -179,7 +179,7 @@ class _Clauses:
         if is_literal(node, field):
             return plain_value(literal_of(node, field))
         refuse_subqueries(node, "MERGE")
-        return expr(sql_text(self._names.local(node.transform(names), self._table.schema.field(name).type)))
+        return SqlExpression(sql_text(self._names.local(node.transform(names), self._table.schema.field(name).type)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from bucketline.state.sql.compute.expression import SOURCE, TARGET
 from bucketline.state.sql.dialect import DIALECT, refused
 from bucketline.state.store.sql.relation import is_local, is_zoned
 from bucketline.state.store.sql.spelling import spellings
-from bucketline.state.types.sql_expression import SOURCE, TARGET
 
 _OWN, _LOCAL = "_source_", "_local_"
 """Prefixes of the source's own columns, whose names may be those of columns that rows are joined by. The second is for

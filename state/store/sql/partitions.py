@@ -12,12 +12,12 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.table.table_options import listed
 from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.format.paths import partition_values
+from bucketline.state.sql.compute.filters import translate_filter
 from bucketline.state.sql.dialect import DIALECT
 from bucketline.state.store.sql.relation import bind_columns
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import decode_row
-from bucketline.state.types.sql_filter import translate_filter
 from bucketline.state.types.timestamp_text import plain_value
 from bucketline.state.types.values import to_scalar
 

@@ -9,6 +9,8 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
+from bucketline.state.sql.compute.expression import SqlExpression, condition, with_blanks
+from bucketline.state.sql.compute.filters import literal_scalar, translate_filter
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_sight
@@ -19,8 +21,6 @@ from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema, logical_fields
 from bucketline.state.types.logical import DataField, TypeRoot
-from bucketline.state.types.sql_expression import condition, expr, with_blanks
-from bucketline.state.types.sql_filter import literal_scalar, translate_filter
 
 _TIMES = ("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz")
 _TIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -73,7 +73,7 @@ class Source:
         for batch in self._filtered(needed, None, None):
             known = dict(zip(batch.schema.names, batch.columns, strict=True))
             try:
-                passing = condition(with_blanks(expr(sql_text(where)), self.fields), known, batch.num_rows)
+                passing = condition(with_blanks(SqlExpression(sql_text(where)), self.fields), known, batch.num_rows)
             except OptionError as e:
                 text = f"WHERE {where.sql(DIALECT)} needs Spark: give a Spark session ({e.message})"
                 raise refused(text) from refusal

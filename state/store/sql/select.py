@@ -15,14 +15,14 @@ from sqlglot import exp
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import whole_number
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.sql.compute.expression import SqlExpression, evaluate
+from bucketline.state.sql.compute.filters import untyped_scalar
+from bucketline.state.sql.compute.meeting import common_type, to_common
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Query
 from bucketline.state.store.sql.aggregates import Aggregate, grouped, sortable
 from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
 from bucketline.state.store.sql.session import SqlSession
-from bucketline.state.types.sql_expression import SqlExpression, evaluate, expr
-from bucketline.state.types.sql_filter import untyped_scalar
-from bucketline.state.types.sql_functions import common_type, to_common
 from bucketline.state.types.timestamp_text import plain_value
 
 _CLAUSES = frozenset(
@@ -384,7 +384,7 @@ def _default_name(node: exp.Expression) -> str:
 def _constant(node: exp.Expression) -> pa.Scalar:
     try:
         scalar = untyped_scalar(node)
-        return evaluate(expr(sql_text(node)), {}, 1)[0] if scalar is None else scalar
+        return evaluate(SqlExpression(sql_text(node)), {}, 1)[0] if scalar is None else scalar
     except (OptionError, SchemaMismatchError, pa.ArrowInvalid) as e:
         raise _needs_spark(node.sql(DIALECT)) from e
 
@@ -409,7 +409,7 @@ def _computed(name: str, node: exp.Expression) -> _Output:
     """A value that is computed from columns. Raises OptionError for one that needs Spark."""
     uses = tuple(dict.fromkeys(c.name for c in node.find_all(exp.Column)))
     try:
-        computed = expr(sql_text(node))
+        computed = SqlExpression(sql_text(node))
         evaluate(computed, {n: pa.array([], pa.null()) for n in uses}, 0)
     except OptionError as e:
         raise _needs_spark(node.sql(DIALECT)) from e

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from bucketline.conf.catalog_link import link_of
 from bucketline.conf.storage_options import check_storage_options
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.linked_io import linked_io
 from bucketline.state.store.storage.plain_io import plain_io
@@ -97,16 +98,16 @@ class FileIO(Protocol):
         ...
 
 
-def file_io_for(uri: str, storage: Mapping[str, str] | None) -> tuple[FileIO, str]:
+def file_io_for(uri: str, storage: Mapping[str, str] | None, world: World = SYSTEM_WORLD) -> tuple[FileIO, str]:
     """The FileIO for a path or URI, and the path it names there, without a slash at the end.
 
     `storage` are storage options (`s3.endpoint`, ...); those of other schemes are ignored. It has no
-    default, so that no caller can forget to hand them on.
+    default, so that no caller can forget to hand them on. Names of temporary files come from `world`.
     A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
     written in capitals (`FILE:/data`). Raises OptionError for a URI of an unknown scheme, and as
     `check_storage_options`.
     """
     options = check_storage_options(storage)
-    io, root = plain_io(uri, options)
+    io, root = plain_io(uri, options, world)
     link = link_of(options)
-    return (io if link is None or not link.holds(uri) else linked_io(io, link)), root
+    return (io if link is None or not link.holds(uri) else linked_io(io, link, world)), root

@@ -4,11 +4,11 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.paths import temporary_name
 from bucketline.state.store.storage.errors import exists_already, unless_missing
@@ -34,8 +34,10 @@ class HdfsIO:
     the first request was carried out: a file to be renamed is gone, one to be made is there.
     """
 
+    answers_late: ClassVar[bool] = True
+
     address: HdfsAddress
-    ids: IdSource = SYSTEM_IDS
+    world: World = SYSTEM_WORLD
     connect: Callable[[HdfsAddress], HdfsClient] = native_client
 
     def require_publish(self) -> None:
@@ -166,7 +168,7 @@ class HdfsIO:
 
     def _beside(self, path: str) -> str:
         folder, _, name = path.rpartition("/")
-        return f"{folder}/{temporary_name(name, self.ids.new_uuid())}"
+        return f"{folder}/{temporary_name(name, self.world.ids.new_uuid())}"
 
     def _status(self, path: str) -> HdfsStatus:
         with hdfs_errors(path):
@@ -232,11 +234,11 @@ class _NewFile(io.RawIOBase):
             super().close()
 
 
-def hdfs_io_for(uri: str, storage: Mapping[str, str]) -> tuple[HdfsIO, str]:
+def hdfs_io_for(uri: str, storage: Mapping[str, str], world: World) -> tuple[HdfsIO, str]:
     """The HdfsIO for a URI and the path inside it; `storage` are storage options that have been checked.
 
     Raises OptionError for settings that do not fit, and where hdfs-native is not installed. Sends no request.
     """
     address, path = hdfs_address(uri, storage)
     native_client(address)
-    return HdfsIO(address), path
+    return HdfsIO(address, world), path

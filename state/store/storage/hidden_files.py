@@ -9,11 +9,10 @@ next removal brings back or removes. Only where renaming is one step: object sto
 import re
 from dataclasses import replace
 
-from bucketline.state.determinism import IdSource
+from bucketline.state.determinism import World
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.file_io import FileIO
-from bucketline.state.store.storage.hdfs_io import HdfsIO
-from bucketline.state.store.storage.local_io import LocalIO
+from bucketline.state.store.storage.folders import HasFolders
 from bucketline.state.store.storage.wrapped_io import bare
 
 _ASIDE = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.orphan")
@@ -29,30 +28,30 @@ def is_aside(file: FileInfo) -> bool:
     return file.path.rpartition("/")[2] != own_name(file)
 
 
-def place_aside(io: FileIO, file: FileInfo, ids: IdSource) -> FileInfo:
+def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
     """The file under a new name, to be put aside there; as it is where storage cannot rename in one step."""
-    if not isinstance(bare(io), LocalIO | HdfsIO):
+    if not isinstance(bare(io), HasFolders):
         return file
     folder = file.path.rpartition("/")[0]
-    return replace(file, path=f"{folder}/.{own_name(file)}.{ids.new_uuid()}.orphan")
+    return replace(file, path=f"{folder}/.{own_name(file)}.{world.ids.new_uuid()}.orphan")
 
 
 def put_aside(io: FileIO, file: FileInfo, place: FileInfo) -> bool:
     """Whether the file is under its new name now, or stays as it is; False when it is gone."""
-    return not isinstance(disk := bare(io), LocalIO | HdfsIO) or place is file or disk.move(file.path, place.path)
+    return not isinstance(disk := bare(io), HasFolders) or place is file or disk.move(file.path, place.path)
 
 
 def bring_back(io: FileIO, file: FileInfo) -> None:
     """Gives a file that was put aside its own name again; one that is gone, or was not, stays as it is."""
     disk = bare(io)
-    if isinstance(disk, LocalIO | HdfsIO) and is_aside(file):
+    if isinstance(disk, HasFolders) and is_aside(file):
         disk.move(file.path, f"{file.path.rpartition('/')[0]}/{own_name(file)}")
 
 
 def bring_back_path(io: FileIO, path: str) -> bool:
     """Gives the file of that path its name again; whether it was aside. Lists its folder."""
     disk = bare(io)
-    if not isinstance(disk, LocalIO | HdfsIO):
+    if not isinstance(disk, HasFolders):
         return False
     folder, _, name = path.rpartition("/")
     aside = [n for n in io.list_names(folder) if _own_name(n) == name != n]

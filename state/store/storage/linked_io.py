@@ -2,6 +2,7 @@
 
 from bucketline.conf.catalog_link import CatalogLink
 from bucketline.conf.catalog_options import Metastore
+from bucketline.state.determinism import World
 from bucketline.state.format.table_name import parse_table_name
 from bucketline.state.store.server.rest_settings import rest_client
 from bucketline.state.store.server.rest_table import RestTable
@@ -13,13 +14,13 @@ from bucketline.state.store.storage.sql_table_io import SqlTableIO
 from bucketline.state.store.storage.wrapped_io import Inner
 
 
-def linked_io(io: Inner, link: CatalogLink) -> Inner:
+def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
     """The storage `io`, with what the catalog of the linked table asks for."""
     name = parse_table_name(link.table)
-    root = plain_io(link.path, link.settings.storage)[1]
+    root = plain_io(link.path, link.settings.storage, world)[1]
     if link.settings.metastore is Metastore.REST:
         rest = link.settings.rest
-        return RestTableIO(io, link, RestTable(rest_client(rest), name, link.uuid), root, rest.lends_keys)
+        return RestTableIO(io, link, RestTable(rest_client(rest), name, link.uuid), root, rest.lends_keys, world)
     settings = link.settings.jdbc
     names = SqlNames.of(settings)
     lock = None

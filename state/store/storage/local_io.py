@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.paths import temporary_name
 from bucketline.state.store.storage.errors import storage_error, storage_errors
@@ -32,7 +32,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 class LocalIO:
     """The local file system, or one mounted; paths are absolute. Errors as in FileIO."""
 
-    ids: IdSource = SYSTEM_IDS
+    world: World = SYSTEM_WORLD
 
     @staticmethod
     def absolute(path: str) -> str:
@@ -64,7 +64,7 @@ class LocalIO:
 
     def publish(self, path: str, data: bytes) -> bool:
         folder, name = os.path.split(path)
-        temporary = os.path.join(folder, temporary_name(name, self.ids.new_uuid()))
+        temporary = os.path.join(folder, temporary_name(name, self.world.ids.new_uuid()))
         with _storage_errors(path):
             try:
                 if not _placed(temporary, path, data):
@@ -77,7 +77,7 @@ class LocalIO:
 
     def overwrite(self, path: str, data: bytes) -> None:
         folder, name = os.path.split(path)
-        temporary = os.path.join(folder, temporary_name(name, self.ids.new_uuid()))
+        temporary = os.path.join(folder, temporary_name(name, self.world.ids.new_uuid()))
         with _storage_errors(path):
             try:
                 for left in reversed(range(_TRIES)):
@@ -132,6 +132,11 @@ class LocalIO:
             except FileNotFoundError:
                 return False
             return True
+
+    def move_folder(self, directory: str, target: str) -> bool:
+        """As `HasFolders.move_folder`."""
+        self.make_folder(target.rpartition("/")[0])
+        return self.move(directory, target)
 
     def make_folder(self, directory: str) -> None:
         """Creates a folder and its parents, durably; one that is there is no error."""

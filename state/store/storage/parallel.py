@@ -6,10 +6,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Lock, Thread
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from bucketline.state.store.storage.hdfs_io import HdfsIO
-from bucketline.state.store.storage.objects.object_io import ObjectIO
 from bucketline.state.store.storage.wrapped_io import bare
 
 T = TypeVar("T")
@@ -25,9 +23,17 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@runtime_checkable
+class _Far(Protocol):
+    """Storage that says whether it answers late; what does not say it is near."""
+
+    answers_late: bool
+
+
 def answers_late(io: object) -> bool:
     """Whether storage is far away, so that requests that do not depend on each other are sent at the same time."""
-    return isinstance(bare(io), ObjectIO | HdfsIO)
+    storage = bare(io)
+    return isinstance(storage, _Far) and storage.answers_late
 
 
 def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:

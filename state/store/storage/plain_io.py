@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import World
 from bucketline.state.store.storage.hdfs_client import HDFS_SCHEMES
 from bucketline.state.store.storage.hdfs_io import hdfs_io_for
 from bucketline.state.store.storage.local_io import LocalIO
@@ -14,14 +15,14 @@ _FILE = "file"
 _SCHEMES = OBJECT_SCHEMES | HDFS_SCHEMES
 
 
-def plain_io(uri: str, options: Mapping[str, str]) -> tuple[Inner, str]:
+def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner, str]:
     """As `file_io_for`, for storage options that have been checked."""
     scheme, path = check_uri(uri)
     if scheme in OBJECT_SCHEMES:
-        return object_io_for(f"{scheme}:{path}", options)
+        return object_io_for(f"{scheme}:{path}", options, world)
     if scheme in HDFS_SCHEMES:
-        return hdfs_io_for(f"{scheme}:{path}", options)
-    return LocalIO(), LocalIO.absolute(path)
+        return hdfs_io_for(f"{scheme}:{path}", options, world)
+    return LocalIO(world), LocalIO.absolute(path)
 
 
 def check_uri(uri: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from threading import Lock
 
 from bucketline.conf.catalog_link import CatalogLink
 from bucketline.conf.storage_options import check_storage_options, known_storage_options
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.format.paths import branch_at
 from bucketline.state.store.server.owner import TableOwner
@@ -46,7 +46,7 @@ class RestTableIO(WrappedIO):
     table: RestTable
     root: str
     lends_keys: bool = False
-    clock: Clock = SYSTEM_CLOCK
+    world: World = SYSTEM_WORLD
 
     def owner_at(self, path: str) -> TableOwner | None:
         """The catalog, as far as it decides about the table, or its branch, with its metadata at `path`."""
@@ -63,7 +63,7 @@ class RestTableIO(WrappedIO):
         """Snapshots and schemas are published by the catalog, whatever the storage can do."""
 
     def _lent(self) -> _Lent:
-        key, now_ms = (self.table.client.uri, str(self.table.uuid or self.table.name)), self.clock.now_ms()
+        key, now_ms = (self.table.client.uri, str(self.table.uuid or self.table.name)), self.world.clock.now_ms()
         with _lent_lock:
             lent = _lent.get(key)
             if lent is None or now_ms >= lent.until_ms:
@@ -79,7 +79,7 @@ class RestTableIO(WrappedIO):
         end_ms = int(answer.get("expiresAtMillis") or 0)
         life_ms = max(0, end_ms - now_ms)
         options = {**self.link.settings.storage, **known_storage_options(token)}
-        storage = plain_io(self.link.path, check_storage_options(options))[0]
+        storage = plain_io(self.link.path, check_storage_options(options), self.world)[0]
         return _Lent(options, storage, max(end_ms - _EARLY_MS, now_ms + life_ms // 2))
 
 

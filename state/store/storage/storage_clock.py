@@ -4,19 +4,19 @@ must be measured with one clock.
 
 from contextlib import suppress
 
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
 from bucketline.state.store.storage.file_io import FileIO
 
 
-def storage_now_ms(io: FileIO, path: str, *, ids: IdSource = SYSTEM_IDS) -> int:
+def storage_now_ms(io: FileIO, path: str, world: World) -> int:
     """Milliseconds since the epoch by the storage of the table at `path`: the time of a file written now.
 
     The file is removed again; a crash leaves it as an orphan with a temporary name. Raises StorageError when it cannot
     be written, UnsupportedTableError for storage that records no times.
     """
-    probe = f"{path}/{SCHEMA_DIR}/{temporary_name('clock', ids.new_uuid())}"
+    probe = f"{path}/{SCHEMA_DIR}/{temporary_name('clock', world.ids.new_uuid())}"
     io.write_new(probe, b"clock")
     try:
         now_ms = io.modified_ms(probe)

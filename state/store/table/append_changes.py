@@ -22,18 +22,18 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import Operation
-from bucketline.state.store.commit.discard import discarded_on_error
+from bucketline.state.sql.compute.conditions import Condition
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.engine.engine import Engine, Jobs, PartReport
 from bucketline.state.store.index.deletion_vectors import drop_deleted, find_deletions
-from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions, masked_files, vectors_by_file
 from bucketline.state.store.read.projection import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, visible_files
+from bucketline.state.store.table.cycle import Commit, carry_out
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.commit_change import appended
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.state.store.write.table_at import TableAt
@@ -148,7 +148,7 @@ class StoredRows:
     def __init__(self, at: TableAt) -> None:
         self._at = at
         self._schema = at.plan.schema
-        self._access = BucketAccess(at.table.uri, self._schema)
+        self._access = at.plan.access
         self._files: list[FileRows] = []
         self.removed = Removed()
         refuse_unreadable(self._schema)
@@ -161,7 +161,7 @@ class StoredRows:
     ) -> Sequence[FileRows]:
         """The files that may hold rows that pass, to be read with these columns (None: all) and those of the
         expression. `partitions` are those to look at; None for all."""
-        needed = plan_projection(self._schema, columns, expression).needed
+        needed = plan_projection(self._schema, columns, Condition(expression)).needed
         stored = group_by_bucket(self._at.view.live_entries())
         if partitions is not None:
             stored = [b for b in stored if b.partition in partitions]
@@ -238,7 +238,7 @@ class StoredRows:
             parts = []
         files, bitmap64 = access.files, settings.vectors_of_64_bits
         made = tuple(
-            p.write(files.io, files.table_path, bucket_id, ids=access.world.ids, bitmap64=bitmap64) for p in parts
+            p.write(files.io, files.table_path, bucket_id, world=access.world, bitmap64=bitmap64) for p in parts
         )
         return replace(
             self._message(bucket_id),
@@ -282,21 +282,21 @@ def write_append_changes(
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when
     somebody has changed one of the files meanwhile.
     """
-    plan, newest = at.plan, at.view.snapshot
+    plan = at.plan
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)
-    write = plan.bucket_write(CompactTrigger.NONE)
-    with discarded_on_error(write.access) as messages:
+
+    def work(made: list[CommitMessage]) -> Commit | None:
         outcome = engine.run(plan.mode.in_batch(plan).stages(plan, at, scope, source))
-        messages += outcome.messages
+        made += outcome.messages
         for packed in outcome.reports:
             stored.removed.hear(packed)
         if plan.schema.settings.changelog.deletion_vectors:
             for message in stored.marked():
-                messages.append(message)
+                made.append(message)
         else:
-            messages += engine.run(stored.copies()).messages
-    if all(m.is_empty for m in messages):
-        return WriteResult(0 if newest is None else newest.id)
-    committed = commit_change(at, appended(at, messages), Author(scope.user, operation=operation))
-    Upkeep().after_batch(at.after(committed), messages, committed.snapshots)
-    return WriteResult(committed.snapshots[-1].id)
+            made += engine.run(stored.copies()).messages
+        if all(m.is_empty for m in made):
+            return None
+        return Commit(appended(at, made), Author(scope.user, operation=operation), brought=made)
+
+    return carry_out(at, engine, work).result

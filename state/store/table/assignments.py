@@ -3,25 +3,23 @@
 Constants are literals: text stays text. Expressions see the columns as they were.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from bucketline.conf.table.choices import MergeEngine
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold import fold_for
-from bucketline.state.lsm.merge.partial_update import PartialUpdate
+from bucketline.state.lsm.merge.engines import merging_of
+from bucketline.state.lsm.tree.sort_keys import is_older
+from bucketline.state.sql.compute.conditions import columns_of
+from bucketline.state.sql.compute.expression import SqlExpression, assigned, with_blanks
 from bucketline.state.store.table.change_rules import sequence_description
-from bucketline.state.store.table.conditions import columns_of
 from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
 from bucketline.state.types.fit import fit_array
-from bucketline.state.types.sql_expression import SqlExpression, assigned, with_blanks
 from bucketline.state.types.struct_fields import by_name
 
 NewValue: TypeAlias = pc.Expression | SqlExpression
@@ -64,34 +62,18 @@ class Assignments:
             return
         if not set(merge.sequence_fields).isdisjoint(self.values):
             older, newer = (before, after) if not merge.newest_is_smallest else (after, before)
-            if _is_older(newer, older, merge.sequence_fields).any():
+            if is_older(newer, older, merge.sequence_fields).any():
                 raise SchemaMismatchError(
                     f"the update gives a row an older {sequence_description(self.schema)} than it has, and would be "
                     "lost; give it the same or a newer one",
                     columns=merge.sequence_fields,
                 )
-        if merge.engine is MergeEngine.PARTIAL_UPDATE:
-            self._check_taken(before, after)
-
-    def _check_taken(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-        """Partial update keeps a column where the new value is null, a group where its sequence is older or null."""
-        fold = fold_for(self.schema)
-        groups = fold.groups if isinstance(fold, PartialUpdate) else ()
-        group_of = {name: g for g in groups for name in (*g.sequence, *g.columns)}
-        for name in self.values:
-            group = group_of.get(name)
-            if group is None:
-                lost = pc.and_(pc.is_null(after[name]), pc.is_valid(before[name]))
-                why = "a null keeps the older value"
-            else:
-                empty = np.logical_and.reduce([np.asarray(pc.is_null(after[s])) for s in group.sequence])
-                lost = pa.array(empty | _is_older(after, before, group.sequence))
-                why = f"its sequence group ({', '.join(group.sequence)}) has no newer sequence"
-            if pc.any(lost).as_py():
-                raise SchemaMismatchError(
-                    f"column {name!r} would not take its new value: '{MergeEngine.PARTIAL_UPDATE.value}', and {why}",
-                    column=name,
-                )
+        lost = merging_of(self.schema).unchanged(before, after, self.values)
+        if lost is not None:
+            raise SchemaMismatchError(
+                f"column {lost.column!r} would not take its new value: '{merge.engine.value}', and {lost.reason}",
+                column=lost.column,
+            )
 
 
 def plan_assignments(
@@ -161,16 +143,3 @@ def _by_arrow(rows: pa.RecordBatch, values: Mapping[str, pc.Expression]) -> dict
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as e:
         raise SchemaMismatchError(f"a value cannot be computed from the table's rows: {e}") from e
     return dict(columns_of(table))
-
-
-def _is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[str]) -> np.ndarray:
-    """For each row whether its values come before those of the other, compared in turn; null is the oldest."""
-    older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
-    for name in names:
-        own, other = rows[name], others[name].cast(rows[name].type)
-        gone, other_gone = np.asarray(pc.is_null(own)), np.asarray(pc.is_null(other))
-        less = np.asarray(pc.fill_null(pc.less(own, other), False)) | (gone & ~other_gone)
-        equal = np.asarray(pc.fill_null(pc.equal(own, other), False)) | (gone & other_gone)
-        older |= same & less
-        same &= equal
-    return older

@@ -5,13 +5,9 @@ engines for updates and merges; for deletes the stricter rules of Flink hold, un
 """
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table.choices import MergeEngine
 from bucketline.conf.table.merge_options import (
-    AGGREGATION_REMOVE_RECORD_ON_DELETE,
     IGNORE_DELETE,
     MERGE_ENGINE,
-    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
-    REMOVE_RECORD_ON_SEQUENCE_GROUP,
     ROWKIND_FIELD,
     SEQUENCE_FIELD,
 )
@@ -19,17 +15,8 @@ from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMAR
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.fold import fold_for
-from bucketline.state.lsm.merge.partial_update import PartialUpdate
+from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.catalog.table_handle import TableHandle
-
-_REMOVES = {
-    MergeEngine.PARTIAL_UPDATE: (
-        f"'{PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE.key}' is true, or '{REMOVE_RECORD_ON_SEQUENCE_GROUP.key}' names a "
-        "sequence group"
-    ),
-    MergeEngine.AGGREGATION: f"'{AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' is true",
-}
 
 
 def check_changeable(table: TableHandle, verb: str) -> None:
@@ -56,19 +43,13 @@ def check_delete(table: TableHandle) -> None:
     check_changeable(table, "delete from")
     if not table.primary_key:
         return
-    settings = table.table_schema.settings.merge
-    removing = {
-        MergeEngine.DEDUPLICATE: True,
-        MergeEngine.PARTIAL_UPDATE: settings.partial_update_removes or bool(settings.removing_sequences),
-        MergeEngine.AGGREGATION: settings.aggregation_removes,
-    }
-    engine = settings.engine
-    if not removing.get(engine, False):
-        hint = f" unless {_REMOVES[engine]}" if engine in _REMOVES else ""
+    settings, merging = table.table_schema.settings.merge, merging_of(table.table_schema)
+    if not merging.takes_deletes():
+        hint = "" if merging.delete_option is None else f" unless {merging.delete_option}"
         raise UnsupportedTableError(
-            f"{table.path} has '{MERGE_ENGINE.key}' = '{engine.value}', which does not remove the row of a delete"
-            f"{hint}",
-            engine=engine.value,
+            f"{table.path} has '{MERGE_ENGINE.key}' = '{settings.engine.value}', which does not remove the row of a "
+            f"delete{hint}",
+            engine=settings.engine.value,
         )
     if settings.ignore_delete:
         raise UnsupportedTableError(
@@ -81,19 +62,19 @@ def check_update(table: TableHandle, verb: str = "update") -> None:
     check_changeable(table, verb)
     if not table.primary_key:
         return
-    engine = table.table_schema.settings.merge.engine
-    if engine not in (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE):
+    word, merging = table.table_schema.settings.merge.engine.value, merging_of(table.table_schema)
+    if not merging.takes_updates:
         raise UnsupportedTableError(
-            f"cannot {verb} {table.path}: '{MERGE_ENGINE.key}' = '{engine.value}' combines a row with the older rows "
-            "of its key, so an update cannot set columns",
-            engine=engine.value,
+            f"cannot {verb} {table.path}: '{MERGE_ENGINE.key}' = '{word}' combines a row with the older rows of its "
+            "key, so an update cannot set columns",
+            engine=word,
         )
-    fold = fold_for(table.table_schema)
-    if isinstance(fold, PartialUpdate) and fold.aggregates:
+    again = merging.counts_again()
+    if again:
         raise UnsupportedTableError(
             f"cannot {verb} {table.path}: a row that is written again would go into the aggregates of "
-            f"{', '.join(fold.aggregates)} once more; write what is to be added",
-            columns=tuple(fold.aggregates),
+            f"{', '.join(again)} once more; write what is to be added",
+            columns=again,
         )
 
 
@@ -106,7 +87,7 @@ def fixed_columns(schema: TableSchema) -> dict[str, str]:
     settings = schema.settings.merge
     if settings.row_kind_field is not None:
         fixed[settings.row_kind_field] = f"'{ROWKIND_FIELD.key}'"
-    if bucket_mode(schema).moves_keys and settings.engine is not MergeEngine.DEDUPLICATE:
+    if bucket_mode(schema).moves_keys and not settings.engine.keeps_newest:
         fixed |= {
             name: f"a partition column, and '{MERGE_ENGINE.key}' = '{settings.engine.value}' leaves a key where it is"
             for name in schema.partition_keys

@@ -6,17 +6,17 @@ The commit holds only if nobody has written the same keys since the snapshot tha
 from collections.abc import Callable
 from typing import Any
 
-from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import AppendCheck
+from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_changed
 from bucketline.state.store.engine.engine import Engine, Parts
-from bucketline.state.store.table.settled_write import settle_write
+from bucketline.state.store.table.cycle import Commit, carry_out, noted
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.commit_change import appended
 from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import Mode, WritePlan, WriteScope
 
@@ -44,30 +44,23 @@ def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Eng
 
     Raises CommitConflictError when somebody has written one of their keys since the table was looked at.
     """
-    newest = at.view.snapshot
-    unchanged = WriteResult(0 if newest is None else newest.id)
     if isinstance(source, Parts) and not source.parts:
-        return unchanged
+        return WriteResult(at.snapshot_id)
     plan = at.plan
     trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers)
-    outcome = engine.run(_mode(at).stages(plan, at, scope, source))
-    if not any(m.new_files for m in outcome.messages):
-        at.discard(outcome.messages)
-        return unchanged
-    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
-    one_writer = plan.mode.append_check is AppendCheck.ONE_WRITER
-    check = AppendCheck.ONE_WRITER if one_writer else AppendCheck.ROWS_READ
-    author = Author(user, properties=notes, operation=operation)
-    committed = commit_change(at, appended(at, outcome.messages, check=check), author)
-    return settle_write(
-        at,
-        outcome.messages,
-        committed,
-        engine=engine,
-        trigger=trigger,
-        user=user,
-    )
+
+    def work(made: list[CommitMessage]) -> Commit | None:
+        outcome = engine.run(_mode(at).stages(plan, at, scope, source))
+        made += outcome.messages
+        if not any(m.new_files for m in made):
+            return None
+        one_writer = plan.mode.append_check is AppendCheck.ONE_WRITER
+        check = AppendCheck.ONE_WRITER if one_writer else AppendCheck.ROWS_READ
+        author = Author(user, properties=noted(outcome), operation=operation)
+        return Commit(appended(at, made, check=check), author, brought=made)
+
+    return carry_out(at, engine, work, trigger).result
 
 
 def _mode(at: TableAt) -> Mode:

@@ -1,24 +1,22 @@
 """Compaction asked for by hand: planned on the newest snapshot, done by an engine, committed once."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Compact
-from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.commit.outcome import Committed, Unknown
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.maintenance.upkeep import Upkeep
+from bucketline.state.store.table.cycle import Commit, carry_out
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.table.sort_compact import check_order, sort_partitions
 from bucketline.state.store.write.bucket_writer import BucketWrite, CompactTrigger
-from bucketline.state.store.write.commit_change import commit_change
 from bucketline.state.store.write.table_at import TableAt, table_at
 
 STRATEGIES = {"full": CompactTrigger.FULL, "minor": CompactTrigger.MINOR}
@@ -46,16 +44,20 @@ def compact_table(
         if order_by is None and order_strategy is None:
             trigger, chosen = trigger_of(strategy), choose_partitions(at.plan.schema, partitions)
             at = at.refreshed()
-            messages = compact_now(at, trigger, chosen, engine=engine)
+            compacted = partial(compact_now, at, trigger, chosen, engine=engine)
         else:
             at = at.refreshed()
             schema = at.plan.schema
             by = check_order(schema, order_by, order_strategy, strategy=strategy, path=table.path)
             chosen = choose_partitions(schema, partitions)
-            messages = sort_partitions(at, chosen, order_by or (), by, engine=engine)
-        committed = commit_compaction(at, messages, user=table.world.ids.new_uuid())
-        Upkeep().after_batch(at.after(committed), (), committed.snapshots, forced=True)
-        return committed.snapshots[-1].id if committed.snapshots else None
+            compacted = partial(sort_partitions, at, chosen, order_by or (), by, engine=engine)
+
+        def work(made: list[CommitMessage]) -> Commit | None:
+            made += compacted()
+            author = Author(table.world.ids.new_uuid())
+            return None if all(m.is_empty for m in made) else Commit(Compact(tuple(made)), author)
+
+        return carry_out(at, engine, work).snapshot_id
 
     return repeat_if_gone(compact)
 
@@ -83,19 +85,3 @@ def _compact_buckets(
     states = at.bucket_states(write.trigger)
     work = [(b, states[b]) for b in at.due(write.trigger) if chosen(b[0])]
     return compact_buckets(engine, write, work)
-
-
-def commit_compaction(at: TableAt, messages: Sequence[CommitMessage], *, user: str) -> Committed:
-    """Commits compactions on their own; none where there is nothing to commit.
-
-    Raises CommitConflictError when another one was faster, CommitOutcomeUnknownError when nobody knows, StorageError.
-    """
-    if all(m.is_empty for m in messages):
-        return Committed()
-    committed = commit_change(at, Compact(tuple(messages)), Author(user))
-    lost = committed.dropped
-    if isinstance(lost, Conflict):
-        raise lost.error(f"the compaction was lost: {lost.message}; no row is lost, run it again")
-    if lost is not None:
-        raise lost.error() if isinstance(lost, Unknown) else lost
-    return committed

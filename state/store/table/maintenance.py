@@ -66,7 +66,7 @@ def expire_table(
         limit=UNLIMITED if limit is None else limit,
     )
     schema, root = table.table_schema, table.metadata_path
-    return expire_snapshots(table.io, table.path, schema, table.world.clock, retention=retention, root=root)
+    return expire_snapshots(table.io, table.path, schema, table.world, retention=retention, root=root)
 
 
 def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def tag_table(
     """Makes a tag, which lives for `tag.default-time-retained` unless said. Raises OptionError as `tag_snapshot`."""
     _place_tag(tag_snapshot, table, name, snapshot, retained)
     if table.table_schema.settings.tags.success_files:
-        mark_tag(table.io, table.metadata_path, name, table.world.clock)
+        mark_tag(table.io, table.metadata_path, name, table.world)
 
 
 def _kept_ms(retained: timedelta) -> int:
@@ -135,8 +135,7 @@ def _place_tag(
         name,
         snapshot,
         retained_ms=retained_ms,
-        clock=table.world.clock,
-        pause=table.world.pause,
+        world=table.world,
         check=lambda found: _refuse_half_expired(table, found.id, "be tagged"),
     )
 
@@ -144,13 +143,13 @@ def _place_tag(
 def rename_tag(table: TableHandle, name: str, to: str) -> None:
     """Gives a tag another name. Raises OptionError for one that is not there, and for a name that is taken."""
     check_owned(table.table_schema, table.io, table.metadata_path)
-    _rename_tag(table.io, table.metadata_path, name, to, pause=table.world.pause)
+    _rename_tag(table.io, table.metadata_path, name, to, world=table.world)
 
 
 def untag_table(table: TableHandle, name: str) -> bool:
     """Removes a tag with the files that only it held; False when there is none."""
     check_owned(table.table_schema, table.io, table.metadata_path)
-    return delete_tag(table.io, table.path, table.table_schema, name, root=table.metadata_path)
+    return delete_tag(table.io, table.path, table.table_schema, name, table.world, root=table.metadata_path)
 
 
 def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
@@ -165,7 +164,7 @@ def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
         if stored_tag is not None:
             check_still_there(tags, stored_tag)
 
-    Branches(table.io, table.path).create(name, stored_tag, pause=table.world.pause, check=check)
+    Branches(table.io, table.path).create(name, stored_tag, world=table.world, check=check)
 
 
 def unbranch_table(table: TableHandle, name: str) -> bool:
@@ -178,13 +177,13 @@ def unbranch_table(table: TableHandle, name: str) -> bool:
                 key="branch",
                 value=name,
             )
-    return Branches(table.io, table.path).delete(name)
+    return Branches(table.io, table.path).delete(name, world=table.world)
 
 
 def forward_table(table: TableHandle, branch: str) -> int:
     """The id of the branch's newest snapshot, which is that of the table now. Raises OptionError as `fast_forward`."""
     check_owned(table.table_schema, table.io, table.path)
-    return fast_forward(table.io, table.path, branch, pause=table.world.pause).id
+    return fast_forward(table.io, table.path, branch, world=table.world).id
 
 
 def roll_back_table(table: TableHandle, target: int | str) -> int:
@@ -195,9 +194,7 @@ def roll_back_table(table: TableHandle, target: int | str) -> int:
         if isinstance(target, int):
             _refuse_half_expired(table, wanted.id, "be the newest again")
 
-    return rollback_to(
-        table.io, table.metadata_path, target, table.world.clock, pause=table.world.pause, check=check
-    ).id
+    return rollback_to(table.io, table.metadata_path, target, world=table.world, check=check).id
 
 
 def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None:

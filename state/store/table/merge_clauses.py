@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.conditions import columns_of
+from bucketline.state.sql.compute.expression import SOURCE, SqlExpression, assigned, condition, with_blanks
 from bucketline.state.store.table.assignments import Assignments, constant_scalar, plan_assignments
 from bucketline.state.store.table.change_rules import fixed_columns
-from bucketline.state.store.table.conditions import columns_of
 from bucketline.state.store.table.merge_join import Alone, Matched, Unmatched
 from bucketline.state.store.table.row_changes import check_removed, updated, with_kind
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.row_kind import RowKind
-from bucketline.state.types.sql_expression import SOURCE, SqlExpression, assigned, condition, with_blanks
 
 T = TypeVar("T")
 

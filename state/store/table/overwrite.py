@@ -18,18 +18,20 @@ from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Replace
 from bucketline.state.commit.live_files import BucketId, LiveFiles
+from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.padded_keys import same_partitions
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
+from bucketline.state.lsm.merge.fold_choice import sealing_fold
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngine
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.change_rules import check_changeable
 from bucketline.state.store.table.changed_write import planned_until_first
+from bucketline.state.store.table.cycle import Commit, carry_out
 from bucketline.state.store.table.overwrite_moving import (
     PartitionCheck,
     PartitionsSeen,
@@ -42,12 +44,10 @@ from bucketline.state.store.table.partition_choice import PartitionTest, choose_
 from bucketline.state.store.table.write import SpreadData, with_kinds
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
-from bucketline.state.store.write.commit_change import commit_change
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.stages import Result, Stages
-from bucketline.state.store.write.table_at import TableAt, table_at
-from bucketline.state.store.write.visibility import Waits, left_on_level0, what_waits
+from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import TableState, WritePlan, WriteScope
 
 
@@ -138,29 +138,24 @@ def _overwrite_once(
     plan = at.plan
     target = _target(plan, partition)
     check = partial(_check_inside, plan, target)
-    if bucket_mode(plan.schema).moves_keys:
-        replaced = Replaced(target)
-        seen = source.seen(plan, replaced, check)
-        stages = _stages(plan, ReplacedTable(at.view, replaced), seen, engine)
-        upkeep = Upkeep()
-        return overwrite_moving(at, replaced, stages, engine=engine, user=table.world.ids.new_uuid(), upkeep=upkeep)
-    messages = engine.run(_stages(plan, _Emptied(at.view), source.checked(check), engine)).messages
-    got_rows = frozenset(m.partition for m in messages if m.new_files)
-    try:
+
+    def work(made: list[CommitMessage]) -> Commit | None:
+        if bucket_mode(plan.schema).moves_keys:
+            replaced = Replaced(target)
+            seen = source.seen(plan, replaced, check)
+            stages = _stages(plan, ReplacedTable(at.view, replaced), seen, engine)
+            return overwrite_moving(at, replaced, stages, made, engine=engine, user=table.world.ids.new_uuid())
+        made += engine.run(_stages(plan, _Emptied(at.view), source.checked(check), engine)).messages
+        got_rows = frozenset(m.partition for m in made if m.new_files)
         for written in got_rows:
             check(written)
-    except SchemaMismatchError:
-        at.discard(messages)
-        raise
-    if target is None:
-        if not got_rows:
-            return _unchanged(at)
-        target = same_partitions(plan.schema, got_rows)
-    author = Author(table.world.ids.new_uuid(), operation=Operation.OVERWRITE)
-    committed = commit_change(at, Replace(tuple(messages), target), author)
-    Upkeep().after_batch(at.after(committed), messages, committed.snapshots)
-    hidden = what_waits(plan.schema) is Waits.ROWS and bool(left_on_level0(messages, committed))
-    return WriteResult(committed.snapshots[-1].id, visible=not hidden)
+        if target is None and not got_rows:
+            return None
+        gone = same_partitions(plan.schema, got_rows) if target is None else target
+        author = Author(table.world.ids.new_uuid(), operation=Operation.OVERWRITE)
+        return Commit(Replace(tuple(made), gone), author, brought=made)
+
+    return carry_out(at, engine, work).result
 
 
 def truncate_table(table: TableHandle) -> WriteResult:
@@ -188,16 +183,14 @@ def _empty(
     table.io.require_publish()
     at = table_at(table, {}).refreshed()
     target = choose_partitions(at.plan.schema, partitions)
-    if not any(target(partition) for partition, _ in at.view.buckets()):
-        return _unchanged(at)
-    committed = commit_change(at, Replace((), target), Author(table.world.ids.new_uuid(), operation=operation))
-    Upkeep().after_batch(at.after(committed), (), committed.snapshots)
-    return WriteResult(committed.snapshots[-1].id)
 
+    def work(made: list[CommitMessage]) -> Commit | None:
+        del made
+        if not any(target(partition) for partition, _ in at.view.buckets()):
+            return None
+        return Commit(Replace((), target), Author(table.world.ids.new_uuid(), operation=operation))
 
-def _unchanged(at: TableAt) -> WriteResult:
-    newest = at.view.snapshot
-    return WriteResult(0 if newest is None else newest.id)
+    return carry_out(at, LOCAL_ENGINE, work).result
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:
@@ -235,7 +228,8 @@ def _stages(plan: WritePlan, table: TableState, source: Any, engine: Engine) -> 
     write = replace(write, access=replace(write.access, schema=schema))
     return replace(
         stages,
-        seal=replace(stages.seal, other_totals={}),
+        # Rows of one key are merged before they are written: every one of them is needed for a changelog only.
+        seal=replace(stages.seal, other_totals={}, fold=sealing_fold(schema)),
         write=replace(stages.write, write=write, result=Result.NEW_FILES),
     )
 

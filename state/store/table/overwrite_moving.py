@@ -18,13 +18,11 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.engine import Engine
-from bucketline.state.store.maintenance.upkeep import Upkeep
+from bucketline.state.store.table.cycle import Commit
 from bucketline.state.store.table.partition_choice import PartitionTest
-from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, compact_bucket
-from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.commit_change import appended
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes
@@ -119,41 +117,38 @@ class PartitionsSeen:
 
 
 def overwrite_moving(
-    at: TableAt, replaced: Replaced, stages: Stages[Any], *, engine: Engine, user: str, upkeep: Upkeep
-) -> WriteResult:
-    """Replaces partitions of the table, and follows its rules for expiry and tags.
+    at: TableAt, replaced: Replaced, stages: Stages[Any], made: list[CommitMessage], *, engine: Engine, user: str
+) -> Commit | None:
+    """Runs the stages, and says what is to be committed so that partitions of the table are replaced; None for nothing.
 
-    Raises CommitConflictError when somebody has written meanwhile, OptionError for rows that changed between two
+    The commit conflicts when somebody has written meanwhile. Raises OptionError for rows that changed between two
     readings.
     """
     view = at.view
     write = stages.write.write
     planned = replace(stages, write=replace(stages.write, result=Result.AS_WRITTEN))
-    with discarded_on_error(write.access) as messages:
-        written = engine.run(planned).messages
-        messages += written
-        for position, message in enumerate(written):
-            is_replaced = replaced.is_replaced(message.partition)
-            if not is_replaced and any(f.delete_row_count != f.row_count for f in message.new_files):
-                raise OptionError(
-                    f"the rows go to partition {partition_path(at.plan.schema, message.partition).rstrip('/')} "
-                    "when they are read again, and did not before: an overwrite of a table whose keys move between "
-                    "partitions reads a DataFrame twice; write the rows to a table or to files first",
-                    key="data",
-                )
-            messages[position] = _emptied(message, write) if is_replaced else _taken_out(at, write, message)
+    written = engine.run(planned).messages
+    made += written
+    for position, message in enumerate(written):
+        is_replaced = replaced.is_replaced(message.partition)
+        if not is_replaced and any(f.delete_row_count != f.row_count for f in message.new_files):
+            raise OptionError(
+                f"the rows go to partition {partition_path(at.plan.schema, message.partition).rstrip('/')} "
+                "when they are read again, and did not before: an overwrite of a table whose keys move between "
+                "partitions reads a DataFrame twice; write the rows to a table or to files first",
+                key="data",
+            )
+        made[position] = _emptied(message, write) if is_replaced else _taken_out(at, write, message)
     vectors = at.deletion_entries()
     for bucket_id in view.buckets():
         if replaced.is_replaced(bucket_id[0]):
             gone = CommitMessage(*bucket_id, total_buckets=view.total_of_bucket(bucket_id))
-            messages.append(
+            made.append(
                 replace(gone, deleted_files=view.files(bucket_id), deleted_index_files=vectors.get(bucket_id, ()))
             )
-    if all(m.is_empty for m in messages):
-        return WriteResult(0 if view.snapshot is None else view.snapshot.id)
-    committed = commit_change(at, appended(at, messages), Author(user, operation=Operation.OVERWRITE))
-    upkeep.after_batch(at.after(committed), written, committed.snapshots)
-    return WriteResult(committed.snapshots[-1].id)
+    if all(m.is_empty for m in made):
+        return None
+    return Commit(appended(at, made), Author(user, operation=Operation.OVERWRITE), brought=written)
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:

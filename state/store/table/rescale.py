@@ -7,6 +7,7 @@ Source: Paimon 2.0 RescaleProcedure.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import CHANGELOG_PRODUCER
@@ -24,10 +25,9 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.engine.table_rows import CurrentRows
-from bucketline.state.store.maintenance.upkeep import Upkeep
+from bucketline.state.store.table.cycle import Commit, carry_out
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.commit_change import commit_change
 from bucketline.state.store.write.modes import mode_of
 from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.table_at import TableAt, table_at
@@ -46,10 +46,12 @@ def rescale_table(
 
     def rescale() -> int | None:
         at, stages = plan_rescale(table, bucket_num, partitions, workers=engine.workers, options=options)
-        messages = engine.run(stages).messages if stages.source.parts else ()
-        replaced = frozenset(stages.write.write.counts.others)
-        user = table.world.ids.new_uuid()
-        return commit_rescale(table, at, replaced, messages, bucket_num, partitions is None, user=user)
+        snapshot_id = carry_out(at, engine, partial(rescaled, at, engine, stages)).snapshot_id
+        total = at.plan.total_buckets
+        if partitions is None and total > 0 and total != bucket_num:
+            # A fixed table that was rescaled as a whole writes with that many buckets from now on.
+            alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
+        return snapshot_id
 
     return repeat_if_gone(rescale)
 
@@ -114,23 +116,9 @@ def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None
     return sorted((b for b in real if b[0] in moving), key=lambda b: (b[0], newest[b], b[1]))
 
 
-def commit_rescale(
-    table: TableHandle,
-    at: TableAt,
-    replaced: frozenset[bytes],
-    messages: Sequence[CommitMessage],
-    bucket_num: int,
-    is_whole: bool,
-    *,
-    user: str,
-) -> int | None:
-    """Replaces the partitions; a fixed table that was rescaled as a whole writes with that many buckets from now on."""
-    snapshot_id = None
-    if replaced:
-        change = Replace(tuple(messages), replaced.__contains__, moves_rows=True)
-        committed = commit_change(at, change, Author(user))
-        snapshot_id = committed.snapshots[-1].id
-        Upkeep().after_batch(at.after(committed), (), committed.snapshots)
-    if is_whole and at.plan.total_buckets > 0 and at.plan.total_buckets != bucket_num:
-        alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
-    return snapshot_id
+def rescaled(at: TableAt, engine: Engine, stages: Stages[Parts], made: list[CommitMessage]) -> Commit | None:
+    """Runs the stages; the partitions are to be replaced by what they have made. None where there are none."""
+    replaced = frozenset(stages.write.write.counts.others)
+    made += engine.run(stages).messages if stages.source.parts else ()
+    user = at.table.world.ids.new_uuid()
+    return Commit(Replace(tuple(made), replaced.__contains__, moves_rows=True), Author(user)) if replaced else None

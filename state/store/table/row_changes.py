@@ -12,22 +12,20 @@ from functools import partial, reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.merge_options import REMOVE_RECORD_ON_SEQUENCE_GROUP
 from bucketline.conf.table.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
-from bucketline.state.store.read.table_read import Filter
 from bucketline.state.store.table.append_changes import FileChange, StoredRows, write_append_changes
 from bucketline.state.store.table.assignments import Assignments, plan_assignments
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
-from bucketline.state.store.table.conditions import Condition, plan_condition
 from bucketline.state.store.table.rows_to_change import changed_parts
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.table_at import TableAt
@@ -39,7 +37,7 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
     """Deletes the rows that a reader sees and that pass; see `Table.delete`."""
     check_delete(table)
     check_engine(table, engine)
-    condition = plan_condition(filter, table.table_schema)
+    condition = plan_condition(filter, table.table_schema.fields)
     return planned_until_first(table, partial(_delete_once, table, condition, engine))
 
 
@@ -58,7 +56,7 @@ def update_rows(
     check_update(table)
     check_engine(table, engine)
     schema = table.table_schema
-    condition = plan_condition(filter, schema)
+    condition = plan_condition(filter, schema.fields)
     planned = plan_assignments(schema, assignments, fixed_columns(schema))
     return planned_until_first(table, partial(_update_once, table, condition, planned.values, engine))
 
@@ -161,7 +159,7 @@ def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignmen
     """
     schema = assignments.schema
     after = with_kind(assignments.changed(seen), RowKind.UPDATE_AFTER, schema)
-    if schema.settings.changelog.producer is not ChangelogProducer.INPUT or not schema.primary_keys:
+    if not schema.settings.changelog.producer.logs_input or not schema.primary_keys:
         return after
     return pa.concat_tables([with_types(with_kind(before, RowKind.UPDATE_BEFORE, schema), after.schema), after])
 

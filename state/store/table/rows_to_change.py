@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from bucketline.conf.table.read_options import DV_MERGE_ON_READ
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.conditions import Condition
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange, StoredBucket
 from bucketline.state.store.engine.engine import Parts
@@ -64,14 +65,14 @@ class _Source:
 def _source(at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None = None) -> _Source:
     schema = _seeing_all(at.plan.schema)
     refuse_unreadable(schema)
-    projection = plan_projection(schema, None, expression)
+    projection = plan_projection(schema, None, Condition(expression))
     stored = group_by_bucket(at.view.live_entries())
     if partitions is not None:
         stored = [b for b in stored if b.partition in partitions]
     seen = visible_files(schema, stored, read_optimized=False)
     sees_postponed = schema.settings.reading.sees_postponed
     waiting = [b for b in stored if b.bucket == POSTPONE_BUCKET] if sees_postponed else []
-    return _Source(BucketAccess(at.table.uri, schema), projection, seen, waiting)
+    return _Source(BucketAccess(at.table.uri, schema, at.table.world), projection, seen, waiting)
 
 
 def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> Iterator[StoredBucket]:

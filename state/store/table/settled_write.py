@@ -1,81 +1,30 @@
-"""After the commit of a batch write: its rows are made visible, or the error says that they are not.
-
-Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`); here the writer that
-lost compacts again itself.
-"""
+"""After the commit of a write: its rows are made visible, or the error says that they are not."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import VISIBILITY_TIMEOUT
 from bucketline.conf.wording import counted
-from bucketline.state.commit.author import Author
-from bucketline.state.commit.change import Compact
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.errors import CommittedNotVisibleError
-from bucketline.state.store.engine.compaction import compact_buckets
-from bucketline.state.store.engine.engine import Engine
-from bucketline.state.store.maintenance.upkeep import Upkeep
+from bucketline.state.store.engine.make_visible import Again, Rounds, compact_until_visible, is_lasting
 from bucketline.state.store.table.write_result import WriteResult
-from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
-from bucketline.state.store.write.commit_change import commit_change
 from bucketline.state.store.write.table_at import TableAt
-from bucketline.state.store.write.visibility import (
-    Budget,
-    FileNames,
-    Rounds,
-    Waits,
-    compact_until_visible,
-    is_lasting,
-    left_on_level0,
-    what_waits,
-)
+from bucketline.state.store.write.visibility import FileNames, Waits, left_on_level0, what_waits
 
 _LOG = logging.getLogger(__name__)
 
 
 def settle_write(
-    at: TableAt,
-    messages: Sequence[CommitMessage],
-    committed: Committed,
-    *,
-    engine: Engine,
-    trigger: CompactTrigger,
-    user: str,
-) -> WriteResult:
-    """What the write returns; compacts on until its rows are visible, where this writer compacts and its own was lost.
-    Then the table's rules for expiry and tags are followed.
-
-    Raises CommittedNotVisibleError when they are not within `visibility-timeout`: the rows are in the table.
-    """
-
-    at = at.after(committed)
-
-    def compact(now: TableAt, used: CompactTrigger, work: Work) -> Sequence[CommitMessage]:
-        return compact_buckets(engine, now.plan.bucket_write(used), work)
-
-    def commit(now: TableAt, made: Sequence[CommitMessage]) -> Committed:
-        return commit_change(now, Compact(tuple(made)), Author(user))
-
-    def compact_again(left: FileNames) -> Rounds:
-        budget = Budget(at.plan.sink.visibility_timeout_ms, at.table.world)
-        return compact_until_visible(at, left, trigger=trigger, compact=compact, commit=commit, budget=budget)
-
-    at, written = _settle(at, messages, committed, compact_again)
-    Upkeep().after_batch(at, messages, committed.snapshots)
-    return written
-
-
-def _settle(
-    at: TableAt,
-    messages: Sequence[CommitMessage],
-    committed: Committed,
-    compact_again: Callable[[FileNames], Rounds],
+    at: TableAt, messages: Sequence[CommitMessage], committed: Committed, again: Again
 ) -> tuple[TableAt, WriteResult]:
-    """The table in the end, and what the write returns; `compact_again` is called with those of its files that are left
-    on level 0."""
+    """The table in the end, and what the write returns; those of its files that are left on level 0 are compacted
+    again, where this writer compacts.
+
+    Raises CommittedNotVisibleError when the rows are not visible within `visibility-timeout`: they are in the table.
+    """
     if not committed.snapshots:
         at = at.followed()
         return at, WriteResult(at.snapshot_id)
@@ -85,7 +34,8 @@ def _settle(
     rounds = Rounds(at, left)
     if left and dropped is not None and waits is not Waits.NOTHING and _is_waited_for(at):
         try:
-            rounds = Rounds(at, left, lost=dropped) if is_lasting(committed.dropped) else compact_again(left)
+            lasts = is_lasting(committed.dropped)
+            rounds = Rounds(at, left, lost=dropped) if lasts else compact_until_visible(at, left, again)
         except BucketlineError as e:
             if waits is Waits.ROWS:
                 raise _not_visible(at, newest_id, messages, left, e.message) from e

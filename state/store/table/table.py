@@ -11,7 +11,6 @@ from typing import Self
 import pyarrow as pa
 
 from bucketline.conf.advice import advise_read
-from bucketline.conf.errors import OptionError
 from bucketline.conf.open_options import open_options
 from bucketline.state.commit.schema_change import (
     AddColumn,
@@ -21,12 +20,13 @@ from bucketline.state.commit.schema_change import (
     SetOption,
     UnsetOption,
 )
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_WORLD, World
+from bucketline.state.sql.compute.conditions import Filter
 from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.catalog.branches import Branches
-from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema, publish_first_schema
-from bucketline.state.store.catalog.table_handle import TableHandle, open_handle, remote_location
-from bucketline.state.store.catalog.tell_once import tell_once
+from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
+from bucketline.state.store.catalog.table_handle import TableHandle, create_handle, open_handle
+from bucketline.state.store.catalog.tell_once import tell_all
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.doctor.examine import examine
 from bucketline.state.store.doctor.finding import Finding
@@ -34,9 +34,8 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.expiry import ExpireResult
 from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orphan_files
-from bucketline.state.store.read.table_read import Filter, Request, live_files, read_table, read_whole
+from bucketline.state.store.read.table_read import Request, live_files, read_table, read_whole
 from bucketline.state.store.read.views import snapshots_table
-from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import (
@@ -408,8 +407,9 @@ class Table:
         `name` is a column, or the path to a field in one (`["address", "zip"]`; `element` and `value` lead into
         collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
         """
-        added = AddColumn(column_path(name), column_type(type), comment=comment, position=position_of(position))
-        return self.alter(added)
+        return self.alter(
+            AddColumn(column_path(name), column_type(type), comment=comment, position=position_of(position))
+        )
 
     def drop_column(self, name: str | Sequence[str]) -> Self:
         """Drops a column that is not part of a key."""
@@ -451,20 +451,23 @@ def handle_of(table: Table) -> TableHandle:
 
 
 def open_table(
-    path: str, *, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
+    path: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    world: World = SYSTEM_WORLD,
 ) -> Table:
     """The table at a path or URI, with its newest schema.
 
     `options` are read options: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
     `postpone.merge-on-read` and others; and options of the sink, for writing and compacting through this handle:
     `visibility-timeout`, `merge-memory`, `local-directory`. `storage_options` (`s3.endpoint`, ...) say how its storage
-    is reached, and are never stored.
+    is reached, and are never stored. `world` is for tests: where time and chance come from.
     Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
     UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """
-    table = Table(open_handle(path, storage_options, *open_options(options or {})))
-    for sentence in advise_read(handle_of(table).table_schema.options):
-        tell_once(table.path, sentence)
+    table = Table(open_handle(path, storage_options, *open_options(options or {}), world=world))
+    tell_all(table.path, advise_read(handle_of(table).table_schema.options))
     return table
 
 
@@ -478,7 +481,7 @@ def create_table(
     *,
     exist_ok: bool = False,
     storage_options: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM_CLOCK,
+    world: World = SYSTEM_WORLD,
 ) -> Table:
     """Creates the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
 
@@ -489,12 +492,9 @@ def create_table(
     UnsupportedTableError on storage that cannot publish. Nothing has been written then.
     """
     check_table_path(path)
+    now_ms = world.clock.now_ms()
     new = plan_schema(
-        schema, primary_key, partition_by, options, comment, storage_options=storage_options, time_ms=clock.now_ms()
+        schema, primary_key, partition_by, options, comment, storage_options=storage_options, time_ms=now_ms
     )
-    io, root = file_io_for(path, new.storage)
-    if not publish_first_schema(io, root, new):
-        if exist_ok:
-            return open_table(path, storage_options=storage_options)
-        raise OptionError(f"there is a table at {root} already", key="path", path=root)
-    return Table(TableHandle(io, root, new, location=remote_location(io, path), storage=new.storage))
+    made = create_handle(path, new, exist_ok=exist_ok, world=world)
+    return open_table(path, storage_options=storage_options, world=world) if made is None else Table(made)

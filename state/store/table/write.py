@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.author import Author
+from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -20,10 +20,10 @@ from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts, ShapedFrame, SparkFrame
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.table.settled_write import settle_write
+from bucketline.state.store.table.cycle import Commit, carry_out, noted
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
-from bucketline.state.store.write.commit_change import appended, commit_change
+from bucketline.state.store.write.commit_change import appended
 from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import WriteScope
 
@@ -79,18 +79,14 @@ def write_source(
     stages = plan.mode.in_batch(plan).stages(plan, at, scope, source)
     if trigger is CompactTrigger.FULL:
         stages = replace(stages, idle=tuple(at.due(trigger)))
-    outcome = engine.run(stages)
-    notes = {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
-    author = Author(user, properties=notes, operation=Operation.WRITE)
-    committed = commit_change(at, appended(at, outcome.messages), author)
-    return settle_write(
-        at,
-        outcome.messages,
-        committed,
-        engine=engine,
-        trigger=trigger,
-        user=user,
-    )
+
+    def work(made: list[CommitMessage]) -> Commit:
+        outcome = engine.run(stages)
+        made += outcome.messages
+        author = Author(user, properties=noted(outcome), operation=Operation.WRITE)
+        return Commit(appended(at, made), author, brought=made)
+
+    return carry_out(at, engine, work, trigger).result
 
 
 def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:

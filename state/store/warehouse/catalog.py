@@ -4,7 +4,7 @@ Source: Paimon 2.0 AbstractCatalog, CatalogFactory.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from bucketline.conf.catalog_options import Metastore as MetastoreKind
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.external_options import EXTERNAL_PATHS
 from bucketline.conf.table.read_options import BRANCH
-from bucketline.state.determinism import SYSTEM_CLOCK, Clock
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.table_name import (
     DEFAULT_DATABASE,
@@ -45,6 +45,7 @@ class Catalog:
 
     settings: CatalogSettings
     metastore: Metastore
+    world: World = field(default=SYSTEM_WORLD, repr=False)
 
     @property
     def warehouse(self) -> str:
@@ -115,7 +116,6 @@ class Catalog:
         comment: str | None = None,
         *,
         exist_ok: bool = False,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> Table:
         """Creates a table in a database that exists, and opens it. The database `default` is made at need.
 
@@ -130,7 +130,7 @@ class Catalog:
             {**self.table_defaults, **(options or {})},
             comment,
             storage_options=self.settings.storage,
-            time_ms=clock.now_ms(),
+            time_ms=self.world.clock.now_ms(),
         )
         if table_name.database == DEFAULT_DATABASE:
             self.metastore.make_database(DEFAULT_DATABASE)
@@ -147,7 +147,7 @@ class Catalog:
         """
         place, opening = self.place(name), self.read_options(name, options)
         try:
-            return open_table(place.uri, options=opening, storage_options=place.storage)
+            return open_table(place.uri, options=opening, storage_options=place.storage, world=self.world)
         except TableNotFoundError as e:
             if not self.metastore.has_table(self._name(name).without_branch):
                 raise self._no_table(self._name(name)) from e

@@ -11,22 +11,23 @@ from dataclasses import replace
 from functools import partial
 from threading import Event, Lock
 
-import pyarrow as pa
-
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import NumberedIds
+from bucketline.state.determinism import NumberedIds, World
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.watch import Watch
 from bucketline.state.store.storage.parallel import AT_ONCE, all_items, answers_late
-from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, Work, write_bucket
+from bucketline.state.store.write.bucket_writer import SORTS_PART, BucketState, BucketWrite, Work, write_bucket
+from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows, SortedWindows
 from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import SealedRun
 
 LANE_BYTES = 64 << 20
 """What a lane needs of the memory for merging: a row group, what its encoding takes, and batches of the runs."""
 
 _UNKNOWN = BucketState()
+
+Finish = Callable[[CommitMessage, World], CommitMessage]
+"""Makes of the message of a bucket what comes out; names come from the world of its lane."""
 
 
 def written_buckets(
@@ -34,7 +35,7 @@ def written_buckets(
     states: Mapping[BucketId, BucketState],
     buffer: RunBuffer,
     threads: int,
-    finish: Callable[[CommitMessage], CommitMessage] = lambda message: message,
+    finish: Finish = lambda message, world: message,
 ) -> Generator[CommitMessage, None, None]:
     """The message of each bucket, in the order of the buffer, which is empty afterwards. An error, and closing the
     generator, leave nothing behind of buckets whose messages have not come out. `finish` makes of each message what
@@ -43,17 +44,23 @@ def written_buckets(
     Memory is that of one thread: the lanes share it, and there are no more of them than it is enough for.
     """
     bucket_ids = buffer.buckets()
+    windows = SortedWindows(
+        buffer,
+        write.access.schema,
+        lambda bucket_id: states.get(bucket_id, _UNKNOWN).next_sequence_number,
+        write.merge_memory_bytes // SORTS_PART,
+    )
     count = min(threads, len(bucket_ids), write.merge_memory_bytes // LANE_BYTES)
     if count < 2:
         for bucket_id in bucket_ids:
-            written = write_bucket(write, bucket_id, states.get(bucket_id, _UNKNOWN), buffer.take(bucket_id))
+            written = write_bucket(write, bucket_id, states.get(bucket_id, _UNKNOWN), windows.take(bucket_id))
             yield _finished(write, written, finish)
         return
     taking = Lock()
 
-    def runs(bucket_id: BucketId) -> Sequence[tuple[SealedRun, pa.Buffer]]:
+    def runs(bucket_id: BucketId) -> Runs | SortedRows:
         with taking:
-            return buffer.take(bucket_id)
+            return windows.take(bucket_id)
 
     with discarded_on_error(write.access) as left:
         lanes = lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count)
@@ -63,12 +70,10 @@ def written_buckets(
             yield left.pop(0)
 
 
-def _finished(
-    write: BucketWrite, message: CommitMessage, finish: Callable[[CommitMessage], CommitMessage]
-) -> CommitMessage:
+def _finished(write: BucketWrite, message: CommitMessage, finish: Finish) -> CommitMessage:
     with discarded_on_error(write.access) as made:
         made.append(message)
-        return finish(message)
+        return finish(message, write.access.world)
 
 
 def compacted_buckets(write: BucketWrite, work: Work, threads: int, done: Callable[[], None]) -> list[CommitMessage]:
@@ -76,7 +81,8 @@ def compacted_buckets(write: BucketWrite, work: Work, threads: int, done: Callab
     after each of them, by the thread that has compacted it. An error leaves nothing behind.
     """
 
-    def finish(message: CommitMessage) -> CommitMessage:
+    def finish(message: CommitMessage, world: World) -> CommitMessage:
+        del world
         done()
         return message
 
@@ -87,7 +93,7 @@ def compacted_buckets(write: BucketWrite, work: Work, threads: int, done: Callab
     return [by_bucket[bucket_id] for bucket_id, _ in work]
 
 
-def _no_runs(bucket_id: BucketId) -> Sequence[tuple[SealedRun, pa.Buffer]]:
+def _no_runs(bucket_id: BucketId) -> Runs:
     del bucket_id
     return ()
 
@@ -116,9 +122,9 @@ class _OverError(Exception):
 def _in_lanes(
     write: BucketWrite,
     states: Mapping[BucketId, BucketState],
-    runs: Callable[[BucketId], Sequence[tuple[SealedRun, pa.Buffer]]],
+    runs: Callable[[BucketId], Runs | SortedRows],
     lanes: Sequence[Sequence[BucketId]],
-    finish: Callable[[CommitMessage], CommitMessage],
+    finish: Finish,
 ) -> dict[BucketId, CommitMessage]:
     over = Event()
 

@@ -12,29 +12,39 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.table.choices import ChangelogProducer
+from bucketline.conf.wording import counted
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import split_marked
 from bucketline.state.lsm.merge.changelog_folds import LogEverything
+from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.feeds import FeedCheck, FeedSpans, MixedKey, joined_spans
-from bucketline.state.lsm.merge.fold import Fold, fold_for
+from bucketline.state.lsm.merge.fold import Fold, KeepAll
 from bucketline.state.lsm.merge.fold_choice import early_fold, strict_fold
-from bucketline.state.lsm.merge.merge_runs import merge_runs
+from bucketline.state.lsm.merge.left_out import NewestValues
+from bucketline.state.lsm.merge.merge_runs import fold_sorted, merge_rows, merge_runs
 from bucketline.state.lsm.tree.pick import CompactUnit, pick_compaction, pick_full
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import CompactResult, compact_unit
 from bucketline.state.store.compact.watch import Watch, unwatched, watched
 from bucketline.state.store.read.bucket_deletions import VectorFiles, masked_files
-from bucketline.state.store.write.run_passes import few_runs, runs_at_once
+from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows
+from bucketline.state.store.write.run_buffer import Blob, again
+from bucketline.state.store.write.run_passes import few_runs, runs_at_once, small_runs
 from bucketline.state.store.write.sealed_runs import SealedRun, sequence_offsets, unseal
-from bucketline.state.types.arrow import SEQUENCE
+from bucketline.state.store.write.stored_values import WITHOUT_VALUES, Refuse, StoredRows, with_stored_values
+from bucketline.state.types.arrow import SEQUENCE, UNAVAILABLE
 
 FLUSH_BATCH_ROWS = 65536
 FLUSH_BATCH_BYTES = 16 << 20
+
+SORTS_PART = 8
+"""This part of the memory for merging may be rows that are sorted: together with their keys and their copy in order
+they take about three times as much."""
 
 
 class CompactTrigger(Enum):
@@ -50,13 +60,22 @@ class BucketState:
     """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
 
     `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
-    `vector_files` are those with deletion vectors.
+    `vector_files` are those with deletion vectors. Where `files` were left out and rows may need values of stored ones,
+    `stored` are all live files, `stored_vectors` those with their deletion vectors.
     """
 
     next_sequence_number: int = 0
     files: tuple[DataFileMeta, ...] = ()
     complete: bool = True
     vector_files: VectorFiles = ()
+    stored: tuple[DataFileMeta, ...] = ()
+    stored_vectors: VectorFiles = ()
+
+    def rows(self, access: BucketAccess, bucket_id: BucketId) -> StoredRows:
+        """The rows of the bucket before this batch."""
+        if self.complete:
+            return StoredRows(access, bucket_id, self.files, self.vector_files)
+        return StoredRows(access, bucket_id, self.stored, self.stored_vectors)
 
 
 Work = Sequence[tuple[BucketId, BucketState]]
@@ -79,12 +98,16 @@ def _ignored(key: MixedKey) -> None:
     del key
 
 
+def _raised(rows: pa.Table) -> None:
+    raise SchemaMismatchError(f"{counted(rows.num_rows, 'row')}: {WITHOUT_VALUES}")
+
+
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
     """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `parallelism` is
     how many buckets one process may write at the same time, if the options say so. With `moves_rows` the rows are
     in the table already: merging refuses none of them. `mixed` is told of a
-    bucket's key whose rows came from several feeds.
+    bucket's key whose rows came from several feeds, `refuse` of rows that lack values.
     """
 
     access: BucketAccess
@@ -97,12 +120,12 @@ class BucketWrite:
     parallelism: int | None = None
     moves_rows: bool = False
     mixed: Callable[[MixedKey], None] = _ignored
+    refuse: Refuse = _raised
 
 
-def write_bucket(
-    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
-) -> CommitMessage:
-    """What a write does to one bucket. `runs` are in arrival order; without any, only a due compaction happens.
+def write_bucket(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> CommitMessage:
+    """What a write does to one bucket. `runs` are in arrival order, or their rows sorted; without any, only a due
+    compaction happens.
 
     An error leaves none of the new files behind.
     """
@@ -173,31 +196,34 @@ class Flushed:
     changelog: Sequence[DataFileMeta] = ()
 
 
-def _flush(
-    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
-) -> Flushed:
+def _flush(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> Flushed:
     """Merges the runs of a primary-key bucket into level-0 files."""
     if not runs:
         return Flushed()
     access = write.access
     schema = access.schema
-    offsets = sequence_offsets([run for run, _ in runs])
-    starts = [state.next_sequence_number + offsets[run.origin, run.group] for run, _ in runs]
-    inputs = [_sequenced(blob, start) for (_, blob), start in zip(runs, starts, strict=True)]
-    look = _feed_check(schema, [run for run, _ in runs], starts)
+    if isinstance(runs, SortedRows):
+        sealed, starts = runs.runs, runs.first_numbers
+    else:
+        sealed = [run for run, _ in runs]
+        offsets = sequence_offsets(sealed)
+        starts = [state.next_sequence_number + offsets[run.origin, run.group] for run in sealed]
+    look = _feed_check(schema, sealed, starts)
     fold = fold_for(schema) if write.moves_rows else strict_fold(schema, fold_for(schema))
-    logs = schema.settings.changelog.producer is ChangelogProducer.INPUT
+    logs, early = schema.settings.changelog.producer.logs_input, early_fold(schema)
+    leaves_out = UNAVAILABLE in _columns(runs) and UNAVAILABLE not in _names(schema)
+    if leaves_out:
+        assert not logs, "what is logged has all values"
+        fold, early = NewestValues(_names(schema)), KeepAll()
+    older = state.rows(access, bucket_id)
     with ExitStack() as stack:
-        limit = runs_at_once(write.merge_memory_bytes)
-        early = partial(_merge, schema, early_fold(schema), look=look)
-        inputs = few_runs(inputs, limit, lambda runs: watched(early(runs), write.watch), write.local_directory, stack)
-        merged = _merge(schema, LogEverything(fold) if logs else fold, inputs, look=look)
+        merged = _merged(write, runs, starts, LogEverything(fold) if logs else fold, early, look, stack)
         writer = stack.enter_context(access.writer(bucket_id, level=0, source=FileSource.APPEND))
         log = stack.enter_context(access.changelog_writer(bucket_id, level=0)) if logs else None
         for batch in merged:
             write.watch()
             if log is None:
-                writer.write(batch)
+                writer.write(with_stored_values(batch, older, write.refuse) if leaves_out else batch)
                 continue
             stored, logged = split_marked(batch)
             log.write(logged)
@@ -205,6 +231,43 @@ def _flush(
         if look is not None and look.found is not None:
             write.mixed(look.found)
         return Flushed(writer.close(), [] if log is None else log.close())
+
+
+def _names(schema: TableSchema) -> tuple[str, ...]:
+    return tuple(f.name for f in schema.fields)
+
+
+def _columns(runs: Runs | SortedRows) -> Sequence[str]:
+    """The names of the columns of runs, of which there is one at least."""
+    if isinstance(runs, SortedRows):
+        return list(runs.rows.column_names)
+    return list(unseal(again(runs[0][1])).schema.names)
+
+
+def _merged(
+    write: BucketWrite,
+    runs: Runs | SortedRows,
+    starts: Sequence[int],
+    fold: Fold,
+    first: Fold,
+    look: FeedCheck | None,
+    stack: ExitStack,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a bucket by key, each folded. Many small runs are sorted together, others are merged, with `first`
+    while more than a merge can hold are left."""
+    schema = write.access.schema
+    if isinstance(runs, SortedRows):
+        return fold_sorted(runs.rows, runs.starts, fold, FLUSH_BATCH_ROWS, look=look)
+    rows = small_runs(runs, starts, write.merge_memory_bytes // SORTS_PART, write.watch)
+    if rows is not None:
+        merge = schema.settings.merge
+        keys = schema.trimmed_primary_key, merge.sequence_fields, merge.newest_is_smallest
+        return merge_rows(rows, *keys, fold, FLUSH_BATCH_ROWS, look=look)
+    inputs = [_sequenced(blob, start) for (_, blob), start in zip(runs, starts, strict=True)]
+    limit = runs_at_once(write.merge_memory_bytes)
+    early = partial(_merge, schema, first, look=look)
+    inputs = few_runs(inputs, limit, lambda runs: watched(early(runs), write.watch), write.local_directory, stack)
+    return _merge(schema, fold, inputs, look=look)
 
 
 def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
@@ -232,10 +295,9 @@ def _merge(
     )
 
 
-def _append(
-    write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Sequence[tuple[SealedRun, pa.Buffer]]
-) -> list[DataFileMeta]:
+def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> list[DataFileMeta]:
     """Writes the rows of an append bucket in arrival order."""
+    assert not isinstance(runs, SortedRows), "rows without a key are not sorted"
     with write.access.writer(
         bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=state.next_sequence_number
     ) as writer:
@@ -245,7 +307,7 @@ def _append(
         return writer.close()
 
 
-def _sequenced(blob: pa.Buffer, start: int) -> Iterator[pa.RecordBatch]:
+def _sequenced(blob: Blob, start: int) -> Iterator[pa.RecordBatch]:
     """The batches of a run, their arrival ranks turned into sequence numbers."""
     for batch in unseal(blob):
         position = batch.schema.get_field_index(SEQUENCE)

@@ -1,11 +1,11 @@
 """Commits a change that was planned on a table at a snapshot, or says why not; what is certainly lost is removed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bucketline.state.commit.author import Author
-from bucketline.state.commit.change import Append, AppendCheck, Change, Compact
+from bucketline.state.commit.change import Append, AppendCheck, Change, Compact, Replace
 from bucketline.state.commit.conflict import ALREADY_ADDED, Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
@@ -20,7 +20,15 @@ from bucketline.state.store.compact.common_keys import hold_common_keys
 from bucketline.state.store.write.table_at import TableAt
 
 
-def commit_change(at: TableAt, change: Change, author: Author) -> Committed:
+@dataclass(frozen=True, slots=True)
+class PlannedAt:
+    """The snapshot that a change was planned on, and when, where the table was looked at again since."""
+
+    snapshot_id: int
+    planned_ms: int
+
+
+def commit_change(at: TableAt, change: Change, author: Author, planned: PlannedAt | None = None) -> Committed:
     """Publishes a change that was planned on the table as it was then, and says what came of it (`TableAt.after`).
 
     A compaction that lost is in `Committed.dropped`, also where there is nothing else to commit. Raises
@@ -28,14 +36,15 @@ def commit_change(at: TableAt, change: Change, author: Author) -> Committed:
     removed some of their files, and the work has to be done again), SchemaMismatchError when they could never be merged
     with it; CommitOutcomeUnknownError when nobody knows. Files that are certainly not in the table are removed.
     """
+    base = _base(at, planned or PlannedAt(at.snapshot_id, at.planned_ms))
     if isinstance(change, Compact):
-        return _compacted(at, change, author)
-    if isinstance(change, Append) or not change.moves_rows:
-        _refuse_timeless(at, change.messages)
-    if isinstance(change, Append):
-        _refuse_unpadded(at, change.messages)
-        _refuse_overflow(at, change.messages)
-    outcome = publish(base_of(at), change, author)
+        return _compacted(at, base, change, author)
+    try:
+        _refuse(at, change)
+    except BaseException:
+        at.discard(change.messages)
+        raise
+    outcome = publish(base, change, author)
     if isinstance(outcome, Committed):
         return outcome
     if isinstance(outcome, Conflict) and outcome.rule != ALREADY_ADDED:
@@ -56,18 +65,28 @@ def appended(
     return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)
 
 
-def base_of(at: TableAt) -> Base:
-    """The table as what was planned on."""
+def _base(at: TableAt, planned: PlannedAt) -> Base:
     table = replace(at.table, table_schema=at.plan.schema)
-    return Base(table, at.view, at.snapshot_id, planned_ms=at.planned_ms)
+    return Base(table, at.view, planned.snapshot_id, planned_ms=planned.planned_ms)
 
 
-def _compacted(at: TableAt, change: Compact, author: Author) -> Committed:
+def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Committed:
+    # Where the table was looked at again since, what the work was planned on is not known any more.
+    vectors = at.deletion_entries() if base.based_on == at.snapshot_id else None
     try:
-        outcome = publish(replace(base_of(at), vectors=at.deletion_entries()), change, author)
+        outcome = publish(replace(base, vectors=vectors), change, author)
     except StorageError as e:
         return Committed(dropped=e)
     return outcome if isinstance(outcome, Committed) else Committed(dropped=outcome)
+
+
+def _refuse(at: TableAt, change: Append | Replace) -> None:
+    """Returns if the rows can be merged with those of the table. Raises SchemaMismatchError."""
+    if isinstance(change, Append) or not change.moves_rows:
+        _refuse_timeless(at, change.messages)
+    if isinstance(change, Append):
+        _refuse_unpadded(at, change.messages)
+        _refuse_overflow(at, change.messages)
 
 
 def _refuse_timeless(at: TableAt, messages: Sequence[CommitMessage]) -> None:
@@ -76,7 +95,6 @@ def _refuse_timeless(at: TableAt, messages: Sequence[CommitMessage]) -> None:
         return
     for m in messages:
         if m.new_files and partition_time(schema, m.partition) is None:
-            at.discard(messages)
             where = partition_path(schema, m.partition).rstrip("/")
             raise SchemaMismatchError(
                 f"partition {where} holds no time that 'partition.timestamp-pattern' and "
@@ -86,24 +104,15 @@ def _refuse_timeless(at: TableAt, messages: Sequence[CommitMessage]) -> None:
 
 
 def _refuse_unpadded(at: TableAt, messages: Sequence[CommitMessage]) -> None:
-    if not any(m.new_files for m in messages):
-        return
-    try:
+    if any(m.new_files for m in messages):
         refuse_unpadded_keys(at.plan.schema, at.view)
-    except SchemaMismatchError:
-        at.discard(messages)
-        raise
 
 
 def _refuse_overflow(at: TableAt, messages: Sequence[CommitMessage]) -> None:
     if not may_overflow(at.plan.schema):
         return
     access, memory_bytes = at.plan.access, at.plan.sink.merge_memory_bytes
-    try:
-        for m in messages:
-            bucket_id = (m.partition, m.bucket)
-            older = at.view.files(bucket_id)
-            refuse_overflow(access, bucket_id, older, m.new_files, memory_bytes=memory_bytes)
-    except SchemaMismatchError:
-        at.discard(messages)
-        raise
+    for m in messages:
+        bucket_id = (m.partition, m.bucket)
+        older = at.view.files(bucket_id)
+        refuse_overflow(access, bucket_id, older, m.new_files, memory_bytes=memory_bytes)

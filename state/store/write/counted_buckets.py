@@ -8,6 +8,7 @@ import pyarrow as pa
 from bucketline.conf.table.table_settings import PostponeSettings
 from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.store.write.grouping import FixedBuckets
 from bucketline.state.store.write.placing import BucketNews, Placing
 from bucketline.state.store.write.run_buffer import Blob, again
@@ -43,8 +44,9 @@ class CountedBuckets(Placing):
         for bucket in sorted(buckets):
             yield BucketNews(partition, bucket, str(count).encode())
 
-    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+    def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
         """The message, its files with the bucket count of their partition."""
+        del world
         return replace(message, total_buckets=int(payload))
 
 

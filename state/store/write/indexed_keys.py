@@ -13,6 +13,7 @@ import pyarrow as pa
 from bucketline.state.bucket.allocation import Int32s, Ownership
 from bucketline.state.bucket.dynamic import KnownHashes
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.store.write.new_keys import NewKeys
 from bucketline.state.store.write.placing import BucketNews, Placing
 from bucketline.state.store.write.run_buffer import Blob, again
@@ -35,9 +36,9 @@ class IndexedKeys(Placing):
         own = self.new.assigners.ownership(partition, share)
         return self.new.assigned(self._known(partition, own, runs), share, runs)
 
-    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+    def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
         """As for new keys."""
-        return self.new.with_news(message, payload)
+        return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
         """What the index says of the share's hashes; only of those in the runs, where the whole share is too large."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from bucketline.state.bucket.allocation import AllocationRule, Assigners, Int32s
 from bucketline.state.bucket.dynamic import NOTHING_KNOWN, DynamicAssigner, KnownHashes
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.index.hash_index_store import HashIndexStore
@@ -67,11 +68,11 @@ class NewKeys(Placing):
         for bucket, parts in new_hashes.items():
             yield BucketNews(partition, bucket, encode_hash_index(np.concatenate(parts)))
 
-    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+    def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
         """The message, with the HASH file that holds the bucket's new keys as well."""
         entries = self.entries.get(message.partition, ())
         before = next((e for e in entries if e.bucket == message.bucket), None)
-        change = self.store.grow(message.partition, message.bucket, before, decode_hash_index(payload))
+        change = self.store.grow(message.partition, message.bucket, before, decode_hash_index(payload), world)
         if change is None:
             return message
         replaced = () if change.replaced is None else (change.replaced,)

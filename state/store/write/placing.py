@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import SealedRun
@@ -51,7 +52,7 @@ class Placing:
         """The same for a task that places and writes all shares."""
         return self
 
-    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+    def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
         """The message of a bucket that was written, with what its news ask for."""
-        del payload
+        del payload, world
         return message

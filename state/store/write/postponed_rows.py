@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.determinism import Clock
+from bucketline.state.determinism import LaterClock
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
@@ -28,20 +28,6 @@ from bucketline.state.types.order import normalized_keys
 MOST_KEY_BYTES = 64 << 20
 """Bytes of keys of a share that are compared to see whether two feeds have one. Rows are not sorted here, so that all
 keys that are compared are in memory at the same time; further rows of the share are not looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaterClock:
-    """A clock whose local time is always after `since_ms`, however the machine's clock is set."""
-
-    clock: Clock
-    since_ms: int
-
-    def now_ms(self) -> int:
-        return self.clock.now_ms()
-
-    def local_ms(self) -> int:
-        return max(self.clock.local_ms(), self.since_ms + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bucketline.state.bucket.accept_rows import AcceptedRows, accept_rows, poison_reasons
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.lsm.merge.row_checks import row_checks
+from bucketline.state.lsm.merge.engines import merging_of
 
 
 class RowAcceptance:
@@ -20,7 +20,7 @@ class RowAcceptance:
 
     def __init__(self, schema: TableSchema) -> None:
         self._schema = schema
-        self._checks = row_checks(schema)
+        self._checks = merging_of(schema).row_checks()
 
     def accept(self, data: pa.Table, feeds: NDArray[Any] | None = None) -> AcceptedRows:
         """All rows, as `accept_rows`; `feeds` says which feed each came from. Raises SchemaMismatchError for the first

@@ -8,7 +8,8 @@ The file is not mapped into memory: pages of a map count as the worker's own, an
 import io
 import os
 import tempfile
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -16,7 +17,8 @@ import pyarrow as pa
 
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.store.storage.errors import local_disk
-from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
+from bucketline.state.store.write.owned.owner_runs import OwnerRun, Place, cut, opened, packed_again, stretches
+from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, seal, unseal
 
 
 class SpilledBlob(io.RawIOBase):
@@ -37,12 +39,73 @@ class SpilledBlob(io.RawIOBase):
         self._position += len(data)
         return len(data)
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self.size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
     def again(self) -> "SpilledBlob":
         """The same bytes for another reader."""
         return SpilledBlob(self._descriptor, self._offset, self.size)
 
 
-Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob
+class OwnerBlob:
+    """The blob of an `OwnerRun`, in memory or on disk, out of which pieces are cut.
+
+    Of the record batches that pieces share, the last one is kept: groups are taken in the order of the run.
+    """
+
+    def __init__(self, blob: pa.Buffer | SpilledBlob, row_count: int) -> None:
+        self._blob, self._row_count = blob, max(1, row_count)
+        self._reader: pa.RecordBatchFileReader | None = None
+        self._shared: tuple[int, pa.RecordBatch] | None = None
+
+    def size_of(self, row_count: int) -> int:
+        """The bytes in memory of so many rows, about."""
+        return 0 if isinstance(self._blob, SpilledBlob) else int(self._blob.size * row_count // self._row_count)
+
+    def shared(self, place: Place) -> pa.Table:
+        """The rows of a piece that shares its record batch. For one thread at a time."""
+        if self._shared is None or self._shared[0] != place.batch:
+            if self._reader is None:
+                self._reader = self.open()
+            self._shared = place.batch, self._reader.get_batch(place.batch)
+        return pa.Table.from_batches([self._shared[1].slice(place.first_row, place.row_count)])
+
+    def cut(self, place: Place) -> Iterator[pa.RecordBatch]:
+        """The rows from a place on. For one thread at a time."""
+        if self._reader is None:
+            self._reader = self.open()
+        return cut(self._reader, place)
+
+    def open(self) -> pa.RecordBatchFileReader:
+        """The record batches, for one more reader."""
+        spilled = isinstance(self._blob, SpilledBlob)
+        return opened(pa.PythonFile(self._blob.again(), "r") if spilled else self._blob)
+
+
+class PieceBlob(CutRows):
+    """The rows of a piece that shares its record batches with no other, for any number of readers."""
+
+    def __init__(self, of: OwnerBlob, place: Place) -> None:
+        self._of, self._place = of, place
+
+    @property
+    def size(self) -> int:
+        """The bytes in memory, about."""
+        return self._of.size_of(self._place.row_count)
+
+    def reader(self) -> pa.RecordBatchReader:
+        reader = self._of.open()
+        return pa.RecordBatchReader.from_batches(reader.schema, cut(reader, self._place))
+
+
+Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob | PieceBlob
 """The rows of a run as `unseal` takes them."""
 
 
@@ -102,6 +165,15 @@ class SpillFile(io.RawIOBase):
         super().close()
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The runs of buckets, `by_bucket`, and the `order` in which their rows come: the number of the bucket, and of the
+    run in it."""
+
+    by_bucket: Sequence[Sequence[SealedRun]]
+    order: Sequence[tuple[int, int]]
+
+
 class RunBuffer:
     """Sealed runs by bucket; close it to free the spill file. With `packs_spills` runs come as they are, and are
     compressed where they go to disk, as rows that are no stream always are.
@@ -114,28 +186,50 @@ class RunBuffer:
         self._spill: SpillFile | None = None
         self._spilled: dict[tuple[BucketId, int], tuple[int, int]] = {}
         self._runs: dict[BucketId, list[SealedRun]] = {}
+        self._pieces: dict[BucketId, list[tuple[SealedRun, OwnerBlob, Place]]] = {}
         self.spilled_bytes = 0
 
-    def add(self, run: SealedRun) -> None:
+    def add(self, run: SealedRun | OwnerRun) -> None:
         """Takes a run; its blob moves to disk when the budget is used up."""
+        if isinstance(run, OwnerRun):
+            self._add_pieces(run)
+            return
         runs = self._runs.setdefault((run.partition, run.bucket), [])
-        if self._held_bytes + size_bytes(run.blob) <= self._budget_bytes:
-            self._held_bytes += size_bytes(run.blob)
+        if self._is_held(size_bytes(run.blob)):
             runs.append(run)
             return
-        if self._spill is None:
-            self._spill = SpillFile(self._directory)
         is_loose = self._packs_spills or isinstance(run.blob, pa.Table)
         blob = seal(unseal(run.blob).read_all()) if is_loose else run.blob
-        place = (self._spill.tell(), len(blob))
+        self._spilled[(run.partition, run.bucket), len(runs)] = self._spill_bytes(blob)
+        runs.append(replace(run, blob=b""))
+
+    def _add_pieces(self, run: OwnerRun) -> None:
+        blob: pa.Buffer | SpilledBlob = pa.py_buffer(run.blob)
+        if not self._is_held(blob.size):
+            blob = self._spilled_blob(*self._spill_bytes(packed_again(blob) if self._packs_spills else blob))
+        of = OwnerBlob(blob, run.row_count)
+        for piece, place in run.runs():
+            self._pieces.setdefault((piece.partition, piece.bucket), []).append((piece, of, place))
+
+    def _is_held(self, size: int) -> bool:
+        """Whether so many bytes stay in memory; if so, they are counted."""
+        if self._held_bytes + size > self._budget_bytes:
+            return False
+        self._held_bytes += size
+        return True
+
+    def _spill_bytes(self, blob: bytes | pa.Buffer) -> tuple[int, int]:
+        """Where the bytes are in the spill file, which they are appended to, and how many."""
+        if self._spill is None:
+            self._spill = SpillFile(self._directory)
+        place = self._spill.tell(), len(blob)
         self._spill.write(blob)
         self.spilled_bytes += len(blob)
-        self._spilled[(run.partition, run.bucket), len(runs)] = place
-        runs.append(replace(run, blob=b""))
+        return place
 
     def buckets(self) -> list[BucketId]:
         """The buckets that have runs, in order."""
-        return sorted(self._runs)
+        return sorted(self._runs.keys() | self._pieces.keys())
 
     @property
     def size_bytes(self) -> int:
@@ -144,20 +238,52 @@ class RunBuffer:
 
     def row_count(self, bucket_id: BucketId) -> int:
         """The rows of a bucket's runs."""
-        return sum(run.row_count for run in self._runs.get(bucket_id, ()))
+        of_pieces = sum(piece.row_count for piece, _, _ in self._pieces.get(bucket_id, ()))
+        return of_pieces + sum(run.row_count for run in self._runs.get(bucket_id, ()))
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
         """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the buffer.
 
-        Each blob can be read once, while the buffer is open.
+        Each blob can be read once, while the buffer is open. One thread may take at a time. It costs the least where
+        buckets are taken in their order.
         """
         runs = self._runs.pop(bucket_id, [])
-        pairs = []
+        pairs: list[tuple[SealedRun, Blob]] = []
         for position, run in enumerate(runs):
             place = self._spilled.pop((bucket_id, position), None)
             pairs.append((run, _held(run.blob) if place is None else self._spilled_blob(*place)))
             self._held_bytes -= size_bytes(run.blob)
+        for piece, of, where in self._pieces.pop(bucket_id, ()):
+            pairs.append((piece, PieceBlob(of, where) if where.is_alone else of.shared(where)))
+            self._held_bytes -= of.size_of(piece.row_count)
         return sorted(pairs, key=lambda pair: (pair[0].origin, pair[0].flush))
+
+    def small_bytes(self, bucket_id: BucketId, most_rows: int) -> int | None:
+        """The bytes of the rows of a bucket, about, whose runs all are pieces of owners' runs, and have at most so many
+        rows on average; None for other buckets, and for those without runs.
+        """
+        pieces = self._pieces.get(bucket_id, ())
+        if not pieces or bucket_id in self._runs or sum(p.row_count for p, _, _ in pieces) > most_rows * len(pieces):
+            return None
+        return sum(place.row_bytes for _, _, place in pieces)
+
+    def take_pieces(self, bucket_ids: Sequence[BucketId]) -> tuple["Pieces", pa.Table]:
+        """The pieces of buckets that follow each other, and the rows of all of them. They leave the buffer."""
+        by_bucket: list[list[SealedRun]] = []
+        of_blobs: dict[int, list[tuple[OwnerBlob, Place, int, int]]] = {}
+        for bucket, bucket_id in enumerate(bucket_ids):
+            runs = list[SealedRun]()
+            for piece, of, place in self._pieces.pop(bucket_id):
+                of_blobs.setdefault(id(of), []).append((of, place, bucket, len(runs)))
+                runs.append(piece)
+                self._held_bytes -= of.size_of(piece.row_count)
+            by_bucket.append(runs)
+        batches, order = list[pa.RecordBatch](), list[tuple[int, int]]()
+        for pieces in of_blobs.values():
+            order += [(bucket, number) for _, _, bucket, number in pieces]
+            for stretch in stretches([place for _, place, _, _ in pieces]):
+                batches += pieces[0][0].cut(stretch)
+        return Pieces(by_bucket, order), pa.Table.from_batches(batches).combine_chunks()
 
     def _spilled_blob(self, offset: int, size: int) -> SpilledBlob:
         assert self._spill is not None

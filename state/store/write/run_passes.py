@@ -1,4 +1,5 @@
-"""Many sorted runs of a bucket → few: merged group by group to disk, until one merge can hold a batch of each.
+"""Many sorted runs of a bucket → one table of rows, where they are small, or few runs: merged group by group to disk,
+until one merge can hold a batch of each.
 
 A merge takes memory for each run it reads, and a batch of any size may seal any number of runs: without this the memory
 of a write task would grow with the batch.
@@ -7,10 +8,13 @@ of a write task would grow with the batch.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
+import numpy as np
 import pyarrow as pa
 
-from bucketline.state.store.write.run_buffer import SpillFile
-from bucketline.state.store.write.sealed_runs import batch_rows, unseal
+from bucketline.state.store.compact.watch import Watch, unwatched, watched
+from bucketline.state.store.write.run_buffer import Blob, SpillFile, again
+from bucketline.state.store.write.sealed_runs import SealedRun, batch_rows, unseal
+from bucketline.state.types.arrow import SEQUENCE
 
 Run = Iterator[pa.RecordBatch]
 Merge = Callable[[Sequence[Run]], Run]
@@ -19,12 +23,39 @@ Merge = Callable[[Sequence[Run]], Run]
 RUN_MEMORY_BYTES = 6 << 20
 """What a merge holds of each run, measured with rows of 1 KiB: a batch, its keys, its share of the result."""
 
+SMALL_ROWS = 4096
+"""Runs of fewer rows on average are sorted together: merging a run costs as much as sorting so many rows."""
+
 _FEWEST_RUNS = 8
 
 
 def runs_at_once(memory_bytes: int) -> int:
     """How many runs a merge may read at once within so much memory."""
     return max(_FEWEST_RUNS, memory_bytes // RUN_MEMORY_BYTES)
+
+
+def small_runs(
+    runs: Sequence[tuple[SealedRun, Blob]], starts: Sequence[int], limit_bytes: int, watch: Watch = unwatched
+) -> pa.Table | None:
+    """The rows of all runs, their ranks turned into sequence numbers by adding `starts`, where they are better sorted
+    than merged: a merge takes some time for each run, whatever its size. None where runs are few, large on average or
+    above the limit in bytes together; then they can still be read.
+    """
+    row_count = sum(run.row_count for run, _ in runs)
+    if len(runs) < 2 or row_count > SMALL_ROWS * len(runs):
+        return None
+    batches, size = list[pa.RecordBatch](), 0
+    for _, blob in runs:
+        for batch in watched(unseal(again(blob)), watch):
+            batches.append(batch)
+            size += batch.nbytes
+        if size > limit_bytes:
+            return None
+    rows = pa.Table.from_batches(batches).combine_chunks()
+    position = rows.schema.get_field_index(SEQUENCE)
+    counts = [run.row_count for run, _ in runs]
+    sequence = rows[SEQUENCE].to_numpy() + np.repeat(np.array(starts, np.int64), counts)
+    return rows.set_column(position, SEQUENCE, pa.array(sequence))
 
 
 def few_runs(runs: Sequence[Run], limit: int, merge: Merge, directory: str | None, stack: ExitStack) -> list[Run]:

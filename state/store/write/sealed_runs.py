@@ -7,13 +7,14 @@ group), which the reduce side turns into Paimon's sequence numbers by adding whe
 Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, merged-away rows included).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from io import RawIOBase
 from itertools import pairwise
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.bucket.accept_rows import AcceptedRows
+from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.paths import partition_path
 from bucketline.state.format.schema_json import TableSchema
@@ -28,7 +30,7 @@ from bucketline.state.lsm.merge.feeds import Feeds, FeedSpans, MixedKey, first_m
 from bucketline.state.lsm.merge.fold import Fold, Selection
 from bucketline.state.store.storage.parallel import all_items
 from bucketline.state.store.write.grouping import Grouping, KeyShares
-from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
+from bucketline.state.types.arrow import SEQUENCE, UNAVAILABLE, VALUE_KIND
 from bucketline.state.types.binary_row import encode_rows
 from bucketline.state.types.order import key_changes, sort_indices
 
@@ -98,7 +100,10 @@ class SealPlan:
     sorting_bytes: int = 0
 
 
-class RunSealer:
+Run = TypeVar("Run")
+
+
+class Sealer(ABC, Generic[Run]):
     """Buffers accepted rows up to a budget in bytes and hands out sealed runs when it is reached.
 
     `mixed` is a key whose rows came from several feeds, where rows of it were folded here; None if there was none.
@@ -114,7 +119,7 @@ class RunSealer:
         self._consumed: dict[tuple[bytes, int], int] = {}
         self.mixed: MixedKey | None = None
 
-    def add(self, accepted_rows: AcceptedRows) -> Iterator[SealedRun]:
+    def add(self, accepted_rows: AcceptedRows) -> Iterator[Run]:
         """Takes rows; yields sealed runs when the buffer has reached its budget."""
         if accepted_rows.rows.num_rows == 0:
             return
@@ -123,7 +128,7 @@ class RunSealer:
         if self._pending_bytes >= self._plan.budget_bytes:
             yield from self.finish()
 
-    def finish(self) -> Iterator[SealedRun]:
+    def finish(self) -> Iterator[Run]:
         """Yields what is left in the buffer, sealed."""
         if not self._pending:
             return
@@ -131,29 +136,72 @@ class RunSealer:
         kinds = pa.concat_arrays([i.kinds for i in self._pending])
         of_feeds = [i.feeds for i in self._pending if i.feeds is not None]
         assert len(of_feeds) in (0, len(self._pending)), "the feed of all rows is known, or of none"
+        left_out = [i.left_out for i in self._pending if i.left_out is not None]
+        assert len(left_out) in (0, len(self._pending)), "a source leaves out values, or does not"
+        if left_out:
+            rows = rows.append_column(UNAVAILABLE, pa.concat_arrays(left_out))
         self._pending, self._pending_bytes = [], 0
         yield from self._seal(rows, kinds, np.concatenate(of_feeds) if of_feeds else None)
 
-    def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[SealedRun]:
-        plan = self._plan
+    @abstractmethod
+    def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[Run]:
+        """The runs of what was in the buffer."""
+        ...
+
+    def _grouped(self, rows: pa.Table) -> "Groups":
+        """The groups of rows of a flush. Raises OptionError for rows of a partition with another bucket count."""
         partitions, row_partitions = self._partitions(rows)
-        _check_totals(partitions, plan)
+        _check_totals(partitions, self._plan)
         buckets = self._groups(rows, partitions, row_partitions)
-        rows = rows.select([f.name for f in plan.schema.fields])
         lowest = int(buckets.min())
         numbers = row_partitions.astype(np.int64) * (int(buckets.max()) - lowest + 1) + (buckets - lowest)
         by_group = np.argsort(_narrow(numbers), kind="stable")
         borders = np.append(np.flatnonzero(np.diff(numbers[by_group], prepend=-1)), len(by_group))
-        groups: list[_Group] = []
+        ids, starts = [], []
         for first, end in pairwise(borders.tolist()):
-            members = by_group[first:end]
-            group_id = partitions[int(row_partitions[members[0]])], int(buckets[members[0]])
+            row = by_group[first]
+            group_id = partitions[int(row_partitions[row])], int(buckets[row])
             start = self._consumed.get(group_id, 0)
-            self._consumed[group_id] = start + len(members)
+            self._consumed[group_id] = start + end - first
+            ids.append(group_id)
+            starts.append(start)
+        return Groups(by_group, borders, ids, starts)
+
+    def _partitions(self, rows: pa.Table) -> tuple[list[bytes], np.ndarray]:
+        grouping = self._plan.grouping
+        if isinstance(grouping, KeyShares) and grouping.across_partitions:
+            return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
+        return partition_codes(rows, self._plan.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The g groups that the n rows of a flush fall into.
+
+    `by_group` are the rows of group after group, each in the order of arrival; those of the i-th group are
+    `by_group[borders[i]:borders[i + 1]]`. `starts` are the arrival ranks of the first row of each.
+    """
+
+    by_group: np.ndarray
+    borders: np.ndarray
+    ids: Sequence[BucketId]
+    starts: Sequence[int]
+
+
+class RunSealer(Sealer[SealedRun]):
+    """Makes runs of one group of rows each."""
+
+    def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[SealedRun]:
+        grouped = self._grouped(rows)
+        rows = columns_of_runs(rows, self._plan)
+        groups: list[_Group] = []
+        of_groups = zip(grouped.ids, grouped.starts, pairwise(grouped.borders.tolist()), strict=True)
+        for group_id, start, (first, end) in of_groups:
+            members = grouped.by_group[first:end]
             groups.append(_Group(*group_id, members, start, None if feeds is None else feeds[members]))
         for together in self._together(groups, rows):
             sort = [partial(self._sorted, rows, kinds, group) for group in together]
-            for group, sorted_rows in zip(together, all_items(sort, plan.threads), strict=True):
+            for group, sorted_rows in zip(together, all_items(sort, self._plan.threads), strict=True):
                 yield from self._sealed_group(group, sorted_rows)
 
     def _together(self, groups: Sequence["_Group"], rows: pa.Table) -> Iterator[Sequence["_Group"]]:
@@ -172,12 +220,6 @@ class RunSealer:
             together.append(group)
         yield together
 
-    def _partitions(self, rows: pa.Table) -> tuple[list[bytes], np.ndarray]:
-        grouping = self._plan.grouping
-        if isinstance(grouping, KeyShares) and grouping.across_partitions:
-            return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
-        return partition_codes(rows, self._plan.schema)
-
     def _sorted(self, rows: pa.Table, kinds: pa.Array, group: "_Group") -> Iterator[pa.Table]:
         """One table: the rows of a group as its runs hold them."""
         plan, members = self._plan, group.members
@@ -188,7 +230,8 @@ class RunSealer:
             direction: Literal["ascending", "descending"] = "descending" if plan.sequence_descending else "ascending"
             order = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
             chosen = order
-            if isinstance(plan.fold, Selection):
+            # A row that leaves out values gets them of rows before it.
+            if isinstance(plan.fold, Selection) and has_all_values(rows, plan):
                 starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
                 self._look(rows, group, order, starts)
                 chosen = order[plan.fold.select(starts, np.asarray(kinds.take(members))[order])]
@@ -250,6 +293,21 @@ class _Group:
         return b"" if self.feeds is None else FeedSpans.of(self.feeds, self.start).to_bytes()
 
 
+def columns_of_runs(rows: pa.Table, plan: SealPlan) -> pa.Table:
+    """The rows with the columns that go into runs."""
+    names = [f.name for f in plan.schema.fields]
+    return rows.select([*names, UNAVAILABLE] if _leaves_out(rows, plan) else names)
+
+
+def has_all_values(rows: pa.Table, plan: SealPlan) -> bool:
+    """Whether the source left out no value of any of the rows."""
+    return not _leaves_out(rows, plan) or rows[UNAVAILABLE].null_count == len(rows)
+
+
+def _leaves_out(rows: pa.Table, plan: SealPlan) -> bool:
+    return UNAVAILABLE in rows.column_names and all(f.name != UNAVAILABLE for f in plan.schema.fields)
+
+
 def _sealed(rows: pa.Table, form: RunForm) -> bytes | pa.Buffer | pa.Table:
     if form is RunForm.ROWS:
         return rows
@@ -285,8 +343,19 @@ def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
     return max(1, min(BLOB_ROWS, fitting))
 
 
-def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase) -> pa.RecordBatchReader:
+class CutRows(ABC):
+    """Rows of a run that lie in a larger one."""
+
+    @abstractmethod
+    def reader(self) -> pa.RecordBatchReader:
+        """Their record batches, as often as they are asked for."""
+        ...
+
+
+def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.RecordBatchReader:
     """The record batches of a sealed run, decompressed one at a time."""
+    if isinstance(blob, CutRows):
+        return blob.reader()
     if isinstance(blob, pa.Table):
         return blob.to_reader(max_chunksize=batch_rows(blob))
     return pa.ipc.open_stream(blob)

@@ -19,7 +19,7 @@ from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.catalog.tell_once import tell_once
+from bucketline.state.store.catalog.tell_once import tell_all
 from bucketline.state.store.commit.discard import discard_made
 from bucketline.state.store.compact.append_compact import append_options
 from bucketline.state.store.index.hash_index_store import hash_entries
@@ -100,7 +100,7 @@ class TableAt:
         return self if committed.live is None else self._with_live(committed.live)
 
     def _newest_live(self) -> LiveFiles:
-        return newest_live(self.view, self.table.snapshot_store, self.table.manifests)
+        return newest_live(self.view, self.table.snapshot_store, self.table.manifests, self.table.world)
 
     def _with_live(self, live: LiveFiles) -> "TableAt":
         name = None if live.snapshot is None else live.snapshot.index_manifest
@@ -131,6 +131,18 @@ class TableAt:
                 vectors.get(bucket_id, ()) if needed else (),
             )
         return states
+
+    def with_stored(self, states: Mapping[BucketId, BucketState]) -> dict[BucketId, BucketState]:
+        """The states with the files of all buckets, for rows that need values of stored ones."""
+        vectors = self.deletion_entries()
+        return {
+            bucket_id: state
+            if state.complete
+            else replace(
+                state, stored=tuple(self.view.files(bucket_id)), stored_vectors=tuple(vectors.get(bucket_id, ()))
+            )
+            for bucket_id, state in states.items()
+        }
 
     def _may_compact(self, files: Sequence[DataFileMeta], trigger: CompactTrigger) -> bool:
         if self.plan.schema.primary_keys:
@@ -173,6 +185,5 @@ def table_at(table: TableHandle, job_options: Mapping[str, str], *, is_stream: b
 def _plan(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool) -> WritePlan:
     plan = plan_write(table.uri, table.table_schema, job_options, is_stream=is_stream, world=table.world)
     check_partitions_kept(plan.schema, table.io, table.path)
-    for sentence in advise_write({**plan.schema.options, **job_options}):
-        tell_once(table.path, sentence)
+    tell_all(table.path, advise_write({**plan.schema.options, **job_options}))
     return plan

@@ -7,23 +7,18 @@ left so is in the table itself: whoever comes later finds the files on level 0.
 Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup; Paimon's writers fail here, or leave the rows hidden.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.conf.errors import BucketlineError
-from bucketline.conf.table.choices import ChangelogProducer, LookupCompact
 from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import World
-from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.entries import CommitKind
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.read.prune import hides_level0
-from bucketline.state.store.write.bucket_writer import CompactTrigger, Work
-from bucketline.state.store.write.table_at import TableAt
 
 FileNames = Mapping[BucketId, frozenset[str]]
 """Names of files by bucket; no bucket without any."""
@@ -47,7 +42,7 @@ def what_waits(schema: TableSchema) -> Waits:
         return Waits.NOTHING
     if hides_level0(schema):
         return Waits.ROWS
-    return Waits.CHANGELOG if schema.settings.changelog.producer is ChangelogProducer.LOOKUP else Waits.NOTHING
+    return Waits.CHANGELOG if schema.settings.changelog.producer.logs_lookups else Waits.NOTHING
 
 
 def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> FileNames:
@@ -132,81 +127,3 @@ class Budget:
         if wait_ms > 0:
             self._world.pause.wait_ms(wait_ms)
             self._paused_ms += wait_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """What came of trying: the table `at` the end, the `snapshots` made, and the files `left` on level 0.
-
-    `lost` says why the last try failed; None with files left: the options let them wait (`lookup-compact` = gentle).
-    """
-
-    at: TableAt
-    left: FileNames
-    snapshots: tuple[Snapshot, ...] = ()
-    lost: str | None = None
-
-
-CompactWork = Callable[[TableAt, CompactTrigger, Work], Sequence[CommitMessage]]
-"""Makes the messages of a compaction of buckets, as the trigger says."""
-
-CommitCompaction = Callable[[TableAt, Sequence[CommitMessage]], Committed]
-"""Publishes these messages as a COMPACT commit."""
-
-
-def compact_until_visible(
-    at: TableAt,
-    files: FileNames | None,
-    *,
-    trigger: CompactTrigger,
-    compact: CompactWork,
-    commit: CommitCompaction,
-    budget: Budget,
-) -> Rounds:
-    """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
-
-    None stands for no files, but all buckets in which the trigger finds something.
-    Each round looks first whether they are gone by anybody's work. After a lost round the next one waits, and takes
-    half as many buckets, since a smaller compaction is done sooner. `trigger` is that of the lost compaction.
-    Raises what `TableAt.refreshed`, `compact` and `commit` do, StorageError excepted, which is a lost round.
-    """
-    left, snapshots = files or {}, list[Snapshot]()
-    lost, most = "no time was given to compact again", 1 << 31
-    while True:
-        try:
-            at = at.refreshed()
-            left = still_on_level0(at.view, left)
-            used = trigger if files is None else _trigger(at, trigger)
-            due = at.due(used, among=None if files is None else left.keys()) if at.plan.compacts else []
-            if not due:
-                return Rounds(at, left, tuple(snapshots))
-            if budget.left_ms == 0:
-                return Rounds(at, left, tuple(snapshots), lost)
-            most = min(most, len(due))
-            states = at.bucket_states(used)
-            messages = compact(at, used, [(b, states[b]) for b in due[:most]])
-            committed = Committed() if all(m.is_empty for m in messages) else commit(at, messages)
-            at = at.after(committed)
-            snapshots += committed.snapshots
-            if committed.snapshots:
-                continue
-            lost = "nothing was compacted" if committed.dropped is None else committed.dropped.message
-            if is_lasting(committed.dropped):
-                return Rounds(at, left, tuple(snapshots), lost)
-        except StorageError as e:
-            lost = e.message
-            if budget.left_ms == 0:
-                return Rounds(at, left, tuple(snapshots), lost)
-        most = max(1, most // 2)
-        budget.wait()
-
-
-def is_lasting(failure: object) -> bool:
-    """Whether another try would fail alike. Storage may recover, and what is missing was compacted by others."""
-    return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
-
-
-def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
-    """Less work loses less often; but where the options let level 0 wait, only what was due before is due again."""
-    gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
-    return lost if gentle else CompactTrigger.MINOR

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.write.bucket_lanes import written_buckets
@@ -38,12 +39,12 @@ def write_buckets(
                 case _:
                     yield placed
 
-    def with_news(message: CommitMessage) -> CommitMessage:
+    def with_news(message: CommitMessage, world: World) -> CommitMessage:
         payload = known.get((message.partition, message.bucket))
         if payload is None:
             return message
         assert stage.groups is not None, "news are for those who made them"
-        return stage.groups.with_news(message, payload)
+        return stage.groups.with_news(message, payload, world)
 
     with closing(written_buckets(stage.write, stage.states, buffer, threads, with_news)) as written:
         for message in written:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.sink_options import SinkOptions
-from bucketline.conf.table.choices import ChangelogProducer
 from bucketline.conf.table.compaction_options import FORCE_COMPACT, WRITE_ONLY
 from bucketline.conf.table.own_options import COMPACTION, Compaction
 from bucketline.state.bucket.allocation import AllocationRule
@@ -191,7 +190,7 @@ class WritePlan:
     def is_full_due(self, commit_number: int) -> bool:
         """Whether the table asks for a full compaction with commit number n, counted as in `trigger`."""
         every = self.schema.settings.compaction.full_every_commits
-        if every is None and self.schema.settings.changelog.producer is ChangelogProducer.FULL_COMPACTION:
+        if every is None and self.schema.settings.changelog.producer.logs_full_compactions:
             every = 1
         if not every:
             return False

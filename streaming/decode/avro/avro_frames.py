@@ -4,8 +4,8 @@ A frame is byte 0 and the schema's id (four bytes, the largest first), or byte 1
 leave the body alone write these bytes as a header. The header is put before the body first, so that all else knows one
 form.
 
-Source: Confluent's wire format; confluent-kafka 2.16 SchemaId; Apicurio 2 DefaultIdHandler; AWS Glue's
-AWSSchemaRegistryConstants.
+Source: Confluent's wire format; confluent-kafka 2.16 SchemaId; Apicurio 2.6 DefaultIdHandler, whose ids are global ones
+unless it is told otherwise; AWS Glue's AWSSchemaRegistryConstants.
 """
 
 import uuid
@@ -25,8 +25,9 @@ _NO_FRAME = (
     "serializer? Ids in headers are read with source.options.includeHeaders set to true"
 )
 _APICURIO = (
-    "in the frame of Apicurio's serializers with an id of eight bytes, which is not read; let them write four bytes "
-    "(apicurio.registry.id-handler=io.apicurio.registry.serde.Legacy4ByteIdHandler)"
+    "in the frame of Apicurio's serializers with an id of eight bytes, which is not read, as it may be an id that the "
+    "registry's API of Confluent's form does not know; let them write content ids in four bytes "
+    "(apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId)"
 )
 _GLUE = "in the frame of AWS Glue's serializers, which is not read"
 _NO_ID = b"\x00" * 4

@@ -104,7 +104,7 @@ class AvroReader:
             need = NO_NEED
             if watch is not Watch.NOTHING and len(read.values):
                 need = images.need_of_rows(wider_need(read.values, shape))
-                need = joined(need, declared_need(source, images.fields)) if watch is Watch.ALL else need
+                need = joined(need, images.declared_need(source)) if watch is Watch.ALL else need
             parts.append(moved(_fitting(read, shape, need), group.positions))
         return joined_objects(parts)
 

@@ -6,7 +6,6 @@ are bad. Fields are matched by name. A field that the schema does not have is nu
 
 import uuid
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,8 @@ from bucketline.streaming.decode.avro.avro_exact import as_text
 from bucketline.streaming.decode.avro.avro_schema import UUID_BYTES, parse_avro_schema
 from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, number_of_bits, raw_type
 from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
-from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
+from bucketline.streaming.decode.values.decimals import decimals_as
+from bucketline.streaming.decode.values.time_parts import parts_of
 
 _SHOWN_CHARACTERS = 60
 _BIG_DECIMAL = parse_avro_schema(
@@ -53,7 +53,7 @@ def _converted(values: pa.Array, shape: Shape, places: Longs, path: str, misfits
         return pa.nulls(len(values), shape.arrow)
     if shape.is_row and pa.types.is_struct(kind):
         return _row(values, shape, places, path, misfits)
-    if shape.is_map and pa.types.is_map(kind):
+    if shape.is_map and (pa.types.is_map(kind) or _are_entries(kind)):
         return _map(values, shape, places, path, misfits)
     if shape.children and not shape.is_row and not shape.is_map and pa.types.is_list(kind):
         return _list(values, shape, places, path, misfits)
@@ -86,10 +86,23 @@ def _list(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
     return pa.ListArray.from_arrays(offsets, child, type=shape.arrow)
 
 
+def _are_entries(kind: pa.DataType) -> bool:
+    """Whether values are lists of entries, as Connect writes maps whose keys are no texts."""
+    return (
+        pa.types.is_list(kind)
+        and pa.types.is_struct(kind.value_type)
+        and [f.name for f in kind.value_type] == ["key", "value"]
+    )
+
+
 def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    entries = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
+    entries = values
+    if pa.types.is_map(values.type):
+        entries = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     owners, offsets = _owners(entries, places)
     flat = entries.flatten()
+    for at in np.flatnonzero(_under(flat, 0).is_null().to_numpy(zero_copy_only=False)):
+        misfits.add(int(owners[at]), path, "a key of the map is null")
     keys = _converted(_under(flat, 0), shape.children[0], owners, f"{path} key", misfits)
     if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
         failed = pc.is_in(pa.array(places), value_set=pa.array(list(misfits.reasons), pa.int64()))
@@ -149,6 +162,8 @@ def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
         return _of_bytes(values, shape, form)
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _variable_decimal(values, target)
+    if form.reading is Reading.PARTS:
+        return convert_leaf(parts_of(values), shape, form)
     if form.reading is Reading.LITERAL:
         return _literals(values).cast(target)
     wanted = raw_type(shape.type, form)
@@ -163,7 +178,7 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if form.reading is Reading.VARIABLE_DECIMAL:
         return _variable_decimal(_big_decimals(values), target)
     if form.reading is Reading.DECIMAL_BYTES:
-        return _decimals(values, form.scale, target)
+        return decimals_as(values.cast(pa.large_binary()), form.scale, target)
     if form.reading is Reading.BITS:
         return number_of_bits(values.cast(pa.large_binary()), target)
     if pa.types.is_binary(target) or pa.types.is_fixed_size_binary(target):
@@ -173,24 +188,6 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if pa.types.is_string(target):
         raise NotConvertible("are bytes, and the column is text; declare it as BYTES")
     raise NotConvertible(f"are bytes, and cannot become {shape.type}")
-
-
-def _decimals(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
-    """Numbers in bytes as decimals of that scale; texts hold any number of digits."""
-    numbers = numbers.cast(pa.large_binary())
-    try:
-        return decimals_of_bytes(numbers, scale).cast(target)
-    except ValueError:
-        if not pa.types.is_string(target):
-            raise
-    return pa.array([None if one is None else _decimal_text(one, scale) for one in numbers.to_pylist()], target)
-
-
-def _decimal_text(number: bytes, scale: int) -> str:
-    if not number:
-        raise NotConvertible("is a decimal of no bytes")
-    sign, digits, _ = Decimal(int.from_bytes(number, "big", signed=True)).as_tuple()
-    return str(Decimal((sign, digits, -scale)))
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:
@@ -229,7 +226,7 @@ def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     for scale in np.unique(scales.drop_null().to_numpy()):
         has_scale = pc.fill_null(pc.equal(scales, int(scale)), False)
         of_scale = if_else(has_scale, numbers, pa.scalar(None, pa.large_binary()))
-        decimals = pc.coalesce(decimals, _decimals(of_scale, int(scale), target))
+        decimals = pc.coalesce(decimals, decimals_as(of_scale, int(scale), target))
     return decimals
 
 

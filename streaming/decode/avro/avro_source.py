@@ -9,8 +9,9 @@ Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium
 from collections.abc import Mapping
 
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node
-from bucketline.streaming.decode.json_shape import SourceSchema
+from bucketline.streaming.decode.json_shape import MAP_ENTRIES, SourceSchema
 
+_MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 _TYPES = {
     Kind.BOOLEAN: "boolean",
     Kind.INT: "int32",
@@ -53,8 +54,12 @@ def value_node(node: Node) -> Node:
     return present[-1] if len(present) == 1 else node
 
 
-def _source(union: Node) -> SourceSchema:
-    node = value_node(union)
+def _source(node: Node) -> SourceSchema:
+    is_optional = node.kind is Kind.NULL or any(child.kind is Kind.NULL for child in node.children)
+    return {**_of_values(value_node(node)), "optional": is_optional and node.kind in (Kind.NULL, Kind.UNION)}
+
+
+def _of_values(node: Node) -> SourceSchema:
     if node.is_text:
         return {"type": "string"}
     if node.kind is Kind.UNION:
@@ -63,6 +68,9 @@ def _source(union: Node) -> SourceSchema:
     if node.kind is Kind.RECORD:
         fields = [{"field": name, **_source(child)} for name, child in zip(node.names, node.children, strict=True)]
         return {"type": "struct", "name": node.properties.get("connect.name", node.name), "fields": fields}
+    if _is_entries(node):
+        keys, values = (_source(child) for child in node.children[0].children)
+        return {"type": "map", "name": MAP_ENTRIES, "keys": keys, "values": values}
     if node.kind is Kind.ARRAY:
         return {"type": "array", "items": _source(node.children[0])}
     if node.kind is Kind.MAP:
@@ -73,6 +81,14 @@ def _source(union: Node) -> SourceSchema:
         return {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
     kind = node.properties.get("connect.type", _TYPES.get(node.kind, "string"))
     return {"type": kind, "name": _name(node), "parameters": _parameters(node)}
+
+
+def _is_entries(node: Node) -> bool:
+    """Whether an array is a map of Connect whose keys are no texts, or may be null: Avro's maps have texts alone."""
+    entry = node.children[0] if node.kind is Kind.ARRAY else node
+    if entry is node or entry.kind is not Kind.RECORD or entry.names != ("key", "value"):
+        return False
+    return entry.name == _MAP_ENTRY or entry.properties.get("connect.internal.type") == "MapEntry"
 
 
 def _name(node: Node) -> object:

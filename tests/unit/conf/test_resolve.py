@@ -130,7 +130,26 @@ def test_a_wrong_setting_is_named_with_its_remedy(assignment: str, text: str) ->
     assert text in caught.value.message
 
 
-@pytest.mark.parametrize("missing", ["table", "source.format", "checkpoint", "create.schema"])
+def test_columns_of_a_new_table_may_be_left_out_where_records_declare_them() -> None:
+    settings = read_settings(YAML, name="job.yaml")
+    del settings["create.schema"]
+    created = resolve_job(settings).create
+    assert created is not None and created.schema is None and created.primary_key == ("id",)
+    for decode in ("none", "maxwell-json"):
+        with pytest.raises(OptionError, match=f"'create.schema' is required .* with decode: {decode} the records"):
+            resolve_job({**settings, "source.decode": Setting(decode, "command line")})
+
+
+def test_create_auto_takes_columns_and_key_from_the_records() -> None:
+    short = YAML[: YAML.index("create:")] + "create: auto\n"
+    created = resolve_job(read_settings(short, name="job.yaml")).create
+    assert created is not None and (created.schema, created.primary_key, created.options) == (None, (), {})
+    for assignment, why in (("create=often", "'auto', or a section"), ("create.schema=id INT", "drop it, or")):
+        with pytest.raises(OptionError, match=why):
+            resolve_job(read_settings(short, name="job.yaml"), read_assignments([assignment]))
+
+
+@pytest.mark.parametrize("missing", ["table", "source.format", "checkpoint"])
 def test_a_missing_required_key_is_named(missing: str) -> None:
     settings = read_settings(YAML, name="job.yaml")
     del settings[missing]

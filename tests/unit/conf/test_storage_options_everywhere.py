@@ -13,6 +13,7 @@ from pyarrow import fs
 
 import bucketline as bl
 from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.state.determinism import World
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage import plain_io
@@ -41,7 +42,7 @@ class Store:
         self.asked: list[str] = []
         self.without: list[str] = []
 
-    def open(self, uri: str, storage: Mapping[str, str]) -> tuple[ArrowIO, str]:
+    def open(self, uri: str, storage: Mapping[str, str], world: World) -> tuple[ArrowIO, str]:
         self.opened += 1
         self.asked.append(uri)
         if dict(storage) != STORAGE:

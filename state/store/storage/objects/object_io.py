@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from bucketline.state.determinism import SYSTEM_IDS, IdSource
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.format.paths import SCHEMA_DIR, temporary_name
 from bucketline.state.store.storage.errors import exists_already, unless_missing
@@ -56,9 +56,11 @@ _TRIES = 3
 class ObjectIO:
     """A bucket or container; `root` is the path that it was opened for. Errors as in FileIO."""
 
+    answers_late: ClassVar[bool] = True
+
     address: StoreAddress
     root: str
-    ids: IdSource = SYSTEM_IDS
+    world: World = SYSTEM_WORLD
 
     @property
     def requests(self) -> RequestCounts:
@@ -229,7 +231,7 @@ class ObjectIO:
     def _refuses_second(self) -> bool:
         """Whether the store keeps an object when another is to be created in its place. Raises StorageError."""
         for left in reversed(range(_TRIES)):
-            path = f"{self.root}/{SCHEMA_DIR}/{temporary_name('probe', self.ids.new_uuid())}"
+            path = f"{self.root}/{SCHEMA_DIR}/{temporary_name('probe', self.world.ids.new_uuid())}"
             try:
                 return self._keeps_first(path)
             except StorageError as e:
@@ -276,14 +278,14 @@ def requests_sent(io: object) -> RequestCounts:
     return storage.requests if isinstance(storage, ObjectIO) else RequestCounts()
 
 
-def object_io_for(uri: str, storage: Mapping[str, str]) -> tuple[ObjectIO, str]:
+def object_io_for(uri: str, storage: Mapping[str, str], world: World) -> tuple[ObjectIO, str]:
     """The ObjectIO for a URI and the path inside it; `storage` are storage options that have been checked.
 
     Raises OptionError for settings that do not fit, and where obstore is not installed. Sends no request.
     """
     address, key = address_of(uri, storage)
     root = f"{address.bucket}/{key}".rstrip("/")
-    io = ObjectIO(address, root)
+    io = ObjectIO(address, root, world)
     clients_of(address)
     return io, root
 

@@ -101,7 +101,7 @@ class CrossWrite(Placing):
         alive_since, grown, note = plan.alive_since, 0, None
         with index:
             if plan.backup is not None and (self.back_up_now or report.origin is IndexOrigin.BUILT):
-                _back_up(index, plan.backup)
+                _back_up(index, plan.backup, plan.world)
             # Runs are let go as they are read: the caller holds the placed rows at the same time.
             chunks = _chunks(deque(runs))
             del runs
@@ -147,7 +147,7 @@ class CrossWrite(Placing):
         root = self.local_directory or f"{tempfile.gettempdir()}/bucketline"
         backup = None
         if self.backup is not None:
-            backup = BackupFolder(*file_io_for(self.backup, self.schema.storage))
+            backup = BackupFolder(*file_io_for(self.backup, self.schema.storage, self.world))
         keys = KeyShare(self.schema, share, self.shares)
         return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup, self.world)
 
@@ -161,7 +161,7 @@ class CrossWrite(Placing):
 
     def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
         """The manifests of the table at a path, which say what the index holds."""
-        return Manifests(io, path, partition_types)
+        return Manifests(io, path, partition_types, world=self.world)
 
     def seal_plan(self, form: RunForm) -> SealPlan:
         """How placed rows become runs."""
@@ -197,10 +197,10 @@ def _place_whole(
     return placed, SnapshotNote(token) if noted else None
 
 
-def _back_up(index: KeyIndex, folder: BackupFolder) -> None:
+def _back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
     """A backup if it can be had: it is a copy of a cache, and worth no batch."""
     try:
-        back_up(index, folder)
+        back_up(index, folder, world)
     except StorageError as e:
         _LOG.warning("key index %s could not be backed up, the next turn tries again: %s", index.directory, e.message)
 

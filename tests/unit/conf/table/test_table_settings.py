@@ -7,7 +7,9 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option
 from bucketline.conf.table import table_settings
-from bucketline.conf.table.choices import ChangelogProducer, FileFormat, MergeEngine, NullKeys, SortOrder
+from bucketline.conf.table.changelog_options import ChangelogProducer
+from bucketline.conf.table.choices import FileFormat, NullKeys, SortOrder
+from bucketline.conf.table.merge_options import MergeEngine
 from bucketline.conf.table.settings import OptionalValue, Settings, Value
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.schema_json import TableSchema

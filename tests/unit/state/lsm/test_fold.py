@@ -8,13 +8,16 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.aggregation import Aggregation
-from bucketline.state.lsm.merge.fold import Deduplicate, FirstRow, Fold, drop_deletes, fold_for
+from bucketline.state.lsm.merge.deduplicate import Deduplicate
+from bucketline.state.lsm.merge.engines import fold_for
+from bucketline.state.lsm.merge.first_row import FirstRow
+from bucketline.state.lsm.merge.fold import Fold, drop_deletes
 from bucketline.state.lsm.merge.partial_update import PartialUpdate
 
 
 def _fold(**options: str) -> Fold:
     named = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
-    return fold_for(TableSchema(0, (), 0, options=named))
+    return fold_for(TableSchema(0, (), 0, primary_keys=("k",), options=named))
 
 
 def _select(fold: Fold, keys: list[int], kinds: list[int]) -> list[int]:
@@ -26,9 +29,7 @@ def test_the_merge_engine_decides() -> None:
     assert _fold() == Deduplicate()
     assert _fold(deduplicate__ignore_delete="true") == Deduplicate(ignore_delete=True)
     assert _fold(merge_engine="first-row", ignore_delete="true") == FirstRow(ignore_delete=True)
-    assert _fold(merge_engine="partial-update", ignore_delete="true") == PartialUpdate(
-        aggregates={}, ignore_delete=True
-    )
+    assert _fold(merge_engine="partial-update", ignore_delete="true") == PartialUpdate(keys=("k",), ignore_delete=True)
     assert _fold(merge_engine="aggregation") == Aggregation({})
 
 

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.lsm.merge.change_rows import LEVEL, ChangeRule, split_marked
-from bucketline.state.lsm.merge.fold import Deduplicate, Fold
+from bucketline.state.lsm.merge.deduplicate import Deduplicate
+from bucketline.state.lsm.merge.fold import Fold
 from bucketline.state.lsm.merge.lookup_fold import LookupFold, OlderMatches
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 

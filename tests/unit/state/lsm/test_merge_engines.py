@@ -13,8 +13,7 @@ from pyroaring import BitMap
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import BucketlineError, SchemaMismatchError
-from bucketline.state.lsm.merge.fold import fold_for
-from bucketline.state.lsm.merge.merge_engines import aggregation_fold, columns_to_merge, partial_update_fold
+from bucketline.state.lsm.merge.engines import fold_for, merging_of
 from bucketline.state.store.table.table import create_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.logical import parse_type, parse_type_text
@@ -152,7 +151,7 @@ def test_rows_of_a_table_that_have_no_result_merge_to_null(
     rows = [{"k": 1, "v": v, SEQUENCE: i, VALUE_KIND: kind} for i, (kind, v) in enumerate(changes)]
     options = {"merge-engine": "aggregation", "fields.v.aggregate-function": function}
     case = Case(types, options, [rows, other])
-    found = fold_rows(case, aggregation_fold(table_schema(types, options)))
+    found = fold_rows(case, fold_for(table_schema(types, options)))
     assert [row["v"] for row in found] == [expected, other[0]["v"]]
     with pytest.raises(SchemaMismatchError, match="column v"):
         fold_rows(case)
@@ -161,7 +160,7 @@ def test_rows_of_a_table_that_have_no_result_merge_to_null(
 def test_lookups_fold_lone_rows_as_well() -> None:
     types = {"k": parse_type_text("INT NOT NULL"), "a": parse_type_text("INT")}
     rows = [[{"k": 1, "a": 5, SEQUENCE: 0, VALUE_KIND: 1}]]
-    fold = aggregation_fold(table_schema(types, _SUM))
+    fold = fold_for(table_schema(types, _SUM))
     looked_up = type(fold)(fold.columns, folds_lone_rows=True)
     assert fold_rows(Case(types, _SUM, rows), looked_up) == [{"k": 1, "a": -5, SEQUENCE: 0, VALUE_KIND: 0}]
     assert fold_rows(Case(types, _SUM, rows), fold) == rows[0]
@@ -169,7 +168,7 @@ def test_lookups_fold_lone_rows_as_well() -> None:
 
 def test_no_rows_fold_to_no_rows() -> None:
     types = {"k": parse_type_text("INT NOT NULL"), "a": parse_type_text("INT")}
-    for fold in (partial_update_fold(table_schema(types, _PARTIAL)), aggregation_fold(table_schema(types, _SUM))):
+    for fold in (fold_for(table_schema(types, _PARTIAL)), fold_for(table_schema(types, _SUM))):
         schema = pa.schema({"k": pa.int32(), "a": pa.int32(), SEQUENCE: pa.int64(), VALUE_KIND: pa.int8()})
         assert fold.fold(schema.empty_table(), np.zeros(0, bool)).num_rows == 0
 
@@ -178,11 +177,11 @@ def test_a_read_of_some_columns_also_needs_the_sequences_of_their_groups() -> No
     types = {n: parse_type_text("INT") for n in "kabcghi"}
     options = {**_PARTIAL, "fields.g.sequence-group": "a", "fields.h,i.sequence-group": "b"}
     schema = table_schema(types, options)
-    assert columns_to_merge(schema, ["a"]) == ("a", "g")
-    assert columns_to_merge(schema, ["c"]) == ("c",)
-    assert columns_to_merge(schema, ["i"]) == ("i", "h")
+    assert merging_of(schema).columns_to_merge(["a"]) == ("a", "g")
+    assert merging_of(schema).columns_to_merge(["c"]) == ("c",)
+    assert merging_of(schema).columns_to_merge(["i"]) == ("i", "h")
     removing = {**options, "partial-update.remove-record-on-sequence-group": "g"}
-    assert columns_to_merge(table_schema(types, removing), ["c"]) == ("c", "g")
+    assert merging_of(table_schema(types, removing)).columns_to_merge(["c"]) == ("c", "g")
 
 
 _TYPES = {

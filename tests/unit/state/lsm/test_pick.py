@@ -3,7 +3,8 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table.choices import ChangelogProducer, LookupCompact
+from bucketline.conf.table.changelog_options import ChangelogProducer
+from bucketline.conf.table.choices import LookupCompact
 from bucketline.conf.table.table_settings import MAX_LEVELS, TableSettings
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels

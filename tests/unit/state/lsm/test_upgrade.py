@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from bucketline.conf.table.choices import ChangelogProducer, FileFormat
+from bucketline.conf.table.changelog_options import ChangelogProducer
+from bucketline.conf.table.choices import FileFormat
+from bucketline.conf.table.merge_options import MergeEngine
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.pick import CompactUnit
@@ -103,7 +105,7 @@ def test_level_0_is_compared_with_what_is_above_on_its_way_up() -> None:
 
 
 def test_rows_that_older_ones_complete_are_written_anew() -> None:
-    for options in (_lookup(merge_engine="aggregation"), _lookup(has_sequence_field=True)):
+    for options in (_lookup(merge_engine=MergeEngine.AGGREGATION), _lookup(has_sequence_field=True)):
         assert _moved(options, output=4) == "(a)"
         assert _moved(options, output=5) == "a^?"
 

@@ -29,30 +29,30 @@ def needs(text: str) -> list[tuple[str, tuple[str, ...] | None, str | None]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("SELECT v FROM t WHERE ID = 5 AND name LIKE 'a%'", [("t", ("id", "v", "name"), '("id" = 5)')]),
+        ("SELECT v FROM t WHERE ID = 5 AND name LIKE 'a%'", [("t", ("id", "v", "name"), "(`id` = 5)")]),
         ("SELECT count(*) FROM t", [("t", ("id",), None)]),
-        ("SELECT count(*) FROM t VERSION AS OF 3 WHERE v > -7", [("t", ("v",), '("v" > -7)')]),
-        ("SELECT * FROM t WHERE id IN (1, 2)", [("t", None, '("id" IN (1, 2))')]),
+        ("SELECT count(*) FROM t VERSION AS OF 3 WHERE v > -7", [("t", ("v",), "(`v` > -7)")]),
+        ("SELECT * FROM t WHERE id IN (1, 2)", [("t", None, "(`id` IN (1, 2))")]),
         ("SELECT id FROM t WHERE v = 5 OR name = 'x'", [("t", ("id", "v", "name"), None)]),
         ("SELECT id FROM t WHERE v = '5' AND name = 5 AND id = 99999999999", [("t", ("id", "v", "name"), None)]),
         (
             "SELECT x.id FROM t x WHERE x.name = 'it''s' AND note IS NULL",
-            [("t", ("id", "name", "note"), "(\"name\" = 'it''s')")],
+            [("t", ("id", "name", "note"), "(`name` = 'it''s')")],
         ),
         (
             "SELECT t.v FROM t JOIN u ON t.id = u.id WHERE u.w < 3 AND t.v > 1 AND extra = 'x'",
-            [("t", ("id", "v"), '("v" > 1)'), ("u", ("id", "w", "extra"), '("w" < 3)')],
+            [("t", ("id", "v"), "(`v` > 1)"), ("u", ("id", "w", "extra"), "(`w` < 3)")],
         ),
         (
             "SELECT t.v FROM t LEFT JOIN u ON t.id = u.id WHERE t.v = 1 AND u.w = 2",
-            [("t", ("id", "v"), '("v" = 1)'), ("u", ("id", "w"), None)],
+            [("t", ("id", "v"), "(`v` = 1)"), ("u", ("id", "w"), None)],
         ),
         ("SELECT t.v FROM t FULL JOIN u USING (id) WHERE t.v = 1", [("t", ("id", "v"), None), ("u", ("id",), None)]),
         ("SELECT v FROM t NATURAL JOIN u WHERE t.v = 1", [("t", None, None), ("u", None, None)]),
         ("SELECT v, struct(*) FROM t", [("t", None, None)]),
         ("SELECT x.* FROM t x JOIN u y ON x.id = y.id", [("t", None, None), ("u", None, None)]),
         ("SELECT a FROM t AS x (a, b, c, d)", [("t", None, None)]),
-        ("SELECT * FROM (SELECT id, v FROM t WHERE name = 'x') q", [("t", ("id", "v", "name"), "(\"name\" = 'x')")]),
+        ("SELECT * FROM (SELECT id, v FROM t WHERE name = 'x') q", [("t", ("id", "v", "name"), "(`name` = 'x')")]),
         ("SELECT v FROM (SELECT * FROM t)", [("t", None, None)]),
         ("SELECT e FROM t LATERAL VIEW explode(split(name, ',')) x AS e WHERE id = 1", [("t", ("id", "name"), None)]),
         (
@@ -64,11 +64,11 @@ def needs(text: str) -> list[tuple[str, tuple[str, ...] | None, str | None]]:
         ("SELECT id FROM t TABLESAMPLE (10 PERCENT) WHERE v = 3", [("t", None, None)]),
         (
             "SELECT id FROM t UNION SELECT id FROM u WHERE w = 1",
-            [("t", ("id",), None), ("u", ("id", "w"), '("w" = 1)')],
+            [("t", ("id",), None), ("u", ("id", "w"), "(`w` = 1)")],
         ),
         (
             "SELECT v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id AND w = 1)",
-            [("t", ("id", "v"), None), ("u", ("id", "w"), '("w" = 1)')],
+            [("t", ("id", "v"), None), ("u", ("id", "w"), "(`w` = 1)")],
         ),
     ],
 )

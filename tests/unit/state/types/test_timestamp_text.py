@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.defaults import default_scalar
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.sql.compute.expression import evaluate, expr
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text
 from bucketline.state.types.recast import recast
-from bucketline.state.types.sql_expression import evaluate, expr
-from bucketline.state.types.sql_filter import parse_filter
 from bucketline.state.types.timestamp_text import cast_text, timestamps_of
+from tests.support.filters import parse_filter
 
 NS = pa.timestamp("ns")
 EPOCH = datetime(1970, 1, 1)

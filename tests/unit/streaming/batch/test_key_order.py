@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.state.lsm.merge.order_need import order_matters
+from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.table.table import create_table, handle_of
 from bucketline.streaming.batch.key_order import begun_beside, is_full, known_before, may_begin
 from bucketline.streaming.cli.settings import settings_table
@@ -103,12 +103,12 @@ def test_order_matters_unless_the_table_orders_rows_or_their_order_makes_no_diff
 ) -> None:
     columns = "id BIGINT NOT NULL, n BIGINT, m BIGINT"
     table = create_table(str(tmp_path / "s.db" / "t"), columns, ("id",), options={"bucket": "1", **options})
-    assert order_matters(handle_of(table).table_schema) is expected
+    assert merging_of(handle_of(table).table_schema).order_matters() is expected
 
 
 def test_the_rows_of_a_table_without_a_key_have_no_order_to_lose(tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "s.db" / "t"), "id BIGINT", options={"bucket": "2", "bucket-key": "id"})
-    assert not order_matters(handle_of(table).table_schema)
+    assert not merging_of(handle_of(table).table_schema).order_matters()
 
 
 def job(root: Path, *settings: str, **more: str) -> JobConfig:

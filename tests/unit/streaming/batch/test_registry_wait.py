@@ -4,6 +4,7 @@ import pytest
 
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.registry_options import RegistryOptions
+from bucketline.state.determinism import World
 from bucketline.streaming.batch.registry_wait import wait_of, when_registry_answers
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
@@ -16,8 +17,11 @@ class Clock:
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def wait(self, seconds: float) -> None:
-        self.seconds += seconds
+    def wait_ms(self, duration_ms: int) -> None:
+        self.seconds += duration_ms / 1000
+
+    def elapsed_ms(self) -> int:
+        return int(self.seconds * 1000)
 
 
 class Failing:
@@ -44,7 +48,7 @@ def test_a_batch_is_done_again_until_the_registry_answers(caplog: pytest.LogCapt
         RegistryDownError("no answer"),
         RegistryDownError(""),
     ]
-    assert when_registry_answers(Failing(*errors), 120_000, clock.wait, lambda: clock.seconds) == "done"
+    assert when_registry_answers(Failing(*errors), 120_000, World(pause=clock, stopwatch=clock)) == "done"
     assert clock.seconds == 1 + 2 + 4
     assert "the batch waits for the schema registry: no answer from r:8081" in caplog.text
 
@@ -52,7 +56,7 @@ def test_a_batch_is_done_again_until_the_registry_answers(caplog: pytest.LogCapt
 def test_after_the_time_to_wait_the_error_is_the_batchs() -> None:
     clock = Clock()
     with pytest.raises(RegistryDownError):
-        when_registry_answers(Failing(*[RegistryDownError("x")] * 99), 5_000, clock.wait, lambda: clock.seconds)
+        when_registry_answers(Failing(*[RegistryDownError("x")] * 99), 5_000, World(pause=clock, stopwatch=clock))
     assert clock.seconds == 3
 
 
@@ -60,7 +64,7 @@ def test_after_the_time_to_wait_the_error_is_the_batchs() -> None:
 def test_other_errors_are_not_waited_for(error: Exception) -> None:
     clock = Clock()
     with pytest.raises(type(error)):
-        when_registry_answers(Failing(error), 5_000, clock.wait, lambda: clock.seconds)
+        when_registry_answers(Failing(error), 5_000, World(pause=clock, stopwatch=clock))
     assert clock.seconds == 0
 
 

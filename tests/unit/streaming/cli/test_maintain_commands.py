@@ -63,12 +63,14 @@ def test_tags_and_branches_are_made_listed_and_deleted(table: Table) -> None:
     assert bucketline("rollback", table.path, "first").stdout == "snapshot 1\n"
     assert table.to_arrow().num_rows == 20
     assert bucketline("branch", "delete", table.path, "test").stdout == "branch test deleted\n"
-    assert bucketline("branch", "delete", table.path, "test").stdout == "there is no branch test\n"
+    gone = bucketline("branch", "delete", table.path, "test", code=1).stderr
+    assert "error [VERSION_NOT_FOUND]: there is no branch 'test'; there are: empty" in gone
     assert bucketline("tag", "delete", table.path, "first").stdout == "tag first deleted\n"
-    assert bucketline("tag", "delete", table.path, "first").stdout == "there is no tag first\n"
+    gone = bucketline("tag", "delete", table.path, "first", code=1).stderr
+    assert "error [VERSION_NOT_FOUND]: there is no tag 'first'; there are none" in gone
     assert "error [OPTION]" in bucketline("branch", "create", table.path, "b", "--tag", "none", code=3).stderr
-    assert "error [OPTION]" in bucketline("rollback", table.path, "77", code=3).stderr
-    assert "tag '²' doesn't exist" in bucketline("rollback", table.path, "²", code=3).stderr
+    assert "there are snapshots 1 to 1 and no tag" in bucketline("rollback", table.path, "77", code=1).stderr
+    assert "tag '²' doesn't exist" in bucketline("rollback", table.path, "²", code=1).stderr
     assert "--retain-time" in bucketline("tag", "create", table.path, "x", "--retain-time", "7", code=2).stderr
 
 

@@ -1,9 +1,11 @@
 """Records in Avro become rows: messages of Confluent's serializers, several schemas in a batch, damage, Debezium."""
 
+import json
 import pickle
 import struct
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.unavailable import MARKS, Keeping, LeftOut
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 
 Json = dict[str, Any]
@@ -257,6 +260,23 @@ def test_columns_about_the_source_are_filled_from_avro_too(registry: SchemaRegis
 def test_debeziums_placeholder_is_refused_in_avro_too(registry: SchemaRegistry) -> None:
     value = Producer(registry).write(ENVELOPE, event("u", None, order(1, customer="__debezium_unavailable_value")))
     assert "field customer: __debezium_unavailable_value" in reasons(debezium(registry)(kafka(value)))[0]
+
+
+def test_values_that_are_left_out_have_the_same_marks_as_in_json(registry: SchemaRegistry) -> None:
+    left_out = order(1, customer="__debezium_unavailable_value")
+    events = [event("c", None, order(1)), event("u", None, left_out), event("u", order(1), order(7))]
+    write = Producer(registry).write
+    avro = replace(
+        debezium(registry), keeping=Keeping(LeftOut.MARKED, names=tuple(f.name for f in debezium(registry).fields))
+    )
+    texts = kafka(*[json.dumps(one, default=str).encode() for one in events])
+    found = avro(kafka(*[write(ENVELOPE, one) for one in events]))
+    as_json = replace(avro, decode=RecordFormat.DEBEZIUM_JSON, registry=None)(texts)
+    assert not reasons(found) and not reasons(as_json)
+    assert MARKS.name in found.rows.column_names
+    names = ["id", "customer", "_row_kind", MARKS.name]
+    assert found.rows.select(names).to_pylist() == as_json.rows.select(names).to_pylist()
+    assert found.rows[MARKS.name].null_count < found.rows.num_rows
 
 
 def test_rows_of_debezium_without_an_envelope_are_bad_as_plain_rows(registry: SchemaRegistry) -> None:

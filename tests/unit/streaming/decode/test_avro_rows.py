@@ -12,6 +12,7 @@ from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_rows import Misfits, columns_of
 from bucketline.streaming.decode.avro.avro_schema import parse_avro_schema
 from bucketline.streaming.decode.avro.avro_source import source_of
+from bucketline.streaming.decode.declared.declared_rows import declared_columns
 from bucketline.streaming.decode.json_shape import row_shape
 from tests.support.avro_values import body_of
 
@@ -133,3 +134,66 @@ def test_fields_are_matched_by_name_and_missing_ones_are_null() -> None:
     inner = {"type": "record", "name": "I", "fields": [{"name": "b", "type": "int"}, {"name": "x", "type": "string"}]}
     column = {"type": "ROW", "fields": [{"id": 1, "name": "a", "type": "INT"}, {"id": 2, "name": "b", "type": "INT"}]}
     assert in_column(inner, column, {"b": 1, "x": "y"}) == ([{"a": None, "b": 1}], {})
+
+
+def entries(key: object, value: object, **more: object) -> dict[str, object]:
+    """A map of Connect whose keys are no texts."""
+    fields = [{"name": "key", "type": key}, {"name": "value", "type": value}]
+    of = {"namespace": "io.confluent.connect.avro", "name": "MapEntry", **more}
+    return {"type": "array", "items": {"type": "record", "fields": fields, **of}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "expected"),
+    [
+        (entries("int", ["null", "string"]), {"type": "MAP", "key": "INT", "value": "STRING"}, [(1, "a"), (2, None)]),
+        (
+            entries("int", ["null", "string"]),
+            {"type": "MAP", "key": "BIGINT", "value": "STRING"},
+            [(1, "a"), (2, None)],
+        ),
+        (
+            entries("int", ["null", "string"]),
+            {"type": "MAP", "key": "STRING", "value": "STRING"},
+            [("1", "a"), ("2", None)],
+        ),
+        (
+            entries("int", ["null", "string"], name="Mine", **{"connect.internal.type": "MapEntry"}),
+            {"type": "MAP", "key": "INT", "value": "STRING"},
+            [(1, "a"), (2, None)],
+        ),
+        (
+            entries(connect("int", "io.debezium.time.Date"), ["null", "string"]),
+            {"type": "MAP", "key": "DATE", "value": "STRING"},
+            [(dt.date(1970, 1, 2), "a"), (dt.date(1970, 1, 3), None)],
+        ),
+    ],
+)
+def test_entries_with_keys_that_are_no_texts_are_a_map(kind: object, column: Any, expected: object) -> None:
+    value = [{"key": 1, "value": "a"}, {"key": 2, "value": None}]
+    assert in_column(kind, column, value, [], value) == ([expected, [], expected], {})
+
+
+def test_a_map_with_a_key_that_is_null_or_does_not_fit_is_bad_and_no_other() -> None:
+    kind = entries(["null", "long"], "string")
+    bad = [{"key": None, "value": "a"}], [{"key": 2**40, "value": "a"}]
+    rows, reasons = in_column(kind, {"type": "MAP", "key": "INT", "value": "STRING"}, *bad, [{"key": 7, "value": "b"}])
+    assert rows[2] == [(7, "b")]
+    assert reasons == {0: "field v: a key of the map is null", 1: f"field v key: {2**40} cannot become INT"}
+
+
+def test_entries_declare_a_map_and_other_arrays_do_not() -> None:
+    plain = {
+        "type": "record",
+        "name": "P",
+        "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "int"}],
+    }
+    fields = [
+        {"name": "m", "type": ["null", entries("int", "string")]},
+        {"name": "a", "type": ["null", {"type": "array", "items": plain}]},
+    ]
+    source = source_of(parse_avro_schema({"type": "record", "name": "R", "fields": fields}))
+    assert declared_columns(source) == (
+        pa.field("m", pa.map_(pa.int32(), pa.string())),
+        pa.field("a", pa.list_(pa.struct([("key", pa.int32()), ("value", pa.int32())]))),
+    )

@@ -128,3 +128,110 @@ def test_positions_of_a_recording_never_go_back(name: str) -> None:
     positions = found.rows["_source_position"].to_pylist()
     assert len(positions) == 4 and positions == sorted(positions) and found.rejects is None
     assert set(found.rows["_source_table"].to_pylist()) == {"composite"}
+
+
+def read(decode: RecordFormat, *records: object, key: tuple[str, ...] = ("id",), **types: Any) -> list[dict[str, Any]]:
+    step = DecodeStep(decode, columns(**types), key, reject_limit=9)
+    step.check()
+    keys = pa.array([b'{"id": 9}'] * len(records), pa.binary())
+    values = pa.array([None if r is None else json.dumps(r).encode() for r in records], pa.binary())
+    found = step(pa.table({"key": keys, "value": values}))
+    assert found.rejects is None
+    rows: list[dict[str, Any]] = found.rows.to_pylist()
+    return rows
+
+
+def test_canal_says_database_table_operation_and_time() -> None:
+    types = {name: kind for name, kind in COLUMNS.items() if name not in ("_source_schema", "_source_position")}
+    head = {"database": "shop", "table": "orders", "isDdl": False, "es": 1700000000123, "ts": 1700000000500}
+    rows = read(
+        RecordFormat.CANAL_JSON,
+        {**head, "type": "INSERT", "data": [{"id": "1"}, {"id": "2"}]},
+        {**head, "type": "UPDATE", "data": [{"id": "3"}], "old": [{"id": "1"}]},
+        {**head, "type": "DELETE", "data": [{"id": "2"}], "es": 1700000000999},
+        **types,
+    )
+    told = [(row["id"], row["_op"], row["_source_database"], row["_source_table"], row["_ts_ms"]) for row in rows]
+    assert told == [
+        (1, "c", "shop", "orders", 1700000000123),
+        (2, "c", "shop", "orders", 1700000000123),
+        (1, "u", "shop", "orders", 1700000000123),
+        (3, "u", "shop", "orders", 1700000000123),
+        (2, "d", "shop", "orders", 1700000000999),
+    ]
+
+
+def test_maxwell_says_the_place_in_the_log_too() -> None:
+    types = {name: kind for name, kind in COLUMNS.items() if name != "_source_schema"}
+
+    def message(kind: str, key: int, position: str | None, **more: Any) -> dict[str, Any]:
+        head = {"database": "shop", "table": "orders", "type": kind, "ts": 1700000000, "data": {"id": key}}
+        return {**head, **({} if position is None else {"position": position}), **more}
+
+    rows = read(
+        RecordFormat.MAXWELL_JSON,
+        message("bootstrap-insert", 0, None),
+        message("insert", 1, "master.000009:900", xoffset=0),
+        message("insert", 2, "master.000009:900", xoffset=1),
+        message("update", 3, "master.000009:900", commit=True, old={}),
+        message("delete", 4, "master.000010:5", commit=True),
+        **types,
+    )
+    assert [row["_op"] for row in rows] == ["r", "c", "c", "u", "d"]
+    assert {row["_ts_ms"] for row in rows} == {1700000000000}
+    assert rows[0]["_source_position"] is None
+    positions = [row["_source_position"] for row in rows[1:]]
+    assert positions == sorted(positions) and len(set(positions)) == 4
+
+
+@pytest.mark.parametrize(
+    ("decode", "column"),
+    [
+        (RecordFormat.CANAL_JSON, "_source_schema"),
+        (RecordFormat.CANAL_JSON, "_source_position"),
+        (RecordFormat.MAXWELL_JSON, "_source_schema"),
+    ],
+)
+def test_what_a_format_does_not_say_is_refused_by_name(decode: RecordFormat, column: str) -> None:
+    step = DecodeStep(decode, columns(id="BIGINT NOT NULL", **{column: "STRING"}), ("id",))
+    with pytest.raises(SchemaMismatchError, match=f"{column}, and messages of decode: {decode.value} do not say"):
+        step.check()
+
+
+def test_flat_rows_say_what_the_transform_adds() -> None:
+    rows = read(
+        RecordFormat.DEBEZIUM_FLAT_JSON,
+        {"id": 1, "__op": "r", "__db": "shop", "__schema": "public", "__table": "orders", "__lsn": 7, "__ts_ms": 3},
+        {"id": 2, "__op": "u", "__source_db": "shop", "__source_lsn": 10, "__source_ts_ms": 5},
+        {"id": 3, "__deleted": "true", "__source_file": "bin.000009", "__source_pos": 4, "__source_row": 1},
+        None,
+        **COLUMNS,
+    )
+    assert [row["_op"] for row in rows] == ["r", "u", "d", None]
+    assert [row["_source_database"] for row in rows] == ["shop", "shop", None, None]
+    assert [row["_source_schema"] for row in rows] == ["public", None, None, None]
+    assert [row["_ts_ms"] for row in rows] == [None, 5, None, None]
+    assert rows[0]["_source_position"] < rows[1]["_source_position"]
+    assert rows[2]["_source_position"] == "bin.0000000009:00000000000000000004:0000000001"
+
+
+def test_positions_of_flat_rows_of_a_recording_never_go_back() -> None:
+    lines = (Path(__file__).parent / "recorded" / "debezium-postgres-flattened.tsv").read_text().splitlines()
+    own = [line.split("\t")[2] for line in lines if line.startswith("s.public.composite\t")]
+    types = {"a": "INT NOT NULL", "b": "STRING NOT NULL", "_source_position": "STRING", "_ts_ms": "BIGINT"}
+    step = DecodeStep(RecordFormat.DEBEZIUM_FLAT_JSON, columns(**types, _op="STRING"), ("a", "b"))
+    values = pa.array([v.encode() for v in own if v != "null"], pa.binary())
+    rows = step(pa.table({"key": pa.nulls(len(values), pa.binary()), "value": values})).rows.to_pylist()
+    positions = [row["_source_position"] for row in rows]
+    assert len(rows) == len(values) and positions == sorted(positions)
+    assert all(row["_ts_ms"] and row["_op"] for row in rows)
+
+
+def test_a_key_of_canal_may_name_the_table() -> None:
+    head = {"database": "shop", "isDdl": False, "type": "INSERT", "es": 5}
+    types = {"id": "BIGINT NOT NULL", "_source_table": "STRING NOT NULL"}
+    records = [{**head, "table": name, "data": [{"id": "1"}]} for name in ("orders", "carts")]
+    rows = read(RecordFormat.CANAL_JSON, *records, key=("id", "_source_table"), **types)
+    assert [row["_source_table"] for row in rows] == ["orders", "carts"]
+    step = DecodeStep(RecordFormat.CANAL_JSON, columns(**types), ("id", "_source_table"))
+    assert step.key_of_table("shop.orders") == ("orders",)

@@ -139,14 +139,19 @@ def test_a_negative_number_that_may_be_an_unsigned_one_is_refused() -> None:
     only_bad("DECIMAL(20, 0)", -1, "may be a BIGINT UNSIGNED")
     only_bad("DECIMAL(20, 0)", -1, "may be a BIGINT UNSIGNED", node={"type": "int64"})
     assert decoded("DECIMAL(20, 0)", 5, None).rows["v"].to_pylist() == [Decimal(5), None]
-    assert decoded("DECIMAL(20, 0)", -1, **typed("BIGINT")).rows["v"].to_pylist() == [Decimal(-1)]
+    for more in ({}, {"node": {"type": "int64"}}):
+        assert decoded("DECIMAL(20, 0)", -1, **typed("BIGINT"), **more).rows["v"].to_pylist() == [Decimal(-1)]
     assert decoded("BIGINT", -1).rows["v"].to_pylist() == [-1]
 
 
 def test_an_unsigned_number_is_what_the_source_has() -> None:
     largest = 2**64 - 1
     propagated = {"type": "int64", "parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}}
-    for more in (typed("bigint unsigned"), {"node": propagated}):
+    for more in (
+        typed("bigint unsigned"),
+        {"node": propagated},
+        {"node": {"type": "int64"}, **typed("bigint unsigned")},
+    ):
         assert decoded("DECIMAL(20, 0)", -1, 7, None, **more).rows["v"].to_pylist() == [
             Decimal(largest),
             Decimal(7),
@@ -161,8 +166,10 @@ def test_an_unsigned_number_is_what_the_source_has() -> None:
 def test_infinity_is_no_timestamp(count: int) -> None:
     node = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
     for kind in ("TIMESTAMP(3)", "TIMESTAMP(6)"):
-        only_bad(kind, count, "is Postgres's infinity, which no timestamp is", node=node)
-        only_bad(kind, count, "is Postgres's infinity, which no timestamp is", **typed("epoch-micros"))
+        only_bad(kind, count, "is Postgres's infinity, which no timestamp is; set infinity to null", node=node)
+        only_bad(
+            kind, count, "is Postgres's infinity, which no timestamp is; set infinity to null", **typed("epoch-micros")
+        )
 
 
 @pytest.mark.parametrize("count", [253402300800000000, -62135596800000001, -9223372036853775810])

@@ -9,14 +9,16 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from bucketline.state.store.write.owned.owner_runs import OwnerRun, opened, pieces_of, sealed_batches
 from bucketline.state.store.write.placing import BucketNews
-from bucketline.state.store.write.sealed_runs import SealedRun, seal, seal_here, unseal
+from bucketline.state.store.write.sealed_runs import RunForm, SealedRun, seal, seal_here, unseal
 from bucketline.streaming.batch.failure import is_jvm_lost
 from bucketline.streaming.tasks.bytes_job import bytes_job
 from bucketline.streaming.tasks.read_task import task_number
 from bucketline.streaming.tasks.wire import (
     NOTE,
     RUN,
+    RUNS,
     Result,
     Routed,
     Sent,
@@ -55,6 +57,23 @@ def test_a_run_is_read_from_its_bytes_as_from_a_row(size: int, bucket: int) -> N
         kind, run = unpack(pack(routed))
         assert (kind, *members(run)) == (of_row[0], *members(of_row[1])) == (RUN, *members(routed.run))
         assert unseal(pa.py_buffer(run.blob)).read_all() == ROWS
+
+
+@pytest.mark.parametrize("names", [[b""], [b"p", b"", b"p" * 300]])
+@pytest.mark.parametrize("form", [RunForm.PACKED, RunForm.PLAIN])
+def test_a_run_of_an_owner_is_read_from_its_bytes_as_from_a_row(form: RunForm, names: list[bytes]) -> None:
+    rows = [(name, -n, 1 << 40, (1 << 62) + n, 1, 9, n, 0, n > 0, name) for n, name in enumerate(names)]
+    blob = sealed_batches(ROWS, [1] * ROWS.num_rows, form)
+    routed = Routed(4, RUNS, OwnerRun(4, 1 << 30, 3, pieces_of(rows), blob, table=199))
+    ((of_row_kind, of_row),) = read_routed(routed_row(routed, 5))
+    kind, run = unpack(pack(routed))
+    for found in (run, of_row):
+        assert isinstance(found, OwnerRun) and isinstance(run, OwnerRun)
+        assert (kind, of_row_kind) == (RUNS, RUNS)
+        assert (found.owner, found.origin, found.flush, found.table) == (4, 1 << 30, 3, 199)
+        assert found.pieces.to_pylist() == pieces_of(rows).to_pylist()
+        assert opened(pa.py_buffer(found.blob)).read_all() == ROWS
+    assert (run.consumed_rows, run.row_count) == (len(names) << 40, len(names))
 
 
 def test_the_rows_of_a_run_are_not_copied_out_of_its_bytes() -> None:

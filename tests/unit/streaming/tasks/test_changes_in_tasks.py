@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.merge import merge_by_clauses
 from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
 from bucketline.state.store.table.table import create_table, handle_of, open_table
-from bucketline.state.types.sql_expression import expr
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.row_changes import SCHEMA, SORTS, ChangedTable, data_of
 from tests.support.tasks import Cluster

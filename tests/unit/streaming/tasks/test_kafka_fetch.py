@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bucketline.state.determinism import World
 from bucketline.streaming.tasks.kafka_consumers import Kept
 from bucketline.streaming.tasks.kafka_errors import (
     KafkaDataLostError,
@@ -121,7 +122,7 @@ def fetch(
     consumer: Scripted, *ranges: OffsetRange, fails: bool = True, columns: Iterable[str] = ("offset",)
 ) -> list[pa.Table]:
     reading = KafkaReading({"bootstrap.servers": "b:1"}, 5000, fails)
-    found = RangeFetch(consumer, reading, tuple(columns), OneTick())  # type: ignore[arg-type]
+    found = RangeFetch(consumer, reading, tuple(columns), World(stopwatch=OneTick()))  # type: ignore[arg-type]
     return list(found.tables(ranges))
 
 

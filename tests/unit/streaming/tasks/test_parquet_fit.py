@@ -4,6 +4,7 @@ import datetime
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -77,7 +78,7 @@ def test_a_column_of_the_declared_type_is_read(tmp_path: Path, values: pa.Array,
         (pa.array([1], pa.uint32()), pa.int64(), {}),
         (pa.array([1], pa.uint64()), pa.int64(), {}),
         (pa.array([1.5], pa.float32()), pa.float64(), {}),
-        (pa.array([1.5], pa.float16()), pa.float32(), {}),
+        (pa.array(np.array([1.5], np.float16)), pa.float32(), {}),
         (pa.array([b"a"]), pa.string(), {}),
         (pa.array(["a"]), pa.binary(), {}),
         (pa.array([b"aa"], pa.binary(2)), pa.binary(), {}),

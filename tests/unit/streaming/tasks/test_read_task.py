@@ -54,4 +54,4 @@ def test_what_a_task_tells_of_bad_rows_is_bounded_over_all_its_record_batches(tm
 def test_any_number_of_bad_rows_may_be_allowed(tmp_path: Path) -> None:
     task = planned(tmp_path, **{"bad-records.max": "unlimited", "bad-records.path": str(tmp_path / "bad")})
     rows = pa.record_batch([pa.array([1, None]), pa.array([1, 2], pa.int32())], schema=COLUMNS)
-    assert sorted(routed.kind for routed in task(iter([rows]))) == ["rejects", "run"]
+    assert sorted(routed.kind for routed in task(iter([rows]))) == ["rejects", "runs"]

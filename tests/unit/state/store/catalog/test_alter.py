@@ -15,6 +15,7 @@ from bucketline.state.commit.schema_change import (
     SetOption,
     UnsetOption,
 )
+from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, StorageError, UnsupportedTableError
 from bucketline.state.store.catalog.alter import (
     alter_table,
@@ -48,8 +49,8 @@ def _names(table: TableHandle) -> list[str]:
 
 
 def test_each_change_is_a_version_and_old_ones_stay() -> None:
-    table = _handle(MemoryIO())
-    altered = alter_table(table, [AddColumn(("a",), INT)], clock=StillClock(7))
+    table = replace(_handle(MemoryIO()), world=World(StillClock(7)))
+    altered = alter_table(table, [AddColumn(("a",), INT)])
     altered = alter_table(altered, [RenameColumn(("a",), "b"), SetOption("num-levels", "4")])
     assert altered.table_schema == altered.refreshed().table_schema
     assert (altered.table_schema.id, _names(altered), altered.options["num-levels"]) == (2, ["k", "b"], "4")

@@ -57,7 +57,7 @@ def whole() -> CommitTable:
             assert Tags(table.storage, table.path).create(Tag(f"t{number}", found))
     table.pause.clock.now += 1000
     retention = Retention(NEWEST - OLDEST + 1, 99, 0, 99)
-    expire_snapshots(table.storage, table.path, table.schema, table.pause.clock, retention=retention)
+    expire_snapshots(table.storage, table.path, table.schema, table.world, retention=retention)
     assert table.snapshots.ids() == list(range(OLDEST, NEWEST + 1))
     for number in (1, 2, 8):
         table.storage.overwrite(f"{table.path}/changelog/changelog-{number}", kept[number])

@@ -43,7 +43,7 @@ def test_a_tag_brings_back_a_snapshot_that_has_expired() -> None:
     table = aged_table(3, 9)
     wanted, name = table.snapshots.get(2), _tag(table, 2)
     table.pause.clock.now += 1
-    expire_snapshots(table.storage, table.path, table.schema, table.pause.clock, retention=Retention(2, 99, 0, 99))
+    expire_snapshots(table.storage, table.path, table.schema, table.world, retention=Retention(2, 99, 0, 99))
     rollback_to(table.storage, table.path, name)
     assert table.snapshots.ids() == [2]
     found = table.snapshots.latest()
@@ -78,7 +78,7 @@ def _expired(target: int) -> tuple[CommitTable, str]:
     name = _tag(table, target)
     _tag(table, 6)
     table.pause.clock.now += 1
-    expire_snapshots(table.storage, table.path, table.schema, table.pause.clock, retention=Retention(5, 99, 0, 99))
+    expire_snapshots(table.storage, table.path, table.schema, table.world, retention=Retention(5, 99, 0, 99))
     return table, name
 
 

@@ -18,7 +18,7 @@ def test_a_tag_names_a_snapshot() -> None:
     table = aged_table(1, 4)
     io, path = table.storage, table.path
     made = tag_snapshot(io, path, "old", 2)
-    newest = tag_snapshot(io, path, "timed", retained_ms=5000, clock=table.pause.clock)
+    newest = tag_snapshot(io, path, "timed", retained_ms=5000, world=table.world)
     assert newest.snapshot == table.latest() and newest.created_local_ms == table.pause.clock.now
     assert Tags(io, path).list() == [made, newest]
     assert io.read(f"{path}/tag/tag-old") == io.read(table.snapshots.path(2))

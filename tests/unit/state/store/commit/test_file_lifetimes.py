@@ -12,6 +12,7 @@ from bucketline.state.commit.expire import Retention
 from bucketline.state.commit.file_age import CLOCK_SKEW_MS, REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
@@ -123,7 +124,7 @@ class _World:
 
     def _expire(self) -> None:
         retention = Retention(min_count=1, max_count=self.chance.choice((2, 5)), time_ms=HOUR_MS, limit=50)
-        expire_snapshots(self.storage, self.table.path, self.table.schema, self.table.pause.clock, retention=retention)
+        expire_snapshots(self.storage, self.table.path, self.table.schema, self.table.world, retention=retention)
 
     def _tag(self) -> None:
         ids = self.table.snapshots.ids()
@@ -134,7 +135,7 @@ class _World:
     def _untag(self) -> None:
         names = Tags(self.storage, self.table.path).names()
         if names:
-            delete_tag(self.storage, self.table.path, self.table.schema, self.chance.choice(names))
+            delete_tag(self.storage, self.table.path, self.table.schema, self.chance.choice(names), SYSTEM_WORLD)
 
     def _branch(self) -> None:
         branches = Branches(self.storage, self.table.path)

@@ -200,7 +200,7 @@ def test_snapshots_do_not_expire_for_one_that_is_taken_back(expiry_is_ours: bool
             retention = Retention(min_count=1, max_count=1, time_ms=0, limit=50)
             # The snapshot says when it was planned, so the clock of the expiry is as good as set back.
             clock = StillClock(table.latest().time_ms)
-            expire_snapshots(storage, table.path, table.schema, clock, retention=retention)
+            expire_snapshots(storage, table.path, table.schema, World(clock), retention=retention)
         elif name == "size":
             for snapshot_id in (1, 2):
                 table.snapshots.delete(snapshot_id)
@@ -239,7 +239,7 @@ def test_a_writer_that_is_stopped_until_its_base_has_expired_plans_again(with_vi
                 for n in (11, 12, 13):
                     append(n)
                 retention = Retention(min_count=1, max_count=1, time_ms=0, limit=50)
-                expire_snapshots(table.storage, table.path, table.schema, table.pause.clock, retention=retention)
+                expire_snapshots(table.storage, table.path, table.schema, table.world, retention=retention)
 
         io = FaultyIO(storage)
         view = Follower(Snapshots(io, table.path), Manifests(io, table.path)) if with_view else None
@@ -298,7 +298,7 @@ def test_a_writer_that_is_stopped_from_its_publication_on_until_snapshots_have_e
             table.pause.clock.now += stop_ms
             storage.now_ms += stop_ms
             retention = Retention(min_count=kept, max_count=kept, time_ms=0, limit=50)
-            expire_snapshots(storage, table.path, table.schema, table.pause.clock, retention=retention)
+            expire_snapshots(storage, table.path, table.schema, table.world, retention=retention)
 
         outcome = table.committer(FaultyIO(storage, before_call=go_on)).commit([ours], user="me", identifier=1)
         assert_whole(table)

@@ -9,7 +9,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.determinism import SYSTEM_IDS
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.format.entries import IndexManifestEntry
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -197,7 +197,7 @@ def _mark(table: Table, positions: dict[int, list[int]]) -> None:
         marks.delete(entries[number].file.file_name, np.array(found))
     first = entries[0]
     index = marks.write(
-        handle_of(table).io, table.path, (first.partition, first.bucket), ids=SYSTEM_IDS, bitmap64=False
+        handle_of(table).io, table.path, (first.partition, first.bucket), world=SYSTEM_WORLD, bitmap64=False
     )
     message = CommitMessage(first.partition, first.bucket, first.total_buckets, new_index_files=(index,))
     done = Commits(handle_of(table)).commit([message], user="deleter")

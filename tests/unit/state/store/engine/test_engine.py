@@ -10,6 +10,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.commit.message import CommitMessage
+from bucketline.state.determinism import World
 from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS, Outcome, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
@@ -100,11 +101,11 @@ class FailsAtSecond(Placing):
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[Placed]:
         return self.inner.place(share, runs)
 
-    def with_news(self, message: CommitMessage, payload: bytes) -> CommitMessage:
+    def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
         if self.done:
             raise RuntimeError("the second bucket fails")
         self.done.append("one")
-        return self.inner.with_news(message, payload)
+        return self.inner.with_news(message, payload, world)
 
 
 def test_an_error_leaves_neither_data_files_nor_index_files_behind(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from bucketline.state.bucket.allocation import Ownership
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import IndexManifestEntry
@@ -26,7 +27,7 @@ def store(path: Path, *, budget: int = 1 << 20) -> tuple[HashIndexStore, FaultyI
 
 
 def written(found: HashIndexStore, bucket: int, *hashes: int) -> IndexManifestEntry:
-    change = found.grow(EMPTY_ROW, bucket, None, int32s(*hashes))
+    change = found.grow(EMPTY_ROW, bucket, None, int32s(*hashes), SYSTEM_WORLD)
     assert change is not None
     return change.new
 
@@ -38,12 +39,12 @@ def reads(io: FaultyIO) -> int:
 def test_a_grown_bucket_gets_a_new_file_with_all_hashes_and_names_the_old_one(tmp_path: Path) -> None:
     found, _ = store(tmp_path)
     first = written(found, 3, 7, -1)
-    change = found.grow(EMPTY_ROW, 3, first, int32s(9, 7))
+    change = found.grow(EMPTY_ROW, 3, first, int32s(9, 7), SYSTEM_WORLD)
     assert change is not None and change.replaced == first
     assert (change.new.row_count, change.new.file_size, change.new.bucket) == (3, 12, 3)
     assert sorted(found.hashes(change.new).tolist()) == [-1, 7, 9]
     assert sorted(found.hashes(first).tolist()) == [-1, 7]
-    assert found.grow(EMPTY_ROW, 3, change.new, int32s(7, 9)) is None
+    assert found.grow(EMPTY_ROW, 3, change.new, int32s(7, 9), SYSTEM_WORLD) is None
     found.delete_own([change])
     assert [p.name for p in (tmp_path / "index").iterdir()] == [first.file_name]
 
@@ -55,7 +56,7 @@ def test_only_files_with_new_names_are_read_again(tmp_path: Path) -> None:
     assert reads(io) == 4
     assert found.known(list(reversed(entries))).rows() == {b: 2 for b in range(4)}
     assert reads(io) == 4
-    change = found.grow(EMPTY_ROW, 1, entries[1], int32s(99))
+    change = found.grow(EMPTY_ROW, 1, entries[1], int32s(99), SYSTEM_WORLD)
     assert change is not None
     before = reads(io)
     entries[1] = change.new

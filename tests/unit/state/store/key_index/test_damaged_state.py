@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.determinism import SystemPause
+from bucketline.state.determinism import SYSTEM_WORLD, SystemPause
 from bucketline.state.errors import CorruptFileError, IndexStateError, StorageError
 from bucketline.state.store.index.hash_index_store import shared_hash_cache
 from bucketline.state.store.key_index.backup import BackupFolder, back_up
@@ -264,7 +264,7 @@ def test_a_disk_too_full_for_a_backup_says_what_to_do(tmp_path: Path, kib: int) 
         table.write([(i, "ab"[i % 2], i, 0) for i in range(20_000)], index)
     index, _ = ready_index(plan, table.source, table.latest())
     with index:
-        back_up(index, folder)
+        back_up(index, folder, SYSTEM_WORLD)
     with small_disk(tmp_path / "disk", kib) as disk:
         with pytest.raises(StorageError, match=r"the disk is full.*'local-directory'"):
             ready_index(replace(plan, directory=str(disk)), table.source, table.latest())

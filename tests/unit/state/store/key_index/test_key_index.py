@@ -17,6 +17,7 @@ from bucketline.state.bucket.key_entries import (
     number_keys,
     stored_keys,
 )
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.errors import CorruptFileError, IndexFault, IndexStateError
 from bucketline.state.store.key_index.build import KeyBlock, KeyIndexBuild
 from bucketline.state.store.key_index.index_scope import IndexLabel, IndexScope
@@ -36,7 +37,7 @@ def entries(keys: list[int], partitions: list[int], buckets: list[int]) -> KeyEn
 
 def built(tmp_path: Path, *blocks: KeyBlock, **how: bool) -> str:
     directory = SCOPE.directory(str(tmp_path))
-    with KeyIndexBuild(directory, SCOPE, SETTINGS, **how) as build:
+    with KeyIndexBuild(directory, SCOPE, SETTINGS, world=SYSTEM_WORLD, **how) as build:
         for block in blocks:
             build.add(block)
         build.finish(IndexLabel(1, "d1"))
@@ -110,7 +111,7 @@ def test_a_build_beyond_its_memory_spills_and_holds_the_same(tmp_path: Path, tex
     numbers = np.random.default_rng(3).permutation(120_000)
     keys = pa.array([f"key-{n}".encode() for n in numbers], pa.large_binary()) if text else pa.array(numbers)
     directory = SCOPE.directory(str(tmp_path))
-    with KeyIndexBuild(directory, SCOPE, RocksSettings(2 << 20)) as build:
+    with KeyIndexBuild(directory, SCOPE, RocksSettings(2 << 20), world=SYSTEM_WORLD) as build:
         for start in range(0, len(keys), 8192):
             build.add(KeyBlock(keys.slice(start, 8192), b"p%d" % (start % 3), start % 5, 10))
         build.add(KeyBlock(keys.slice(0, 8192), b"p0", 0, 12))

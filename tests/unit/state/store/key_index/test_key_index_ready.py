@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.bucket.cross_partition import KeyEffect, Places
-from bucketline.state.determinism import World
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, IndexStateError, MissingSnapshotError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.store.key_index import ready as key_index_ready
@@ -326,7 +326,7 @@ def _raise(directory: str, text: str) -> None:
 def test_builds_whose_process_died_are_removed(table: MovingKeys, tmp_path: Path) -> None:
     plan = plan_of(table, tmp_path / "local")
     dead, living = Path(f"{plan.path}.1.building"), Path(f"{plan.path}.2.building")
-    build = KeyIndexBuild(plan.path, plan.keys.scope(plan.table), SETTINGS)
+    build = KeyIndexBuild(plan.path, plan.keys.scope(plan.table), SETTINGS, world=SYSTEM_WORLD)
     shutil.copytree(next(Path(plan.path).parent.glob("*.building")), living)
     build.__exit__(None, None, None)
     shutil.copytree(living, dead)
@@ -339,7 +339,7 @@ def test_builds_whose_process_died_are_removed(table: MovingKeys, tmp_path: Path
 def backed_up(index: KeyIndex, plan: IndexPlan) -> set[str]:
     """The files of the backup that has just been made."""
     assert plan.backup is not None
-    back_up(index, plan.backup)
+    back_up(index, plan.backup, SYSTEM_WORLD)
     (current,) = Path(plan.backup.path).rglob("current.json")
     return {copy["stored"] for copy in json.loads(current.read_text())["files"]}
 
@@ -375,7 +375,7 @@ def test_a_backup_that_is_not_whole_is_not_used(table: MovingKeys, tmp_path: Pat
     assert plan.backup is not None
     index, _ = ready_index(plan, table.source, table.latest())
     with index:
-        back_up(index, plan.backup)
+        back_up(index, plan.backup, SYSTEM_WORLD)
     current = next((tmp_path / "checkpoint").rglob("current.json"))
     copies = sorted((p for p in current.parent.iterdir() if p != current), key=lambda p: p.stat().st_size)
     if harm == "missing":

@@ -127,21 +127,33 @@ def test_what_a_process_leaves_that_has_died_stops_no_later_care(
 
 
 def _check_later_care(table: Table) -> None:
-    """Whatever was left: it is cleared away after an hour, all operations work, and nothing is kept for ever."""
+    """Whatever was left: it is cleared away after an hour, all operations work, and nothing is kept for ever. Notes of
+    branches that this care, or a later one, has deleted stay for an hour of their own."""
     table.write(pa.table({"id": [1, 2], "v": [9, 9]}, schema=COLUMNS))
-    for note in Path(table.path, "bucketline").glob("*"):
-        then = note.stat().st_mtime_ns - (PIN_LEFT_MS + 1000) * 1_000_000
-        os.utime(note, ns=(then, then))
+    _an_hour_later(table)
     open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
     open_table(table.path).remove_orphan_files(dry_run=False, older_than=_NONE, no_writers=True)
-    assert list(Path(table.path, "bucketline").glob("*")) == []
+    assert [n.name for n in _notes(table) if not n.name.startswith("deleted-")] == []
     assert _values(table) == {9} and open_table(table.path).doctor(rows=True) == []
     open_table(table.path).create_tag("later")
     assert len(open_table(table.path).snapshots()) == 1
     assert open_table(table.path).rollback_to("later") > 0
     for name in open_table(table.path).branches():
         assert open_table(table.path).delete_branch(name)
-    assert list(Path(table.path, "bucketline").glob("*")) == []
+    _an_hour_later(table)
+    open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
+    assert _notes(table) == []
+
+
+def _notes(table: Table) -> list[Path]:
+    return list(Path(table.path, "bucketline").glob("*"))
+
+
+def _an_hour_later(table: Table) -> None:
+    """Makes all notes of the table an hour older."""
+    for note in _notes(table):
+        then = note.stat().st_mtime_ns - (PIN_LEFT_MS + 1000) * 1_000_000
+        os.utime(note, ns=(then, then))
 
 
 def test_an_announcement_that_was_left_is_finished_by_the_next_expiry_and_stops_references_until_then(

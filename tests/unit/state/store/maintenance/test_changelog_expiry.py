@@ -38,7 +38,7 @@ def _options(producer: str, **options: str) -> dict[str, str]:
 
 def _expire(table: CommitTable, io: FaultyIO | None = None) -> ExpireResult:
     table.pause.clock.now += 1
-    return expire_snapshots(io or table.storage, table.path, table.schema, table.pause.clock, retention=THREE)
+    return expire_snapshots(io or table.storage, table.path, table.schema, table.world, retention=THREE)
 
 
 def _changelogs(table: CommitTable) -> list[Snapshot]:

@@ -6,6 +6,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
+from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
@@ -34,7 +35,7 @@ ALL_BUT_THREE = Retention(min_count=3, max_count=1000, time_ms=0, limit=1000)
 def _expire(table: CommitTable, retention: Retention = ALL_BUT_THREE, io: FileIO | None = None) -> ExpireResult:
     clock = table.pause.clock
     clock.now += 1
-    return expire_snapshots(io or table.storage, table.path, table.schema, clock, retention=retention)
+    return expire_snapshots(io or table.storage, table.path, table.schema, World(clock), retention=retention)
 
 
 def _snapshot(table: CommitTable, snapshot_id: int) -> Tag:
@@ -85,7 +86,7 @@ def test_tags_and_branches_keep_their_files(seed: int) -> None:
     assert_whole(table)
     # With branch and tags gone, all that is left of them goes with the next run or with the tag.
     for snapshot_id in (4, 1, 9, 5):
-        assert delete_tag(table.storage, table.path, table.schema, f"t{snapshot_id}")
+        assert delete_tag(table.storage, table.path, table.schema, f"t{snapshot_id}", SYSTEM_WORLD)
         assert_whole(table)
     left = stored_files(table) - assert_whole(table)
     assert left == set()
@@ -184,7 +185,7 @@ def test_time_and_number_come_from_the_tables_options() -> None:
     table = aged_table(2, 10, {"snapshot.num-retained.min": "2", "snapshot.time-retained": "4 s"})
     clock = table.pause.clock
     clock.now += 500
-    expired = maybe_expire(table.storage, table.path, table.schema, clock)
+    expired = maybe_expire(table.storage, table.path, table.schema, World(clock))
     limit = clock.now - 4000
     kept = table.all_snapshots()
     assert expired > 0 and kept[0].time_ms < limit <= kept[1].time_ms
@@ -196,13 +197,13 @@ def test_after_a_commit_nothing_expires_in_tables_that_others_care_for(option: d
     table = aged_table(2, 10, {"snapshot.num-retained.min": "2", "snapshot.time-retained": "0 s"})
     table.options.update(option)
     table.pause.clock.now += 1
-    assert maybe_expire(table.storage, table.path, table.schema, table.pause.clock) == 0
+    assert maybe_expire(table.storage, table.path, table.schema, table.world) == 0
 
 
 def test_when_nothing_is_due_no_manifest_is_read() -> None:
     table = aged_table(2, 6)
     io = FaultyIO(table.storage)
-    assert maybe_expire(io, table.path, table.schema, table.pause.clock) == 0
+    assert maybe_expire(io, table.path, table.schema, table.world) == 0
     assert not any("manifest" in path for _, path in io.calls)
     assert len(io.calls) < 10
 
@@ -253,11 +254,11 @@ def test_tags_end_with_their_time_and_their_files_go() -> None:
 def test_a_writers_marker_keeps_no_more_than_its_newest_snapshot() -> None:
     table = aged_table(4, 12)
     io, clock = table.storage, table.pause.clock
-    move_tag(io, table.path, table.schema, "m", _snapshot(table, 3).snapshot, clock)
+    move_tag(io, table.path, table.schema, "m", _snapshot(table, 3).snapshot, World(clock))
     _expire(table)
     assert_whole(table)
     assert stored_files(table) - assert_whole(table) == set()
-    move_tag(io, table.path, table.schema, "m", table.latest(), clock)
+    move_tag(io, table.path, table.schema, "m", table.latest(), World(clock))
     assert stored_files(table) == assert_whole(table)
     tag = Tags(io, table.path).get("m")
     assert tag is not None and tag.snapshot == table.latest() and tag.retained_ms == MARKER_RETAINED_MS

@@ -12,6 +12,7 @@ from bucketline.state.commit.conflict import FILES_GONE, Conflict
 from bucketline.state.commit.file_age import REMOVABLE_MS
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
+from bucketline.state.determinism import SYSTEM_CLOCK, Clock, World
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, ManifestEntry
@@ -42,15 +43,15 @@ class Later(StillClock):
     now: int = field(default=REMOVABLE_MS + 2)
 
 
-def _handle(table: CommitTable) -> TableHandle:
-    return TableHandle(table.storage, table.path, table.schema)
+def _handle(table: CommitTable, clock: Clock = SYSTEM_CLOCK) -> TableHandle:
+    return TableHandle(table.storage, table.path, table.schema, world=World(clock))
 
 
 def _orphans(table: CommitTable, *, dry_run: bool = True, clock: StillClock | None = None) -> list[str]:
     clock = clock or Later()
     assert isinstance(table.storage, MemoryIO)
     table.storage.now_ms = clock.now_ms()
-    found = remove_orphan_files(_handle(table), dry_run=dry_run, clock=clock)
+    found = remove_orphan_files(_handle(table, clock), dry_run=dry_run)
     assert found.deleted is not dry_run
     assert found.size_bytes == sum(f.size_bytes for f in found.files)
     return sorted(f.path.removeprefix(f"{table.path}/") for f in found.files)
@@ -92,7 +93,7 @@ def test_young_files_stay() -> None:
     _put(table, *LEFT)
     for dry_run in (True, False):
         assert _orphans(table, dry_run=dry_run, clock=StillClock(REMOVABLE_MS + 1)) == []
-    assert remove_orphan_files(_handle(table), older_than_ms=0, clock=StillClock(2)).files != ()
+    assert remove_orphan_files(_handle(table, StillClock(2)), older_than_ms=0).files != ()
     with pytest.raises(OptionError):
         remove_orphan_files(_handle(table), older_than_ms=-1)
 
@@ -118,10 +119,10 @@ def test_ages_are_those_of_the_storage_whatever_the_machine_says() -> None:
     assert isinstance(table.storage, MemoryIO)
     table.storage.now_ms += REMOVABLE_MS
     far_ahead = StillClock(100 * REMOVABLE_MS)
-    assert remove_orphan_files(_handle(table), dry_run=False, clock=far_ahead).files == ()
+    assert remove_orphan_files(_handle(table, far_ahead), dry_run=False).files == ()
     table.storage.now_ms += 1
     behind = StillClock(1)
-    assert len(remove_orphan_files(_handle(table), dry_run=False, clock=behind).files) == len(LEFT)
+    assert len(remove_orphan_files(_handle(table, behind), dry_run=False).files) == len(LEFT)
 
 
 def test_files_whose_age_the_storage_does_not_tell_stay() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bucketline as bl
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.storage.objects.unended_uploads import end_upload, unended_uploads
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import handle_of
@@ -44,7 +45,7 @@ def test_what_a_killed_process_has_uploaded_is_found_and_given_up(name: str, req
         process.kill()
         process.communicate()
     begun = max(upload.modified_ms for upload in unended_uploads(io, folder))
-    wait_until(lambda: storage_now_ms(io, table.path) > begun)
+    wait_until(lambda: storage_now_ms(io, table.path, SYSTEM_WORLD) > begun)
     [found] = table.remove_orphan_files(older_than=timedelta(0)).files
     assert found.path.startswith(f"{table.path}/bucket-0/data-killed-0.parquet?uploadId=")
     [removed] = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True).files

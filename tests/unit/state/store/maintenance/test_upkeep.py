@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.tags import Tags
@@ -269,7 +270,7 @@ def test_many_tags_at_once_are_counted_with_one_listing(tmp_path: Path) -> None:
     handle = handle_of(table)
     newest = handle.snapshot_store.latest()
     assert newest is not None
-    work = TagWork(_Listing(), table.path, table.path, handle.table_schema, clock)
+    work = TagWork(_Listing(), table.path, table.path, handle.table_schema, World(clock))
     _Listing.seen.clear()
     _, made = create_tags(work, newest, Tagged(1, None))
     assert made == [f"2026-01-{day:02}" for day in range(9, 14)] and _Listing.seen == ["listing"]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from bucketline.state.sql.compute.conditions import ALL_ROWS
 from bucketline.state.store.read.merge_read import parts_of, read_buckets
 from bucketline.state.store.read.projection import plan_projection
 from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows
@@ -50,7 +51,7 @@ def test_a_whole_read_equals_the_stream_of_batches_part_by_part(tmp_path: Path, 
     plan = plan_rows(handle_of(table), Request())
     (planned,) = plan.planned
     access = file_access(handle_of(table), planned.sight.schema, index_entries(planned.sight))
-    projection = plan_projection(planned.sight.schema, None, None)
+    projection = plan_projection(planned.sight.schema, None, ALL_ROWS)
     for bucket in planned.buckets:
         parts = parts_of(access.schema, bucket)
         assert len(parts) > 1

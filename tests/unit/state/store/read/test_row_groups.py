@@ -11,8 +11,8 @@ import pytest
 from bucketline.state.store.datafile.parquet_rows import RowGroup
 from bucketline.state.store.read.row_groups import group_choice
 from bucketline.state.store.table.table import Table, create_table, handle_of
-from bucketline.state.types.sql_filter import parse_filter
 from tests.support.faulty_io import FaultyIO
+from tests.support.filters import parse_filter
 from tests.support.watched_access import on_io
 
 SCHEMA = pa.schema(

@@ -131,7 +131,7 @@ def test_a_table_is_written_and_cleaned_on_hdfs_while_a_name_node_goes_away(monk
     """Requests are repeated or lost by chance: no row is lost or doubled, and no file in use is removed."""
     rng = random.Random(16)
     cluster = FakeHdfs(now_ms=SYSTEM_CLOCK.now_ms)
-    monkeypatch.setattr(plain_io, "hdfs_io_for", lambda uri, options: (cluster.io(), "/w/shop.db/t"))
+    monkeypatch.setattr(plain_io, "hdfs_io_for", lambda uri, options, world: (cluster.io(), "/w/shop.db/t"))
     uri = "hdfs://fake/w/shop.db/t"
     create_table(uri, COLUMNS, ("id",), options={"bucket": "1", "snapshot.num-retained.min": "1"})
     said: dict[int, str] = {}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bucketline as bl
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.hdfs_io import HdfsIO
 from bucketline.state.store.storage.objects.object_io import ObjectIO
@@ -68,7 +69,8 @@ def test_a_table_lives_far_away_in_every_bucket_mode_and_format(
     orphan = f"{table.path}/day=a b%250/bucket-0/data-{'0' * 8}-orphan-0.parquet"
     handle_of(table).io.write_new(orphan, b"orphan")
     # The store tells times in whole seconds, and nothing that may be of this second is taken.
-    wait_until(lambda: storage_now_ms(handle_of(table).io, table.path) > handle_of(table).io.modified_ms(orphan))
+    io = handle_of(table).io
+    wait_until(lambda: storage_now_ms(io, table.path, SYSTEM_WORLD) > io.modified_ms(orphan))
     removed = table.remove_orphan_files(dry_run=False, older_than=timedelta(0), no_writers=True)
     assert [f.path for f in removed.files] == [orphan] and not handle_of(table).io.exists(orphan)
     assert open_table(uri, storage_options=storage).to_arrow().num_rows == len(expected)

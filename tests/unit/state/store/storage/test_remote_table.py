@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+from bucketline.state.determinism import World
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.storage import plain_io
@@ -35,7 +36,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         target.write_bytes(data)
         return True
 
-    def remote(uri: str, options: Mapping[str, str]) -> tuple[ArrowIO, str]:
+    def remote(uri: str, options: Mapping[str, str], world: World) -> tuple[ArrowIO, str]:
         assert uri.startswith("hdfs://namenode/")
         files = fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
         return ArrowIO(files, put_if_absent=put_if_absent), uri.removeprefix("hdfs://namenode/").rstrip("/")
@@ -66,7 +67,7 @@ def test_a_store_without_safe_commits_is_refused_before_a_file_is_written(
     create_table(URI, COLUMNS, ("id",), options={"bucket": "1"}).write(rows)
     there = sorted(store.rglob("*"))
 
-    def unsafe(uri: str, options: Mapping[str, str]) -> tuple[ArrowIO, str]:
+    def unsafe(uri: str, options: Mapping[str, str], world: World) -> tuple[ArrowIO, str]:
         files = fs.SubTreeFileSystem(str(store), fs.LocalFileSystem())
         return ArrowIO(files), uri.removeprefix("hdfs://namenode/").rstrip("/")
 

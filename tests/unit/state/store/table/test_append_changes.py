@@ -9,13 +9,13 @@ import pytest
 
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import Operation
+from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
 from bucketline.state.store.table.changed_write import open_change
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.state.types.sql_expression import expr
 
 COLUMNS = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.int64()), ("name", pa.string())])
 VECTORS = {"deletion-vectors.enabled": "true"}

@@ -9,12 +9,12 @@ import pytest
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.engine.engine import Outcome, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.table.merge import merge_rows
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.stages import Stages
-from bucketline.state.types.sql_expression import expr
 
 COLUMNS = "dt STRING, id BIGINT, v BIGINT, name STRING"
 MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {

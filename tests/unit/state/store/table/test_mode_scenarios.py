@@ -13,6 +13,8 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.paths import partition_path
 from bucketline.state.store.catalog.table_handle import open_handle
@@ -21,7 +23,8 @@ from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.storage.local_io import LocalIO
-from bucketline.state.store.table.compact import commit_compaction, compact_now
+from bucketline.state.store.table.compact import compact_now
+from bucketline.state.store.table.cycle import Commit, carry_out
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.bucket_writer import CompactTrigger, write_bucket
@@ -195,7 +198,7 @@ def test_26_a_compaction_that_fails_or_loses_leaves_no_files_behind(table: Table
     late = compact_now(session, CompactTrigger.MINOR, lambda partition: True, engine=LOCAL_ENGINE)
     table.compact("minor")
     with pytest.raises(CommitConflictError):
-        commit_compaction(session, late, user="late")
+        carry_out(session, LOCAL_ENGINE, lambda made: Commit(Compact(late), Author("late")))
     assert table.remove_orphan_files(older_than=timedelta(0)).files == ()
     assert visible(table) == [1, 2, 3, 4, 5, 6]
 

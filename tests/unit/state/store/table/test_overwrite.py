@@ -27,6 +27,7 @@ MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "vectors": (("dt", "id"), {"bucket": "2", "deletion-vectors.enabled": "true"}),
     "first-row": (("dt", "id"), {"bucket": "2", "merge-engine": "first-row"}),
     "lookup": (("dt", "id"), {"bucket": "2", "changelog-producer": "lookup"}),
+    "input": (("dt", "id"), {"bucket": "2", "changelog-producer": "input"}),
     "write-only": (("dt", "id"), {"bucket": "2", "write-only": "true"}),
     "append": ((), {"bucket": "-1"}),
     "append bucketed": ((), {"bucket": "2", "bucket-key": "id"}),
@@ -50,6 +51,20 @@ def held(table: Table) -> list[tuple[Any, ...]]:
 def fill(table: Table) -> None:
     for number in range(3):
         table.write(rows(*[(day, number * 5 + i, number) for day in ("a", "b") for i in range(8)]))
+
+
+def test_rows_of_one_key_become_one(table: Table) -> None:
+    """In tables with changelog-producer = input each of them stayed, for good."""
+    fill(table)
+
+    table.overwrite(rows(("a", 1, 5), ("a", 1, 6), ("a", 2, 7)), {"dt": "a"})
+    open_table(table.path).compact()
+
+    wanted = {(1, 5), (1, 6), (2, 7)} if not table.primary_key else {(1, 6), (2, 7)}
+    if table.options.get("merge-engine") == "first-row":
+        wanted = {(1, 5), (2, 7)}
+    found = [row[1:] for row in held(table) if row[0] == "a"]
+    assert set(found) == wanted and len(found) == len(wanted)
 
 
 def test_partitions_that_get_rows_are_replaced(table: Table) -> None:

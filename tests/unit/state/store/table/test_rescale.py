@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, UnsupportedTableError
 from bucketline.state.format.snapshot_json import encode_snapshot
-from bucketline.state.store.table.rescale import commit_rescale, plan_rescale, rescale_table
+from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
+from bucketline.state.store.table.cycle import carry_out
+from bucketline.state.store.table.rescale import plan_rescale, rescale_table, rescaled
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.faulty_io import FaultyIO
 from tests.support.tasks import killed_at
@@ -73,10 +76,10 @@ def test_one_partition_leaves_the_others_alone_and_is_refused_to_writers_of_anot
 def test_a_change_of_the_partition_meanwhile_is_a_conflict_and_loses_nothing(tmp_path: Path) -> None:
     table = fixed(tmp_path)
     table.write(rows("a", range(30)))
-    session, stages = plan_rescale(handle_of(table), 4, None)
+    at, stages = plan_rescale(handle_of(table), 4, None)
     open_table(table.path).write(rows("a", range(40, 45)))
     with pytest.raises(CommitConflictError, match="changed a partition"):
-        commit_rescale(handle_of(table), session, frozenset(stages.write.write.counts.others), [], 4, True, user="slow")
+        carry_out(at, LOCAL_ENGINE, partial(rescaled, at, LOCAL_ENGINE, stages))
     assert len(content(table)) == 35
 
 

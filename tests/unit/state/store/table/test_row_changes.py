@@ -10,12 +10,12 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, SchemaMismatchError, UnsupportedTableError
+from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.engine.engine import Outcome, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.stages import Stages
-from bucketline.state.types.sql_expression import expr
 
 COLUMNS = "dt STRING, id BIGINT, v BIGINT, name STRING"
 MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {

@@ -13,6 +13,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import World
 from bucketline.state.errors import CommitOutcomeUnknownError, StorageError
 from bucketline.state.store.storage.rest_table_io import RestTableIO
 from bucketline.state.store.table.table import handle_of
@@ -287,7 +288,7 @@ def test_lent_keys_are_asked_for_once_and_again_before_they_end(tmp_path: Path, 
         table = bl.catalog(server.options).create_table("t", COLUMNS, ["id"], options={"bucket": "1"})
         reached = handle_of(table).io
         assert isinstance(reached, RestTableIO)
-        io = replace(reached, clock=clock, table=replace(reached.table, uuid=f"another-{life_ms}"))
+        io = replace(reached, world=World(clock), table=replace(reached.table, uuid=f"another-{life_ms}"))
         server.requests.clear()
         for _ in range(3):
             assert io.list_names(table.path) == ["schema"]

@@ -13,6 +13,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
+from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError, TableNotFoundError
 from bucketline.state.store.server.sql_database import SqlDatabase, SqlSession
 from bucketline.state.store.server.sql_names import SqlLock
@@ -145,12 +146,12 @@ class Moment:
 def test_one_holder_has_the_lock_and_others_wait_ever_longer(options: dict[str, str]) -> None:
     database = SqlDatabase(options["uri"], options.get("jdbc.user"), options.get("jdbc.password"))
     lock, moment = SqlLock(database, options["catalog-key"], 5_000, 1_000), Moment()
-    other = lock.held(pause=moment, stopwatch=moment)
+    other = lock.held(World(pause=moment, stopwatch=moment))
     with lock.held(), pytest.raises(StorageError, match="was not free") as refused:
         other.__enter__()
     assert refused.value.fields["published"] is False
     assert moment.passed_ms[:5] == [100, 200, 400, 800, 1000] and sum(moment.passed_ms) > 5_000
-    with lock.held(pause=moment, stopwatch=moment):
+    with lock.held(World(pause=moment, stopwatch=moment)):
         pass
 
 

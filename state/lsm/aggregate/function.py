@@ -1,0 +1,87 @@
+"""What an aggregate function is: all that a table asks of one, in one class.
+
+Source: Paimon 2.0 FieldAggregator, FieldAggregatorFactory.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import pyarrow as pa
+
+from bucketline.conf.table.field_options import FieldOptions
+from bucketline.state.lsm.aggregate.events import Events, Mask
+from bucketline.state.types.logical import DataField, TypeRoot
+
+NUMBERS = frozenset(
+    {
+        TypeRoot.TINYINT,
+        TypeRoot.SMALLINT,
+        TypeRoot.INT,
+        TypeRoot.BIGINT,
+        TypeRoot.FLOAT,
+        TypeRoot.DOUBLE,
+        TypeRoot.DECIMAL,
+    }
+)
+
+
+class AggregateFunction(ABC):
+    """A function with its parameters for one column: values and events of the column → one value per key.
+
+    Objects are plain values, so that they can be sent to tasks. `functions.py` lists all functions.
+    """
+
+    __slots__ = ()
+
+    names: ClassVar[tuple[str, ...]] = ()
+    """What Paimon calls it."""
+
+    takes: ClassVar[frozenset[TypeRoot] | None] = None
+    """The types of columns that it takes; None for all."""
+
+    retracts: ClassVar[bool] = False
+    """Whether it can take values back that it was given before."""
+
+    commutes: ClassVar[bool] = False
+    """Whether the result is the same whatever order values come in."""
+
+    lacks: ClassVar[str | None] = None
+    """What it needs and is not installed here, and how to install it; None if nothing lacks."""
+
+    @classmethod
+    def of(cls, field: DataField, options: FieldOptions) -> Self:
+        """The function for a column of a type it takes. Raises OptionError naming option, column and remedy for
+        parameters that do not fit.
+        """
+        return cls()
+
+    @abstractmethod
+    def fold(self, values: pa.Array, events: Events) -> pa.Array:
+        """One value per key. Shapes: n values and events in, k values out."""
+
+    def strict(self) -> Self:
+        """The function for rows that are not in the table yet: it raises SchemaMismatchError where a result does not
+        exist, instead of giving null.
+        """
+        return self
+
+    def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
+        """Values that it can never merge, by reason.
+
+        Shapes: n values, and whether each is taken back, in; for each reason n bools and the reason out.
+        """
+        return iter(())
+
+    def limit(self, field: DataField) -> Fraction | None:
+        """From which magnitude on a result does not exist in the column; None where there is no such limit."""
+        return None
+
+    def bound(self, largest: Sequence[Fraction]) -> Fraction:
+        """The largest magnitude that a result can have, by the largest of each of the runs that are merged."""
+        return max(largest, default=Fraction(0))
+
+    def fails_to_retract(self, field: DataField) -> bool:
+        """Whether some value of the column may have no result when it is taken back, though the function can."""
+        return False

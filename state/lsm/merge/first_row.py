@@ -1,0 +1,53 @@
+"""The merge engine `first-row`: the first row of a key.
+
+Source: Paimon 2.0 FirstRowMergeFunction, SchemaValidation.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.table.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.lsm.merge.fold import Indices, Kinds, Selection, Starts, eligible, ends_of, key_numbers, starts_of
+from bucketline.state.lsm.merge.merging import Merging
+from bucketline.state.lsm.merge.row_checks import RowChecks
+from bucketline.state.types.arrow import VALUE_KIND
+
+RETRACTS_OF_FIRST_ROW = (
+    "a table with merge-engine first-row takes no -D and -U rows; set 'ignore-delete' = 'true' to skip them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRow(Selection):
+    """The first row of each key; with `ignore_delete` the first +I or +U row. Without it, a -U or -D row of a key with
+    other rows raises SchemaMismatchError.
+    """
+
+    ignore_delete: bool = False
+
+    def select(self, starts: Starts, kinds: Kinds) -> Indices:
+        candidates = eligible(starts, ends_of(starts), kinds)
+        if not self.ignore_delete:
+            if not candidates.all():
+                raise SchemaMismatchError(RETRACTS_OF_FIRST_ROW, column=VALUE_KIND)
+            return np.flatnonzero(starts)
+        position = np.flatnonzero(candidates)
+        return position[starts_of(key_numbers(starts)[position])]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRowMerging(Merging):
+    """A row that is there is never changed or removed."""
+
+    def fold(self) -> FirstRow:
+        settings = self.schema.settings.merge
+        if settings.sequence_fields:
+            key = SEQUENCE_FIELD.key
+            raise OptionError(f"'{key}' cannot be used with '{MERGE_ENGINE.key}' = '{settings.engine.value}'", key=key)
+        return FirstRow(settings.ignore_delete)
+
+    def row_checks(self) -> RowChecks | None:
+        return None if self.fold().ignore_delete else RowChecks(RETRACTS_OF_FIRST_ROW)

@@ -1,0 +1,22 @@
+"""Tables without a primary key: no row is merged with another."""
+
+from dataclasses import dataclass
+
+from bucketline.state.lsm.merge.fold import Fold, KeepAll
+from bucketline.state.lsm.merge.merging import Merging
+
+
+@dataclass(frozen=True, slots=True)
+class NoKey(Merging):
+    """What an engine answers where there is nothing to merge: every row stays, in any order, and changes as it is."""
+
+    takes_updates = True
+
+    def fold(self) -> Fold:
+        return KeepAll()
+
+    def order_matters(self) -> bool:
+        return False
+
+    def takes_deletes(self) -> bool:
+        return True

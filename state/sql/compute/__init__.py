@@ -1,0 +1,1 @@
+"""Conditions and expressions in Spark's SQL, computed over Arrow columns."""

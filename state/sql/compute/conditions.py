@@ -1,0 +1,107 @@
+"""Conditions on rows of a table: one part that files are skipped by, one that is computed for each row.
+
+What `filters` understands becomes an Arrow expression, and skips partitions, buckets and files. The rest of what AND
+joins, as a condition over two columns, is computed by `expression`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.sql.compute.expression import SqlExpression, condition, with_blanks
+from bucketline.state.sql.compute.filters import translate_filter
+from bucketline.state.sql.compute.parsing import (
+    check_quoted_names,
+    check_spelling,
+    conjuncts,
+    parse_value,
+    quoted_texts,
+)
+from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.buffers import one_array
+from bucketline.state.types.logical import DataField
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a row must pass: `expression` where rows are read, `test` afterwards; None passes all. `columns` are those
+    that `test` names."""
+
+    expression: pc.Expression | None = None
+    test: SqlExpression | None = None
+    columns: tuple[str, ...] = ()
+
+    def mask(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Which rows that were read pass; None for all."""
+        return None if self.test is None else condition(self.test, columns_of(rows), rows.num_rows)
+
+    def also(self, expression: pc.Expression) -> "Condition":
+        """The same with one more condition."""
+        whole = expression if self.expression is None else self.expression & expression
+        return replace(self, expression=whole)
+
+
+ALL_ROWS = Condition()
+
+Filter: TypeAlias = pc.Expression | str | SqlExpression | Condition
+"""A condition on the columns of a table: SQL text as `id > 5 AND name LIKE 'a%'`, or an Arrow expression."""
+
+
+def plan_condition(filter: Filter | None, fields: Sequence[DataField]) -> Condition:
+    """The condition of a filter. Raises OptionError and SchemaMismatchError for one that does not fit the table."""
+    if filter is None:
+        return ALL_ROWS
+    if isinstance(filter, Condition):
+        return filter
+    if isinstance(filter, pc.Expression):
+        return Condition(filter)
+    if isinstance(filter, SqlExpression):
+        check_quoted_names(filter.quoted, [f.name for f in fields], "filter")
+        return _planned(filter.text, fields)
+    if not isinstance(filter, str):
+        raise SchemaMismatchError(f"a filter is SQL text or an Arrow expression, found {type(filter).__name__}")
+    check_spelling(filter, "filter")
+    check_quoted_names(quoted_texts(filter), [f.name for f in fields], "filter")
+    return _planned(filter, fields)
+
+
+def _planned(text: str, fields: Sequence[DataField]) -> Condition:
+    whole: pc.Expression | None = None
+    computed, refusals = list[exp.Expression](), list[OptionError]()
+    for part in conjuncts(parse_value(text, "filter")):
+        try:
+            expression = translate_filter(part, fields)
+        except OptionError as e:
+            if e.column is not None:
+                raise
+            computed.append(part)
+            refusals.append(e)
+        else:
+            whole = expression if whole is None else whole & expression
+    if not computed:
+        return Condition(whole)
+    joined = " AND ".join(f"({part.sql(DIALECT)})" for part in computed)
+    test = with_blanks(SqlExpression(joined), fields)
+    looked_at = {c.name.lower() for part in computed for c in part.find_all(exp.Column)}
+    looked_at |= {c.parts[0].name.lower() for part in computed for c in part.find_all(exp.Column)}
+    try:
+        condition(test, columns_of(arrow_schema(fields).empty_table()), 0)
+    except SchemaMismatchError:
+        refusal = next((e for e in refusals if "literal" in e.fields), None)
+        if refusal is not None:
+            # A literal that does not fit its column is better named by the first reading.
+            raise refusal from None
+        raise
+    return Condition(whole, test, tuple(f.name for f in fields if f.name.lower() in looked_at))
+
+
+def columns_of(rows: pa.RecordBatch | pa.Table) -> Mapping[str, pa.Array]:
+    """The columns by name."""
+    return dict(zip(rows.schema.names, map(one_array, rows.columns), strict=True))

@@ -1,0 +1,107 @@
+"""A SQL expression, computed over whole columns: values of rows that are updated, conditions over two columns.
+
+The one dialect is Spark's; which values there are is in `rows`, which functions in `functions`. Everything else is
+refused by name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.sql.compute.calls import LOCAL_CONTEXT, Context
+from bucketline.state.sql.compute.numbers import fitted
+from bucketline.state.sql.compute.parsing import check_quoted_names, check_spelling, parse_value, quoted_texts
+from bucketline.state.sql.compute.rows import ARROW_ERRORS, COMPARISONS, SOURCE, TARGET, Rows
+from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.char_text import chars_of, padded
+from bucketline.state.types.fit import fit_array
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.struct_fields import by_spelling
+
+
+@dataclass(frozen=True, slots=True)
+class SqlExpression:
+    """SQL text that is computed for each row; made by `expr`. `quoted` are texts that a user wrote in double quotes."""
+
+    text: str
+    quoted: tuple[str, ...] = ()
+
+
+def expr(text: str) -> SqlExpression:
+    """A value in SQL for `Table.update` and `Table.merge`: `bl.expr("amount * 2")`, `bl.expr("source.amount")`.
+
+    Raises OptionError for text that is no expression, or meant something else before Spark's dialect was the one.
+    """
+    check_spelling(text)
+    parse_value(text)
+    return SqlExpression(text, quoted_texts(text))
+
+
+def evaluate(
+    expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, context: Context = LOCAL_CONTEXT
+) -> pa.Array:
+    """The value of each row. `columns` are the table's by name, those of a merge's source as `source.name`.
+
+    Raises OptionError for a column that is unknown or SQL that is not understood, SchemaMismatchError for a value that
+    cannot be computed: types that do not go together, overflow, division by zero.
+    """
+    if expression.quoted:
+        check_quoted_names(expression.quoted, {name.removeprefix(f"{SOURCE}.") for name in columns})
+    try:
+        return Rows(columns, row_count, context).array(parse_value(expression.text))
+    except ARROW_ERRORS as e:
+        raise SchemaMismatchError(f"{expression.text!r} cannot be computed: {e}", expression=expression.text) from e
+    except RecursionError as e:
+        raise OptionError(f"{expression.text!r} is nested too deeply", key="expression") from e
+
+
+def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, field: DataField) -> pa.Array:
+    """The value of each row as the column stores it: decimals are rounded, fields of structs are matched by name.
+
+    Raises as `evaluate`; also for a value that the column's type cannot hold.
+    """
+    values = evaluate(expression, columns, row_count)
+    if not field.type.is_atomic:
+        return fit_array(values, field.type.as_nullable(), arrow_type(field.type), field.name, by_spelling)
+    try:
+        return fitted(values, field.type)
+    except ARROW_ERRORS as e:
+        raise SchemaMismatchError(
+            f"{expression.text!r} gives a value that column {field.name!r} {field.type} cannot hold: {e}",
+            column=field.name,
+            expected=str(field.type),
+        ) from e
+
+
+def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int) -> pa.Array:
+    """For each row whether the condition is true; unknown is false. Raises as `evaluate`."""
+    values = evaluate(expression, columns, row_count)
+    if pa.types.is_null(values.type):
+        return pa.array(np.zeros(row_count, bool))
+    if not pa.types.is_boolean(values.type):
+        raise OptionError(f"{expression.text!r} is {values.type}, not a condition", key="expression")
+    return values.fill_null(False)
+
+
+def with_blanks(expression: SqlExpression, fields: Sequence[DataField]) -> SqlExpression:
+    """The expression, with the blanks of a CHAR in each text that a column of the table is compared with."""
+    chars = chars_of(fields)
+    if not chars:
+        return expression
+    tree = parse_value(expression.text).copy()
+    for node in tree.find_all(*COMPARISONS, exp.In, exp.Between):
+        parts = [n for part in node.args.values() for n in (part if isinstance(part, list) else [part])]
+        column = next((n for n in parts if isinstance(n, exp.Column) and n.name in chars and n.table != SOURCE), None)
+        for part in parts:
+            if column is not None and isinstance(part, exp.Literal) and part.is_string:
+                part.set("this", padded(part.this, chars[column.name]))
+    return replace(expression, text=tree.sql(DIALECT))
+
+
+__all__ = ["SOURCE", "TARGET", "SqlExpression", "assigned", "condition", "evaluate", "expr", "with_blanks"]

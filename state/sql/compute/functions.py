@@ -1,0 +1,260 @@
+"""The functions of SQL expressions, by the names that Spark gives them.
+
+A function that is not here is refused by its name, one with an argument that is not supported by its text.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.hashes import HASH_FUNCTIONS
+from bucketline.state.sql.compute.json_paths import JSON_FUNCTIONS
+from bucketline.state.sql.compute.meeting import common_type, compared, to_common
+from bucketline.state.sql.compute.moments import by_array
+from bucketline.state.sql.compute.nested import NESTED_FUNCTIONS
+from bucketline.state.sql.compute.numbers import Value, arithmetic, is_number, rounded
+from bucketline.state.sql.compute.regexes import REGEX_FUNCTIONS
+from bucketline.state.sql.compute.texts import TEXT_FUNCTIONS
+from bucketline.state.sql.compute.times import TIME_FUNCTIONS
+from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.types.if_else import if_else
+
+
+def function_call(node: Any) -> Call | None:
+    """The call that a node is; None for a node of another kind."""
+    if isinstance(node, exp.Anonymous):
+        return Call(str(node.this).lower(), tuple(node.expressions), node)
+    read = _SPELLED.get(type(node))
+    return None if read is None else read(node)
+
+
+def call_function(call: Call, value: Evaluate) -> Value:
+    """The result of a function. Raises OptionError for an unknown one, and for an argument that is not understood."""
+    function = FUNCTIONS.get(call.name)
+    if function is None:
+        near = did_you_mean(call.name, FUNCTIONS) or ""
+        raise OptionError(f"function {call.name} is not supported{near}", key="expression", function=call.name)
+    if not function.least <= len(call.arguments) <= function.most:
+        raise OptionError(
+            f"{call.text!r}: {call.name} takes {function.takes}, not {len(call.arguments)}", key="expression"
+        )
+    return function.compute(call, value)
+
+
+def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[Any], Call]:
+    """How a node that has its own grammar is read as a call; its parts by their keys, in order."""
+
+    def read(node: Any) -> Call:
+        for key, said in node.args.items():
+            if said and key not in keys and key not in (*notes, *_NOTES):
+                raise OptionError(f"{node.sql(DIALECT)!r} is not supported", key="expression")
+        arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
+        flat = [n for part in arguments for n in (part if isinstance(part, list) else [part])]
+        return Call(name, tuple(flat), node)
+
+    return read
+
+
+def _trim_call(node: Any) -> Call:
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "btrim")
+    if node.expression and not node.args.get("position") and "from" not in node.meta:
+        # trim(a, 'x') took off 'x' in the older dialect; Spark reads it the other way round.
+        text = node.sql(DIALECT)
+        raise OptionError(
+            f"trim of two arguments ({text}) is not supported; write trim(BOTH 'x' FROM text)", key="expression"
+        )
+    arguments = (node.this,) if not node.expression else (node.this, node.expression)
+    return Call(name, arguments, node)
+
+
+def _like_call(node: Any) -> Call:
+    escape: tuple[Any, ...] = ()
+    whole = node
+    if isinstance(node, exp.Escape):
+        escape, node = (node.expression,), node.this
+    if type(node) is not exp.Like:
+        raise OptionError(f"{whole.sql(DIALECT)!r} is not supported", key="expression")
+    if isinstance(node.expression, exp.Any | exp.All):
+        raise OptionError(f"{whole.sql(DIALECT)!r} is not supported; join several LIKE by OR", key="expression")
+    return Call("not like" if node.args.get("negate") else "like", (node.this, node.expression, *escape), whole)
+
+
+def _extract_call(node: Any) -> Call:
+    return Call("date_part", (exp.Literal.string(str(node.this.name)), node.expression), node)
+
+
+_NOTES = ("safe", "coalesce", "ignore_nulls", "charset", "null_if_pos_overflow")
+"""What sqlglot says of its dialect; nothing that the user wrote."""
+
+
+def _json_call(node: Any) -> Call:
+    """`payload:a.b[0]`."""
+    steps = []
+    for part in node.expression.expressions:
+        if isinstance(part, exp.JSONPathKey) and isinstance(part.this, str):
+            steps.append(f"['{part.this}']")
+        elif isinstance(part, exp.JSONPathSubscript) and isinstance(part.this, int):
+            steps.append(f"[{part.this}]")
+        elif not isinstance(part, exp.JSONPathRoot):
+            raise OptionError(f"{node.sql(DIALECT)!r} is not supported", key="expression")
+    return Call("get_json_object", (node.this, exp.Literal.string("$" + "".join(steps))), node)
+
+
+_SPELLED: Mapping[type[Any], Callable[[Any], Call]] = {
+    exp.Trim: _trim_call,
+    exp.Substring: _special("substring", "this", "start", "length"),
+    exp.Like: _like_call,
+    exp.Escape: _like_call,
+    exp.RegexpLike: _special("rlike", "this", "expression"),
+    exp.DPipe: _special("concat", "this", "expression"),
+    exp.Ceil: _special("ceil", "this", "decimals"),
+    exp.Floor: _special("floor", "this", "decimals"),
+    exp.Extract: _extract_call,
+    exp.StrPosition: _special("locate", "substr", "this", "position"),
+    exp.Chr: _special("chr", "expressions"),
+    exp.JSONExtract: _json_call,
+    exp.CurrentTimestamp: _special("current_timestamp"),
+    exp.CurrentDate: _special("current_date"),
+}
+
+
+def _coalesce(call: Call, value: Evaluate) -> Value:
+    return pc.coalesce(*_in_common(call, value))
+
+
+def _nullif(call: Call, value: Evaluate) -> Value:
+    left, right = (value(node) for node in call.arguments)
+    same = pc.fill_null(compared("=", left, right, value.context), False)
+    return if_else(same, pa.scalar(None, left.type), left)
+
+
+def _nvl2(call: Call, value: Evaluate) -> Value:
+    given, then, other = (value(node) for node in call.arguments)
+    target = common_type([then.type, other.type], value.context)
+    return if_else(pc.is_valid(given), to_common(then, target, value.context), to_common(other, target, value.context))
+
+
+def _greatest(call: Call, value: Evaluate) -> Value:
+    values = _ordered(_in_common(call, value))
+    greatest = pc.max_element_wise(*values, skip_nulls=True)
+    if not pa.types.is_floating(greatest.type):
+        return greatest
+    # Arrow passes over NaN, which is greater than every number, as Spark orders them.
+    is_nan = reduce(pc.or_, [pc.fill_null(pc.is_nan(v), False) for v in values])
+    return if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
+
+
+def _least(call: Call, value: Evaluate) -> Value:
+    return pc.min_element_wise(*_ordered(_in_common(call, value)), skip_nulls=True)
+
+
+def _ordered(values: list[Value]) -> list[Value]:
+    """Returns values whose order Arrow knows. Raises ArrowNotImplementedError for other ones."""
+    if pa.types.is_boolean(values[0].type) or pa.types.is_nested(values[0].type):
+        raise pa.ArrowNotImplementedError(f"the greatest and the least of {values[0].type} are not supported")
+    return values
+
+
+def _in_common(call: Call, value: Evaluate) -> list[Value]:
+    values = [value(n) for n in call.arguments]
+    target = common_type([v.type for v in values], value.context)
+    return [to_common(v, target, value.context) for v in values]
+
+
+def _number_of(call: Call, value: Evaluate) -> Value:
+    number = value(call.arguments[0])
+    if pa.types.is_null(number.type):
+        return number.cast(pa.float64())
+    if not is_number(number.type):
+        raise pa.ArrowTypeError(f"{call.text!r} is asked of {number.type}")
+    return number
+
+
+def _abs(call: Call, value: Evaluate) -> Value:
+    return pc.abs_checked(_number_of(call, value))
+
+
+def _round(call: Call, value: Evaluate) -> Value:
+    digits = 0 if len(call.arguments) == 1 else literal(call.arguments[1], int)
+    return rounded(_number_of(call, value), digits)
+
+
+def _to_whole(mode: str) -> Callable[[Call, Evaluate], Value]:
+    def compute(call: Call, value: Evaluate) -> Value:
+        number = _number_of(call, value)
+        if pa.types.is_integer(number.type):
+            return number.cast(pa.int64())
+        whole = rounded(number, 0, mode)
+        return by_array(whole, _as_java_casts) if pa.types.is_floating(whole.type) else whole
+
+    return compute
+
+
+def _as_java_casts(whole: pa.Array) -> pa.Array:
+    """Doubles as BIGINT: NaN is 0, and what is too large the nearest, as Spark has it for FLOOR and CEIL."""
+    is_null, numbers = np.asarray(whole.is_null()), np.nan_to_num(np.asarray(whole.fill_null(0.0)), nan=0.0)
+    inside = np.clip(numbers, -(2.0**63), 2.0**63 - 1024)
+    found = np.where(numbers >= 2.0**63, 2**63 - 1, inside.astype(np.int64))
+    return pa.array(found, pa.int64(), mask=is_null)
+
+
+def _two(sign: str) -> Callable[[Call, Evaluate], Value]:
+    def compute(call: Call, value: Evaluate) -> Value:
+        left, right = (value(node) for node in call.arguments)
+        if pa.types.is_null(left.type) or pa.types.is_null(right.type):
+            return pa.scalar(None)
+        if not is_number(left.type) or not is_number(right.type):
+            raise pa.ArrowTypeError(f"{call.text!r} computes with {left.type} and {right.type}; use CAST")
+        return arithmetic(sign, left, right)
+
+    return compute
+
+
+def _cast_call(type_name: str) -> Callable[[Call, Evaluate], Value]:
+    """`int(x)` and its like: CAST(x AS INT)."""
+
+    def compute(call: Call, value: Evaluate) -> Value:
+        return value(exp.cast(call.arguments[0].copy(), type_name, dialect=DIALECT))
+
+    return compute
+
+
+_CAST_NAMES = {
+    name.lower(): name
+    for name in "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE STRING DATE TIMESTAMP BINARY".split()  # noqa: SIM905
+}
+
+FUNCTIONS: Mapping[str, Function] = {
+    "coalesce": Function(1, 255, _coalesce),
+    "nvl": Function(2, 2, _coalesce),
+    "ifnull": Function(2, 2, _coalesce),
+    "nvl2": Function(3, 3, _nvl2),
+    "nullif": Function(2, 2, _nullif),
+    "isnull": Function(1, 1, lambda call, value: pc.is_null(value(call.arguments[0]))),
+    "isnotnull": Function(1, 1, lambda call, value: pc.is_valid(value(call.arguments[0]))),
+    "greatest": Function(2, 255, _greatest),
+    "least": Function(2, 255, _least),
+    "abs": Function(1, 1, _abs),
+    "round": Function(1, 2, _round),
+    "floor": Function(1, 1, _to_whole("down")),
+    "ceil": Function(1, 1, _to_whole("up")),
+    "ceiling": Function(1, 1, _to_whole("up")),
+    "mod": Function(2, 2, _two("%")),
+    **TEXT_FUNCTIONS,
+    **TIME_FUNCTIONS,
+    **REGEX_FUNCTIONS,
+    **HASH_FUNCTIONS,
+    **JSON_FUNCTIONS,
+    **NESTED_FUNCTIONS,
+    **{name: Function(1, 1, _cast_call(text)) for name, text in _CAST_NAMES.items()},
+}
+"""Every function, by its name in small letters."""

@@ -1,0 +1,126 @@
+"""Dates and times as Spark counts them: microseconds, of an instant or of a local time, with a session's zone.
+
+Source: Spark 4.0 SparkDateTimeUtils; Java's ZonedDateTime.ofLocal for local times that a zone has twice, or not.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.sql.compute.calls import Context
+from bucketline.state.sql.compute.numbers import Value
+from bucketline.state.sql.compute.time_patterns import DAY_US, Longs, read_dates, read_stamps
+
+LOCAL = pa.timestamp("us")
+INSTANT = pa.timestamp("us", "UTC")
+
+
+def by_array(value: Value, compute: Callable[[pa.Array], pa.Array]) -> Value:
+    """What `compute` gives for a column; for one value, the one that it gives."""
+    if isinstance(value, pa.Scalar):
+        return compute(pa.array([value.as_py()], value.type) if value.is_valid else pa.nulls(1, value.type))[0]
+    return compute(value)
+
+
+def stamp_type(context: Context) -> pa.DataType:
+    """What TIMESTAMP means: an instant, as in Spark, or a local time, as in Paimon."""
+    return INSTANT if context.has_instants else LOCAL
+
+
+def local_us(moments: pa.Array, context: Context) -> pa.Array:
+    """Local times in the session's zone, as microseconds since 1970. Takes dates, times, and texts of times."""
+    if pa.types.is_null(moments.type):
+        return moments.cast(pa.int64())
+    if pa.types.is_string(moments.type):
+        moments = stamps_of(moments, context)
+    if pa.types.is_date(moments.type):
+        return pc.multiply(moments.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), DAY_US)
+    if not pa.types.is_timestamp(moments.type):
+        raise pa.ArrowTypeError(f"{moments.type} is no date or time")
+    if moments.type.tz is not None:
+        instants = _in_us(moments).cast(pa.timestamp("us", context.zone))
+        return pc.local_timestamp(instants).cast(pa.int64())
+    return _in_us(moments).cast(pa.int64())
+
+
+def instants_of(moments: pa.Array, context: Context) -> pa.Array:
+    """Instants: local times are those of the session's zone."""
+    if pa.types.is_timestamp(moments.type) and moments.type.tz is not None:
+        return _in_us(moments).cast(INSTANT)
+    return from_local(local_us(moments, context), context.zone)
+
+
+def from_local(micros: pa.Array, zone: str) -> pa.Array:
+    """Instants of local times: the earlier one of two, and what is passed over is as much later."""
+    local = micros.cast(LOCAL)
+    if zone == "UTC":
+        return local.cast(INSTANT)
+    known = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
+    offsets = pc.subtract(pc.local_timestamp(known).cast(pa.int64()), known.cast(pa.int64()))
+    return pc.subtract(micros, offsets).cast(INSTANT)
+
+
+def as_stamps(micros: pa.Array, context: Context) -> pa.Array:
+    """Local times of the session as values of TIMESTAMP."""
+    return from_local(micros, context.zone) if context.has_instants else micros.cast(LOCAL)
+
+
+def stamps_of(texts: pa.Array, context: Context, *, wanted: pa.DataType | None = None) -> pa.Array:
+    """Texts as timestamps. Raises ArrowInvalid for one that is none."""
+    found, is_read = try_stamps(texts, context, wanted=wanted)
+    refuse_unread(texts, is_read, "TIMESTAMP")
+    return found
+
+
+def try_stamps(
+    texts: pa.Array, context: Context, *, wanted: pa.DataType | None = None
+) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """As `stamps_of`, and which texts are timestamps; the others are null."""
+    target = wanted or stamp_type(context)
+    said = read_stamps(texts)
+    nulls = ~said.is_read
+    if target.tz is None:
+        # Spark passes over the zone of a text for a local time.
+        return pa.array(said.moments, pa.int64(), mask=nulls).cast(LOCAL), said.is_read
+    zoned = said.moments - said.offsets
+    if said.has_zone.all():
+        return pa.array(zoned, pa.int64(), mask=nulls).cast(INSTANT), said.is_read
+    local = from_local(pa.array(said.moments, pa.int64()), context.zone).cast(pa.int64())
+    micros: Longs = np.where(said.has_zone, zoned, np.asarray(local, np.int64))
+    return pa.array(micros, pa.int64(), mask=nulls).cast(INSTANT), said.is_read
+
+
+def dates_of(moments: pa.Array, context: Context) -> pa.Array:
+    """The days that moments are in, in the session's zone. Raises ArrowInvalid for a text that is no date."""
+    if pa.types.is_date(moments.type):
+        return moments.cast(pa.date32())
+    if pa.types.is_string(moments.type):
+        found, is_read = try_dates(moments)
+        refuse_unread(moments, is_read, "DATE")
+        return found
+    micros = local_us(moments, context)
+    days = np.asarray(micros.fill_null(0), np.int64) // DAY_US
+    return pa.array(days.astype(np.int32), pa.int32(), mask=np.asarray(micros.is_null())).cast(pa.date32())
+
+
+def try_dates(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Texts as dates, null where they are none; and which are dates."""
+    days, is_read = read_dates(texts)
+    return pa.array(np.where(is_read, days, 0).astype(np.int32), pa.int32(), mask=~is_read).cast(pa.date32()), is_read
+
+
+def refuse_unread(texts: pa.Array, is_read: npt.NDArray[np.bool_], wanted: str) -> None:
+    """Returns if every text has been read. Raises ArrowInvalid naming one that was not."""
+    unread = np.flatnonzero(~is_read & np.asarray(texts.is_valid()))
+    if len(unread):
+        raise pa.ArrowInvalid(f"{str(texts[int(unread[0])].as_py())[:80]!r} is no {wanted}")
+
+
+def _in_us(stamps: pa.Array) -> pa.Array:
+    """In microseconds; finer digits are cut off, towards the past."""
+    if stamps.type.unit == "ns":
+        stamps = pc.floor_temporal(stamps, unit="microsecond")
+    return stamps.cast(pa.timestamp("us", stamps.type.tz))

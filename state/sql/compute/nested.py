@@ -1,0 +1,83 @@
+"""Values inside of values: fields of structs, elements of arrays, values of maps.
+
+Source: Spark 4.0 complexTypeExtractors.scala, GetArrayItem and ElementAt in ANSI mode.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.state.sql.compute.calls import Call, Evaluate, Function
+from bucketline.state.sql.compute.numbers import Value
+from bucketline.state.sql.dialect import DIALECT
+
+
+def field_of(value: Value, name: str, text: str) -> Value:
+    """The field of a struct, also in another case. Raises OptionError for one that is unknown."""
+    if pa.types.is_null(value.type):
+        return value
+    if not pa.types.is_struct(value.type):
+        raise OptionError(f"{text!r}: {value.type} has no field {name!r}", key="expression", column=name)
+    names = [f.name for f in value.type]
+    same = [n for n in names if n == name] or [n for n in names if n.lower() == name.lower()]
+    if len(same) != 1:
+        near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+        raise OptionError(f"{text!r}: unknown field {name!r}{near}", key="expression", column=name)
+    return pc.struct_field(value, names.index(same[0]))
+
+
+def item_of(node: Any, key_node: Any, value: Evaluate, *, counts_from_one: bool) -> Value:
+    """The element of an array, or the value of a key in a map."""
+    items, key = value(node), value(key_node)
+    if pa.types.is_map(items.type):
+        if not isinstance(key, pa.Scalar) or not key.is_valid:
+            raise OptionError(f"{key_node.sql(DIALECT)!r} has to be a literal here", key="expression")
+        return pc.map_lookup(items, key.cast(items.type.key_type), "first")
+    if not pa.types.is_list(items.type):
+        raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {items.type}, no array or map")
+    if not pa.types.is_integer(key.type):
+        raise pa.ArrowTypeError(f"{key_node.sql(DIALECT)!r} is {key.type}, no whole number")
+    count = len(items) if isinstance(items, pa.Array) else len(key) if isinstance(key, pa.Array) else 1
+    items, key = (pa.repeat(v, count) if isinstance(v, pa.Scalar) else v for v in (items, key))
+    return _elements(items, key, counts_from_one)
+
+
+def _elements(items: pa.ListArray, places: pa.Array, counts_from_one: bool) -> pa.Array:
+    is_null = np.asarray(items.is_null()) | np.asarray(places.is_null())
+    offsets = np.asarray(items.offsets, np.int64)
+    lengths, at = np.diff(offsets), np.asarray(places.cast(pa.int64()).fill_null(0))
+    steps = at
+    if counts_from_one:
+        if (~is_null & (at == 0)).any():
+            raise pa.ArrowInvalid("elements are counted from 1, or from the end with -1")
+        steps = np.where(at > 0, at - 1, lengths + at)
+    outside = ~is_null & ((steps < 0) | (steps >= lengths))
+    if outside.any():
+        row = int(np.flatnonzero(outside)[0])
+        raise pa.ArrowInvalid(f"an array of {lengths[row]} elements has no element {at[row]}")
+    chosen = np.where(is_null, 0, offsets[:-1] + steps)
+    return items.values.take(pa.array(chosen, mask=is_null))
+
+
+def _element_at(call: Call, value: Evaluate) -> Value:
+    return item_of(call.arguments[0], call.arguments[1], value, counts_from_one=True)
+
+
+def _size(call: Call, value: Evaluate) -> Value:
+    items = value(call.arguments[0])
+    if pa.types.is_map(items.type) and isinstance(items, pa.Array):
+        offsets = np.asarray(items.offsets, np.int32)
+        return pa.array(np.diff(offsets), mask=np.asarray(items.is_null()))
+    return pc.list_value_length(items).cast(pa.int32())
+
+
+NESTED_FUNCTIONS: Mapping[str, Function] = {
+    "element_at": Function(2, 2, _element_at),
+    "size": Function(1, 1, _size),
+    "cardinality": Function(1, 1, _size),
+}

@@ -1,0 +1,111 @@
+"""SQL text of a value or a condition → its tree, in the one dialect: Spark's.
+
+Until release 0.9 texts of filters and of `bl.expr` were read in another dialect. What such a text means otherwise now
+is refused with its new spelling: names in double quotes, and backslashes inside of texts.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.dialect import DIALECT, Token, TokenType, reason_of, tokens_of
+
+_KEPT_ESCAPES = re.compile(r"\\[%_]")
+"""What a backslash says in texts of both dialects: nothing, LIKE reads it."""
+
+_OLD_TYPES = {"TIMESTAMPTZ": "TIMESTAMP_LTZ"}
+_BEFORE_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "WHEN", "THEN", "ELSE", "CASE")
+_PLAIN = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.RAW_STRING)
+
+
+@lru_cache(maxsize=1024)
+def parse_value(text: str, key: str = "expression") -> exp.Expression:
+    """The tree of one value or condition; it is shared, so it is not to be changed. Raises OptionError."""
+    try:
+        statements = sqlglot.parse(f"SELECT {text}", read=DIALECT)
+    except SqlglotError as e:
+        more = "; a backslash inside a text escapes the sign behind it, unless it is r'...'" if "\\" in text else ""
+        raise OptionError(f"{text!r} is no SQL expression: {reason_of(e)}{more}", key=key) from e
+    except RecursionError as e:
+        raise OptionError("the expression is nested too deeply", key=key) from e
+    select = statements[0] if len(statements) == 1 else None
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        raise OptionError(f"{text!r} is no single SQL expression; give one, as in: amount * 2", key=key)
+    if any(value for name, value in select.args.items() if name != "expressions"):
+        raise OptionError(f"{text!r} is a query; give one expression, as in: amount * 2", key=key)
+    node = select.expressions[0]
+    if isinstance(node, exp.Alias | exp.Star):
+        raise OptionError(f"{text!r}: give one expression, as in: amount * 2", key=key)
+    return node.transform(_plain_text) if node.find(exp.RawString) else node
+
+
+def _plain_text(node: exp.Expression) -> exp.Expression:
+    return exp.Literal.string(node.this) if isinstance(node, exp.RawString) else node
+
+
+def check_spelling(text: str, key: str = "expression") -> None:
+    """Returns if a text that a user wrote says the same in the older dialect, but for double quotes. Raises
+    OptionError with the new spelling."""
+    before = ""
+    for token in _tokens(text):
+        if token.token_type is TokenType.L_BRACKET and (before.upper() in _BEFORE_VALUES or not before.isalnum()):
+            raise OptionError("names stand in backticks in Spark's SQL, as `odd name`, not in [brackets]", key=key)
+        before = token.text if token.token_type not in _PLAIN and token.text not in ("]", ")") else "x"
+        if token.token_type not in _PLAIN and token.text.upper() in _OLD_TYPES:
+            new = _OLD_TYPES[token.text.upper()]
+            raise OptionError(f"the type {token.text} is called {new} in Spark's SQL", key=key)
+        raw = text[token.start : token.end + 1]
+        if token.token_type is TokenType.STRING and raw.startswith("'") and "\\" in _KEPT_ESCAPES.sub("", raw):
+            raise OptionError(
+                f"{raw}: in Spark's SQL a backslash inside a text escapes the sign behind it, which it did not do here "
+                f"before. Write r{raw} where it stands for itself, and `chr(10)` and its like for other signs",
+                key=key,
+            )
+
+
+def quoted_texts(text: str) -> tuple[str, ...]:
+    """The texts in double quotes."""
+    if '"' not in text:
+        return ()
+    return tuple(
+        str(token.text) for token in _tokens(text) if token.token_type is TokenType.STRING and text[token.start] == '"'
+    )
+
+
+def check_quoted_names(quoted: Collection[str], names: Collection[str], key: str = "expression") -> None:
+    """Returns if no column stands in double quotes, in which Spark's SQL writes texts. Raises OptionError with both
+    spellings."""
+    for name in quoted:
+        if name in names:
+            raise OptionError(
+                f'"{name}" is a text in Spark\'s SQL, and there is a column of that name: write `{name}` for the '
+                f"column, '{name}' for the text",
+                key=key,
+                column=name,
+            )
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    try:
+        yield from tokens_of(text)
+    except OptionError:
+        return  # the parser says what is wrong
+
+
+def conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """The conditions that AND joins, left to right."""
+    waiting, found = [node], list[exp.Expression]()
+    while waiting:
+        part = waiting.pop()
+        while isinstance(part, exp.Paren):
+            part = part.this
+        if isinstance(part, exp.And):
+            waiting += [part.expression, part.this]
+        else:
+            found.append(part)
+    return found

@@ -1,0 +1,127 @@
+"""Functions of texts."""
+
+from collections.abc import Callable, Mapping
+from functools import cache, reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.casts import text_of_values
+from bucketline.state.sql.compute.like import match_like
+from bucketline.state.sql.compute.moments import by_array
+from bucketline.state.sql.compute.numbers import Value
+from bucketline.state.sql.dialect import DIALECT
+
+
+def text_of(node: Any, value: Evaluate) -> Value:
+    """The value of a node as a text. Raises ArrowTypeError for a type that is not read as one."""
+    text = value(node)
+    if pa.types.is_null(text.type):
+        return pa.scalar(None, pa.string())
+    if pa.types.is_string(text.type):
+        return text
+    if pa.types.is_nested(text.type) or pa.types.is_time(text.type) or pa.types.is_binary(text.type):
+        raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {text.type}, not text; use CAST(... AS STRING)")
+    return by_array(text, lambda values: text_of_values(values, value.context))
+
+
+def _of_text(function: Callable[..., Any]) -> Callable[[Call, Evaluate], Value]:
+    return lambda call, value: function(text_of(call.arguments[0], value))
+
+
+def _upper(text: Value) -> Value:
+    """The text in capitals: also those that are several signs, as SS for ß, which Arrow does not make."""
+    return pc.utf8_upper(_respelled(text, _long_capitals()))
+
+
+def _lower(text: Value) -> Value:
+    return pc.utf8_lower(_respelled(text, _LONG_SMALL_LETTERS))
+
+
+@cache
+def _long_capitals() -> Mapping[str, str]:
+    """The signs whose capitals are several signs; looked for when they are first needed."""
+    return {sign: sign.upper() for sign in map(chr, range(0x80, 0x10000)) if len(sign.upper()) > 1}
+
+
+def _respelled(text: Value, signs: Mapping[str, str]) -> Value:
+    if not pc.any(pc.match_substring_regex(text, f"[{''.join(signs)}]")).as_py():
+        return text
+    return reduce(lambda found, sign: pc.replace_substring(found, sign, signs[sign]), signs, text)
+
+
+def _concat(call: Call, value: Evaluate) -> Value:
+    return pc.binary_join_element_wise(*(text_of(p, value) for p in call.arguments), "")
+
+
+def _trim(function: Callable[..., Any]) -> Callable[[Call, Evaluate], Value]:
+    def compute(call: Call, value: Evaluate) -> Value:
+        characters = " " if len(call.arguments) == 1 else literal(call.arguments[1], str)
+        return function(text_of(call.arguments[0], value), characters=characters)
+
+    return compute
+
+
+def _substring(call: Call, value: Evaluate) -> Value:
+    start = literal(call.arguments[1], int)
+    length = None if len(call.arguments) < 3 else max(0, literal(call.arguments[2], int))
+    text = text_of(call.arguments[0], value)
+    if start < 0:
+        if length is None:
+            return pc.utf8_slice_codeunits(text, start)
+        raise OptionError(f"{call.text!r}: a length with a place from the end is not supported", key="expression")
+    first = max(0, start - 1)  # the first sign is at 1, and 0 means the same
+    return pc.utf8_slice_codeunits(text, first, None if length is None else first + length)
+
+
+def _left(call: Call, value: Evaluate) -> Value:
+    return pc.utf8_slice_codeunits(text_of(call.arguments[0], value), 0, max(0, literal(call.arguments[1], int)))
+
+
+def _right(call: Call, value: Evaluate) -> Value:
+    count, text = literal(call.arguments[1], int), text_of(call.arguments[0], value)
+    return pc.utf8_slice_codeunits(text, -count) if count > 0 else pc.utf8_slice_codeunits(text, 0, 0)
+
+
+def _replace(call: Call, value: Evaluate) -> Value:
+    text, old = text_of(call.arguments[0], value), literal(call.arguments[1], str)
+    if not old:
+        return text  # Arrow would put the new text in for ever
+    return pc.replace_substring(text, old, "" if len(call.arguments) < 3 else literal(call.arguments[2], str))
+
+
+def _like(call: Call, value: Evaluate) -> Value:
+    text, pattern, *escape = call.arguments
+    sign = literal(escape[0], str) if escape else "\\"
+    if len(sign) != 1:
+        raise OptionError(f"{call.text!r}: ESCAPE takes one character", key="expression")
+    return match_like(text_of(text, value), literal(pattern, str), sign)
+
+
+_LONG_SMALL_LETTERS = {"\u0130": "i\u0307"}
+
+_LENGTH = Function(1, 1, _of_text(pc.utf8_length))
+TEXT_FUNCTIONS: Mapping[str, Function] = {
+    "upper": Function(1, 1, _of_text(_upper)),
+    "ucase": Function(1, 1, _of_text(_upper)),
+    "lower": Function(1, 1, _of_text(_lower)),
+    "lcase": Function(1, 1, _of_text(_lower)),
+    "length": _LENGTH,
+    "len": _LENGTH,
+    "char_length": _LENGTH,
+    "character_length": _LENGTH,
+    "reverse": Function(1, 1, _of_text(pc.utf8_reverse)),
+    "concat": Function(1, 255, _concat),
+    "btrim": Function(1, 2, _trim(pc.utf8_trim)),
+    "ltrim": Function(1, 2, _trim(pc.utf8_ltrim)),
+    "rtrim": Function(1, 2, _trim(pc.utf8_rtrim)),
+    "substring": Function(2, 3, _substring),
+    "left": Function(2, 2, _left),
+    "right": Function(2, 2, _right),
+    "replace": Function(2, 3, _replace),
+    "like": Function(2, 3, _like),
+    "not like": Function(2, 3, lambda call, value: pc.invert(_like(call, value))),
+}

@@ -1,0 +1,108 @@
+"""Compacts again what a lost compaction has left on level 0, until readers see it, or the time is over.
+
+Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`); here the writer that
+lost compacts again itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.table.choices import LookupCompact
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Compact
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed
+from bucketline.state.errors import StorageError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.engine.compaction import compact_buckets
+from bucketline.state.store.engine.engine import Engine
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import commit_change
+from bucketline.state.store.write.table_at import TableAt
+from bucketline.state.store.write.visibility import Budget, FileNames, still_on_level0
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What came of trying: the table `at` the end, the `snapshots` made, and the files `left` on level 0.
+
+    `lost` says why the last try failed; None with files left: the options let them wait (`lookup-compact` = gentle).
+    """
+
+    at: TableAt
+    left: FileNames
+    snapshots: tuple[Snapshot, ...] = ()
+    lost: str | None = None
+
+
+def _nobody(at: TableAt, messages: Sequence[CommitMessage], committed: Committed) -> None:
+    del at, messages, committed
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How a compaction is done again that was lost: by whom, as the `trigger` of the lost one says, and for how long.
+
+    `told` hears of each commit, with the table as it has left it.
+    """
+
+    engine: Engine
+    author: Author
+    trigger: CompactTrigger
+    budget: Budget
+    told: Callable[[TableAt, Sequence[CommitMessage], Committed], None] = _nobody
+
+
+def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) -> Rounds:
+    """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
+
+    None stands for no files, but all buckets in which the trigger finds something.
+    Each round looks first whether they are gone by anybody's work. After a lost round the next one waits, and takes
+    half as many buckets, since a smaller compaction is done sooner.
+    Raises what `TableAt.refreshed`, the engine and the commit do, StorageError excepted, which is a lost round.
+    """
+    left, snapshots, budget = files or {}, list[Snapshot](), again.budget
+    lost, most = "no time was given to compact again", 1 << 31
+    while True:
+        try:
+            at = at.refreshed()
+            left = still_on_level0(at.view, left)
+            used = again.trigger if files is None else _trigger(at, again.trigger)
+            due = at.due(used, among=None if files is None else left.keys()) if at.plan.compacts else []
+            if not due:
+                return Rounds(at, left, tuple(snapshots))
+            if budget.left_ms == 0:
+                return Rounds(at, left, tuple(snapshots), lost)
+            most = min(most, len(due))
+            states = at.bucket_states(used)
+            write = at.plan.bucket_write(used)
+            messages = compact_buckets(again.engine, write, [(b, states[b]) for b in due[:most]])
+            committed = Committed()
+            if not all(m.is_empty for m in messages):
+                committed = commit_change(at, Compact(messages), again.author)
+                again.told(at.after(committed), messages, committed)
+            at = at.after(committed)
+            snapshots += committed.snapshots
+            if committed.snapshots:
+                continue
+            lost = "nothing was compacted" if committed.dropped is None else committed.dropped.message
+            if is_lasting(committed.dropped):
+                return Rounds(at, left, tuple(snapshots), lost)
+        except StorageError as e:
+            lost = e.message
+            if budget.left_ms == 0:
+                return Rounds(at, left, tuple(snapshots), lost)
+        most = max(1, most // 2)
+        budget.wait()
+
+
+def is_lasting(failure: object) -> bool:
+    """Whether another try would fail alike. Storage may recover, and what is missing was compacted by others."""
+    return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
+
+
+def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
+    """Less work loses less often; but where the options let level 0 wait, only what was due before is due again."""
+    gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
+    return lost if gentle else CompactTrigger.MINOR

@@ -1,0 +1,92 @@
+"""The way of every write of a table: run → publish → make visible → keep tidy.
+
+`Table.write`, changes of rows, overwrites, rescales and compactions bring what is to be run; a stream's batch, which
+stops between the steps, publishes and makes visible by the same functions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bucketline.state.bucket.key_entries import NOTE_PROPERTY
+from bucketline.state.commit.author import Author
+from bucketline.state.commit.change import Change, Compact
+from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.message import CommitMessage
+from bucketline.state.commit.outcome import Committed, Unknown
+from bucketline.state.store.engine.engine import Engine, Outcome
+from bucketline.state.store.engine.make_visible import Again
+from bucketline.state.store.maintenance.upkeep import Upkeep
+from bucketline.state.store.table.settled_write import settle_write
+from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.commit_change import commit_change
+from bucketline.state.store.write.table_at import TableAt
+from bucketline.state.store.write.visibility import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is to be committed, and by whom. Partitions of the messages in `brought` count as changed now."""
+
+    change: Change
+    author: Author
+    brought: Sequence[CommitMessage] = ()
+
+
+def noted(outcome: Outcome) -> dict[str, str]:
+    """The snapshot's properties that make notes of the run true."""
+    return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
+
+
+Work = Callable[[list[CommitMessage]], Commit | None]
+"""Runs what was planned, and puts into the list what it has made; None where nothing of it is to be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycled:
+    """What came of a write. `committed` has no snapshot where nothing was to be committed."""
+
+    committed: Committed
+    result: WriteResult
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The newest snapshot of the write."""
+        return self.committed.snapshots[-1].id if self.committed.snapshots else None
+
+
+def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger = CompactTrigger.NONE) -> Cycled:
+    """Runs the work that was planned on a table, commits it, compacts again what was lost as the `trigger` says, and
+    follows the table's rules for expiry and tags.
+
+    Raises what the work raises, once what it has made is removed, and as `commit_change`; CommitConflictError for a
+    compaction that was lost; CommittedNotVisibleError when the rows are in the table and readers do not see them within
+    `visibility-timeout`.
+    """
+    made: list[CommitMessage] = []
+    try:
+        commit = work(made)
+    except BaseException:
+        at.discard(made)
+        raise
+    if commit is None:
+        at.discard(made)
+        return Cycled(Committed(), WriteResult(at.snapshot_id))
+    change, author = commit.change, commit.author
+    committed = commit_change(at, change, author)
+    if isinstance(change, Compact):
+        _raise_lost(committed)
+    again = Again(engine, Author(author.user), trigger, Budget(at.plan.sink.visibility_timeout_ms, at.table.world))
+    at, result = settle_write(at.after(committed), change.messages, committed, again)
+    Upkeep().after_batch(at, commit.brought, committed.snapshots, forced=isinstance(change, Compact))
+    return Cycled(committed, result)
+
+
+def _raise_lost(committed: Committed) -> None:
+    """Returns if a compaction is in the table. Raises CommitConflictError when another one was faster,
+    CommitOutcomeUnknownError when nobody knows, StorageError."""
+    lost = committed.dropped
+    if isinstance(lost, Conflict):
+        raise lost.error(f"the compaction was lost: {lost.message}; no row is lost, run it again")
+    if lost is not None:
+        raise lost.error() if isinstance(lost, Unknown) else lost

@@ -1,0 +1,208 @@
+"""What one task sends to another of one flush: rows of all groups that go there, in one run, and where each group is.
+
+The rows lie by partition and group; those of a group in the order that its own run would have. They are an Arrow IPC
+file, so that a group can be cut out without reading what is before it. Small neighbours share a record batch, a large
+group has batches of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from bucketline.state.store.write.sealed_runs import RunForm, SealedRun
+
+SHARED_BYTES = 128 << 10
+"""Bytes of a record batch that several groups share. Whoever cuts the groups out holds one of them for each run."""
+
+PIECES = pa.schema(
+    [
+        ("partition", pa.binary()),
+        ("group", pa.int32()),
+        ("consumed_rows", pa.int64()),
+        ("rank_end", pa.int64()),
+        ("row_count", pa.int64()),
+        ("row_bytes", pa.int64()),
+        ("batch", pa.int32()),
+        ("first_row", pa.int32()),
+        ("is_alone", pa.bool_()),
+        ("feeds", pa.binary()),
+    ]
+)
+"""The pieces of a run: the members of a `SealedRun`; the bytes of its rows, by the average; the record batch in which
+the piece begins, and its row there; and whether no other piece has rows in its batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRun:
+    """A sealed run of the rows that one flush of the task `origin` has for the task `owner`. `flush` counts the task's
+    runs. `table` is the number of the table that the rows are for, of those that a job writes.
+    """
+
+    owner: int
+    origin: int
+    flush: int
+    pieces: pa.RecordBatch
+    blob: bytes | pa.Buffer
+    table: int = 0
+
+    @property
+    def consumed_rows(self) -> int:
+        """Accepted rows, those folded away included."""
+        return sum(self.pieces["consumed_rows"].to_pylist())
+
+    @property
+    def row_count(self) -> int:
+        return sum(self.pieces["row_count"].to_pylist())
+
+    def runs(self) -> Iterator[tuple[SealedRun, "Place"]]:
+        """A run for each piece, without its rows, and where these are."""
+        columns = (self.pieces.column(name).to_pylist() for name in PIECES.names)
+        before = 0
+        for partition, group, consumed, rank_end, count, size, *at, feeds in zip(*columns, strict=True):
+            run = SealedRun(partition, group, self.origin, self.flush, consumed, rank_end, count, b"", group, feeds)
+            batch, first_row, is_alone = at
+            yield run, Place(batch, first_row, count, is_alone, size, before)
+            before += count
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the rows of a piece are: from a row of a record batch on, and in the batches after it. `is_alone` and
+    `row_bytes` as in PIECES. `rows_before` are the rows of the run before them."""
+
+    batch: int
+    first_row: int
+    row_count: int
+    is_alone: bool
+    row_bytes: int = 0
+    rows_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a group that go into a run; the first ones of the group where it `begins`."""
+
+    group: int
+    row_count: int
+    begins: bool
+
+
+def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[Part]]:
+    """The parts of each run of at most so many rows, from groups and their row counts in order; those without rows have
+    none."""
+    parts: list[Part] = []
+    room = rows_each
+    for group, count in groups:
+        left = count
+        while left:
+            taken = min(left, room)
+            parts.append(Part(group, taken, left == count))
+            left, room = left - taken, room - taken
+            if not room:
+                yield parts
+                parts, room = [], rows_each
+    if parts:
+        yield parts
+
+
+def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[Place]]:
+    """How many rows each record batch of a run has, and where its pieces are, from their row counts."""
+    batches: list[int] = []
+    places: list[Place] = []
+    room = 0
+    for count in row_counts:
+        if count >= shared_rows:
+            places.append(Place(len(batches), 0, count, True))
+            batches += [min(batch_rows, count - at) for at in range(0, count, batch_rows)]
+            room = 0
+            continue
+        if count > room:
+            batches.append(0)
+            room = shared_rows
+        places.append(Place(len(batches) - 1, batches[-1], count, False))
+        batches[-1] += count
+        room -= count
+    return batches, places
+
+
+def sealed_batches(rows: pa.Table, batch_sizes: Sequence[int], form: RunForm) -> bytes | pa.Buffer:
+    """The rows as an Arrow IPC file of record batches with these numbers of rows; compressed if the form says so."""
+    if form is RunForm.PACKED:
+        sink = pa.BufferOutputStream()
+        _write_file(rows, batch_sizes, sink, "lz4")
+        packed: bytes = sink.getvalue().to_pybytes()
+        return packed
+    measured = pa.MockOutputStream()
+    _write_file(rows, batch_sizes, measured, None)
+    plain = pa.allocate_buffer(measured.size())
+    _write_file(rows, batch_sizes, pa.FixedSizeBufferWriter(plain), None)
+    return plain
+
+
+def _write_file(rows: pa.Table, batch_sizes: Sequence[int], sink: pa.NativeFile, compression: str | None) -> None:
+    (whole,) = rows.combine_chunks().to_batches()
+    # Handing small buffers to other threads costs more than compressing them.
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
+        first = 0
+        for count in batch_sizes:
+            writer.write_batch(whole.slice(first, count))
+            first += count
+    assert first == rows.num_rows, "all rows are in some batch"
+
+
+def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
+    """The record batches of a run, decompressed as they are asked for."""
+    return pa.ipc.open_file(blob, options=pa.ipc.IpcReadOptions(use_threads=False))
+
+
+def cut(reader: pa.RecordBatchFileReader, place: Place) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece."""
+    number, at, left = place.batch, place.first_row, place.row_count
+    while left:
+        piece = reader.get_batch(number).slice(at, left)
+        number, at, left = number + 1, 0, left - piece.num_rows
+        yield piece
+
+
+def stretches(places: Sequence[Place]) -> Iterator[Place]:
+    """The places of a run, in order, those that follow each other made one."""
+    stretch: Place | None = None
+    for place in places:
+        if stretch is not None and stretch.rows_before + stretch.row_count == place.rows_before:
+            stretch = replace(stretch, row_count=stretch.row_count + place.row_count)
+            continue
+        if stretch is not None:
+            yield stretch
+        stretch = place
+    if stretch is not None:
+        yield stretch
+
+
+def packed_again(blob: pa.Buffer) -> bytes:
+    """The same record batches, compressed."""
+    reader = opened(blob)
+    batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+    packed = sealed_batches(pa.Table.from_batches(batches), [b.num_rows for b in batches], RunForm.PACKED)
+    assert isinstance(packed, bytes)
+    return packed
+
+
+def pieces_bytes(pieces: pa.RecordBatch) -> bytes:
+    """The pieces as they travel."""
+    data: bytes = pieces.serialize().to_pybytes()
+    return data
+
+
+def read_pieces(data: bytes | pa.Buffer) -> pa.RecordBatch:
+    """The pieces in the bytes."""
+    return pa.ipc.read_record_batch(pa.py_buffer(data), PIECES)
+
+
+def pieces_of(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
+    """Pieces with these members, in the order of PIECES."""
+    columns = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, f.type) for c, f in zip(columns, PIECES, strict=True)], schema=PIECES
+    )

@@ -1,0 +1,57 @@
+"""What a job computes of decoded rows, as a value that travels."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from bucketline.conf.column_options import Expectation
+from bucketline.state.sql.compute.calls import Context
+from bucketline.state.sql.compute.expression import SqlExpression
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the table, and what it is computed from; None for null. `is_needed` when deletes must have it."""
+
+    field: DataField
+    expression: SqlExpression | None
+    is_needed: bool = False
+
+
+class Images(Enum):
+    """Which rows a condition judges."""
+
+    NEW = "new"
+    """New ones alone: what does not pass deletes its key, or is left out where there was no row before."""
+    OWN = "own"
+    """Each by itself: for merge engines that retract."""
+    INSERTS = "inserts"
+    """There are only inserts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedColumns:
+    """`inputs` are what is decoded, `key_inputs` those that keys and partitions (`keys`) are computed from. `loose` are
+    NOT NULL columns that a delete may leave out; `plain` are the columns of the table that stay as they are, `left_out`
+    those of messages that nothing reads, where new columns of messages are added to the table (`grows`)."""
+
+    inputs: tuple[DataField, ...]
+    key_inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    keys: tuple[str, ...]
+    loose: tuple[str, ...]
+    plain: tuple[str, ...]
+    left_out: tuple[str, ...]
+    grows: bool
+    where: SqlExpression | None
+    expect: tuple[Expectation, ...]
+    images: Images
+    context: Context
+
+    def need_of(self, need: SchemaNeed) -> SchemaNeed:
+        """What the table lacks of what records need: nothing for columns that are computed, or left out."""
+        kept = [f for f in need.columns if f.name in self.plain or f.name not in self.left_out]
+        return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED

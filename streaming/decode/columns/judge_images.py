@@ -1,0 +1,74 @@
+"""Which rows of changes pass a condition, and what becomes of the others.
+
+*New images* (`NEW`): an insert that does not pass is left out; an update or a row of a snapshot that does not pass
+deletes its key; deletes always pass. *Own images* (`OWN`, for merge engines that retract): every row is judged by
+itself; the older row of an update whose newer one does not pass is a delete. Of an update whose key is the same after
+it was computed, the delete of the older row is taken back.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.columns.compute_rows import Bools, same_values
+from bucketline.streaming.decode.columns.computed_columns import Images
+
+Kinds = npt.NDArray[np.int8]
+Longs = npt.NDArray[np.int64]
+
+_I, _UB, _UA, _D = (int(k) for k in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE))
+
+
+def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keeps_old: bool) -> tuple[Kinds, Bools]:
+    """The kinds, and which rows stay, where updates were taken for moves by what their keys are computed from.
+
+    An update that moves is a delete and, next to it, the new row, both of one record. Where the computed keys are the
+    same, the delete goes; or it becomes the older row, where that is to be kept (`keeps_old`).
+    """
+    kinds, stays = kinds.copy(), np.ones(len(kinds), np.bool_)
+    first = np.flatnonzero((kinds[:-1] == _D) & (kinds[1:] == _UA) & (origin[:-1] == origin[1:]))
+    if not len(first):
+        return kinds, stays
+    old, new = pa.array(first), pa.array(first + 1)
+    same = np.ones(len(first), np.bool_)
+    for key in keys:
+        same &= same_values(key.take(old), key.take(new))
+    if keeps_old:
+        kinds[first[same]] = _UB
+    else:
+        stays[first[same]] = False
+    return kinds, stays
+
+
+def judged(kinds: Kinds, origin: Longs, passes: Bools, images: Images, inserted: Bools) -> tuple[Kinds, Bools]:
+    """The kinds, and which rows stay. `inserted` are rows that the source says were not there before."""
+    kinds = kinds.copy()
+    if images is Images.INSERTS:
+        return kinds, passes
+    if images is Images.OWN:
+        older = np.flatnonzero((kinds[:-1] == _UB) & (kinds[1:] == _UA) & (origin[:-1] == origin[1:]) & ~passes[1:])
+        kinds[older] = _D
+        return kinds, passes
+    is_new = (kinds == _I) | (kinds == _UA)
+    stays: Bools = ~is_new | passes | ~inserted
+    kinds[is_new & ~passes & ~inserted] = _D
+    # Where the older row is there too, it is the one that goes.
+    older = np.flatnonzero((kinds[:-1] == _UB) & (kinds[1:] == _D) & (origin[:-1] == origin[1:]))
+    kinds[older], stays[older + 1] = _D, False
+    return kinds, stays
+
+
+def lacking_old(kinds: Kinds, origin: Longs) -> Bools:
+    """Updates without the row before them."""
+    alone: Bools = kinds == _UA
+    alone[1:] &= ~((origin[1:] == origin[:-1]) & ((kinds[:-1] == _UB) | (kinds[:-1] == _D)))
+    return alone
+
+
+def is_new_image(kinds: Kinds) -> Bools:
+    """Rows as they are from now on."""
+    new: Bools = (kinds == _I) | (kinds == _UA)
+    return new

@@ -1,0 +1,1 @@
+"""What records declare of the table that they are rows of."""

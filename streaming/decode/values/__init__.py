@@ -1,0 +1,1 @@
+"""Values of one kind, whole columns at a time."""

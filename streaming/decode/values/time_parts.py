@@ -1,0 +1,99 @@
+"""Dates and times that come in parts, and moments that are infinite.
+
+Debezium's `time.precision.mode=structured` writes the parts of a date or a time as an object. Of Postgres' infinity it
+writes a word, or a number that stands for it.
+
+Source: Debezium, io.debezium.time.StructuredTemporal and its types; PostgresValueConverter of Debezium 3.5.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.if_else import if_else
+
+_DATE, _CLOCK = {"year": 4, "month": 2, "day": 2}, {"hour": 2, "minute": 2, "second": 2}
+_SECOND_PARTS = {"picoseconds": 12, "nanos": 9}
+_OTHER_NUMBERS = ("offsetSeconds", "precision")
+_SPECIAL = "specialValue"
+_OTHER_TEXTS = (_SPECIAL, "zoneId")
+PARTS = pa.struct(
+    [(name, pa.int64()) for name in (*_DATE, *_CLOCK, *_SECOND_PARTS, *_OTHER_NUMBERS)]
+    + [(name, pa.string()) for name in _OTHER_TEXTS]
+)
+"""What an object of parts may have."""
+
+WORDS = {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}
+_MICROS = {9223372036825200000: "infinity", -9223372036832400000: "-infinity"}
+_DAYS = {-622191234: "infinity", 622191149: "-infinity", 622191150: "-infinity"}
+_PER_UNIT = {"ms": 1000, "us": 1}
+
+
+def parts_of(values: pa.Array) -> pa.Array:
+    """Structs with some of the parts, of any width, as structs of `PARTS`; nulls kept."""
+    columns = [
+        pa.nulls(len(values), f.type)
+        if values.type.get_field_index(f.name) < 0
+        else pc.struct_field(values, [f.name]).cast(f.type)
+        for f in PARTS
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(PARTS), mask=values.is_null())
+
+
+def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
+    """`infinity` and `-infinity` for counts of the unit that stand for them; null for all others."""
+    known: Mapping[int, str] = _MICROS
+    if unit == "d":
+        known = _DAYS
+    elif unit == "ms":
+        # Cut to milliseconds, or as the driver has them.
+        known = {**_MICROS, **{count // _PER_UNIT["ms"]: word for count, word in _MICROS.items()}}
+    at = pc.index_in(counts, value_set=pa.array(list(known), counts.type))
+    return pa.array(list(known.values()), pa.string()).take(at)
+
+
+def words_of_parts(parts: pa.Array) -> pa.Array:
+    """The same, of objects of parts."""
+    at = pc.index_in(pc.struct_field(parts, _SPECIAL), value_set=pa.array(list(WORDS), pa.string()))
+    return pa.array(list(WORDS.values()), pa.string()).take(at)
+
+
+def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Array:
+    """The parts as ISO 8601 texts of the local date, time, or both; a part that is missing makes none of it.
+
+    Shapes: n structs of `PARTS` in, n string out; null where the struct is.
+    """
+    written = []
+    if has_date:
+        written.append(_joined(parts, _DATE, "-"))
+    if has_clock:
+        clock = _joined(parts, _CLOCK, ":")
+        written.append(pc.binary_join_element_wise(clock, _fraction(parts), "."))
+    text = written[0] if len(written) == 1 else pc.binary_join_element_wise(*written, "T")
+    # Without a part there is no text, and a value that is there has to be refused.
+    return if_else(parts.is_valid(), pc.fill_null(text, ""), None)
+
+
+def offset_seconds(parts: pa.Array) -> pa.Array:
+    """By how many seconds a moment's clock is ahead of UTC; 0 where that is not said."""
+    return pc.fill_null(pc.struct_field(parts, "offsetSeconds"), 0)
+
+
+def _joined(parts: pa.Array, digits: Mapping[str, int], between: str) -> pa.Array:
+    return pc.binary_join_element_wise(
+        *(_padded(pc.struct_field(parts, name), count) for name, count in digits.items()), between
+    )
+
+
+def _fraction(parts: pa.Array) -> pa.Array:
+    """The digits of a second, as far as Arrow reads them."""
+    texts = [
+        pc.utf8_slice_codeunits(_padded(pc.struct_field(parts, name), count), 0, 9)
+        for name, count in _SECOND_PARTS.items()
+    ]
+    return pc.coalesce(*texts, "0")
+
+
+def _padded(numbers: pa.Array, digits: int) -> pa.Array:
+    return pc.utf8_lpad(numbers.cast(pa.string()), digits, "0")

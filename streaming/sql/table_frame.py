@@ -1,0 +1,128 @@
+"""`bl.read`: a table as a DataFrame, on every release of Spark; and Arrow data as a DataFrame and back.
+
+From Spark 4.0 on the data source reads, so that Spark plans the files with each action. Spark 3.5 has no data sources
+in Python: there the files are planned when the DataFrame is made, and a task reads each split.
+
+Source: PySpark 3.5 DataFrame.mapInArrow, DataFrame._collect_as_arrow; PySpark 4.0 DataFrame.toArrow.
+"""
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.reader_options import (
+    COLUMNS,
+    FILTER,
+    READ_OPTIMIZED,
+    SNAPSHOT,
+    check_batch,
+    reader_options,
+)
+from bucketline.state.store.write.sealed_runs import seal, unseal
+from bucketline.streaming.batch.preflight import require_classic
+from bucketline.streaming.reader.batch_reader import BatchReader, planned_schema, unchecked_read
+from bucketline.streaming.reader.data_source import HAS_DATA_SOURCES
+from bucketline.streaming.reader.source import FORMAT, register
+from bucketline.streaming.reader.spark_rows import fit, spark_arrow
+from bucketline.streaming.tasks.frame_schema import frame_schema
+from bucketline.streaming.tasks.worker import in_worker
+
+_BLOB, _BLOB_DDL = "blob", "blob binary"
+
+
+def read(
+    spark: Any,
+    path: str,
+    columns: Iterable[str] | None = None,
+    filter: str | None = None,
+    snapshot: int | str | None = None,
+    read_optimized: bool = False,
+    *,
+    options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Any:
+    """A table as a Spark DataFrame.
+
+    `path` is the path or URI of the table, `filter` a condition in Spark's SQL, `snapshot` an id or the name of a tag.
+    `options` are further options of `spark.read.format("bucketline")`, `storage_options` say how to reach the storage.
+    On Spark 3.5 the files are fixed when the DataFrame is made, later ones with each action.
+
+    Raises OptionError for options that do not fit, TableNotFoundError, SnapshotExpiredError, UnsupportedTableError for
+    a column that Spark has no type for.
+    """
+    named = {
+        COLUMNS.key: None if columns is None else ",".join(columns),
+        FILTER.key: filter,
+        SNAPSHOT.key: None if snapshot is None else str(snapshot),
+        READ_OPTIMIZED.key: "true" if read_optimized else None,
+    }
+    given = {key: text for key, text in named.items() if text is not None}
+    twice = sorted(given.keys() & {key.lower() for key in options or {}})
+    if twice:
+        raise OptionError(f"'{twice[0]}' is given twice: as an argument and in options; give it once", key=twice[0])
+    make_known(spark)
+    return read_frame(spark, path, {**(options or {}), **(storage_options or {}), **given})
+
+
+def make_known(spark: Any) -> None:
+    """Registers the data source in a session, once before `read_frame`; Spark 3.5 has none."""
+    if HAS_DATA_SOURCES:
+        register(spark)
+
+
+def read_frame(spark: Any, path: str, options: Mapping[str, str]) -> Any:
+    """The DataFrame that `spark.read.format("bucketline").options(**options).load(path)` gives, on every release."""
+    if HAS_DATA_SOURCES:
+        return spark.read.format(FORMAT).options(**options).load(path)
+    require_classic(spark)
+    reading = reader_options({**options, "path": path})
+    check_batch(reading)
+    reader = BatchReader(unchecked_read(reading))
+    splits = [(bytearray(pickle.dumps(partition)),) for partition in reader.partitions()]
+    schema = planned_schema(reader.plan)
+    if not splits:
+        return spark.createDataFrame([], schema)
+    # A partition for each split, so that a task reads one.
+    sent = spark.createDataFrame(spark.sparkContext.parallelize(splits, len(splits)), _BLOB_DDL)
+    return sent.mapInArrow(in_worker(_ReadSplits(reader)), schema)
+
+
+def to_arrow(frame: Any) -> pa.Table:
+    """The rows of a DataFrame in this process, as `DataFrame.toArrow` of Spark 4.0 gives them."""
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    return pa.Table.from_batches(frame._collect_as_arrow(), frame_schema(frame))
+
+
+def from_arrow(spark: Any, rows: pa.Table, schema: StructType) -> Any:
+    """A DataFrame of rows of this process, with Spark's types for them."""
+    if HAS_DATA_SOURCES:
+        return spark.createDataFrame(rows, schema)
+    if not rows.num_rows:
+        return spark.createDataFrame([], schema)
+    target = spark_arrow(rows.schema)
+    rows = pa.Table.from_batches([fit(batch, target) for batch in rows.to_batches()])
+    return spark.createDataFrame([(bytearray(seal(rows)),)], _BLOB_DDL).mapInArrow(in_worker(_unsealed), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSplits:
+    """A task on Spark 3.5: reads the splits that it gets."""
+
+    reader: BatchReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for split in batch.column(_BLOB).to_pylist():
+                yield from self.reader.read(pickle.loads(split))
+
+
+def _unsealed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for sealed in batch.column(_BLOB):
+            yield from unseal(sealed.as_buffer())

@@ -1,0 +1,51 @@
+"""Records of many drawn schemas against fastavro, and with flipped bits: a million records in `.ci/run sweeps-long`."""
+
+import os
+from random import Random
+
+import pyarrow as pa
+
+from bucketline.streaming.decode.avro.avro_bodies import Bodies, read_bodies
+from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema
+from tests.property.test_avro_bodies import as_python, plain
+from tests.support.avro_values import bodies_of, drawn_schema, read_by_fastavro
+from tests.support.sweeps import share_of
+
+_SHARE = 0.1
+"""How many of the records get a flipped bit."""
+
+
+def values_of(read: Bodies, schema: AvroSchema) -> dict[int, object]:
+    """The values by position, to compare."""
+    values = zip(read.positions.tolist(), read.values.to_pylist(), strict=True)
+    return {position: plain(as_python(value, schema.root)) for position, value in values}
+
+
+def flipped(random: Random, body: bytes) -> bytes:
+    data = bytearray(body)
+    data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    return bytes(data)
+
+
+def test_records_of_many_schemas_are_those_of_fastavro_and_a_flipped_bit_changes_its_record_alone() -> None:
+    schemas, records = share_of(100), share_of(100)
+    seed = int(os.environ.get("BUCKETLINE_AVRO_SEED") or Random().randrange(2**32))
+    told = 0
+    for number in range(schemas):
+        random, where = Random(seed + number), f"BUCKETLINE_AVRO_SEED={seed + number}"
+        schema = drawn_schema(random)
+        parsed = parse_avro_schema(schema)
+        bodies = bodies_of(random, schema, records)
+        whole = read_bodies(pa.array(bodies, pa.binary()), parsed)
+        expected = [plain(value) for value in read_by_fastavro(schema, bodies)]
+        assert values_of(whole, parsed) == dict(enumerate(expected)), where
+
+        some = {at for at in range(records) if bodies[at] and random.random() < _SHARE}
+        damaged = [flipped(random, body) if at in some else body for at, body in enumerate(bodies)]
+        found = values_of(read := read_bodies(pa.array(damaged, pa.binary()), parsed), parsed)
+        assert {at for at, _ in read.bad} <= some, where
+        assert {at: found[at] for at in range(records) if at not in some} == {
+            at: value for at, value in enumerate(expected) if at not in some
+        }, where
+        told += sum(at not in found or found[at] != expected[at] for at in some)
+    assert told > 0

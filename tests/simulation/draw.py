@@ -1,0 +1,117 @@
+"""Scripts drawn from seeds."""
+
+import random
+
+from tests.simulation.faults import ALLOWED, Fault, FaultKind, Store
+from tests.simulation.operations import OPERATIONS
+from tests.simulation.rows import KINDS
+from tests.simulation.script import Script, Step, TablePlan, Track
+
+MOST_OPERATIONS = 40
+_WEIGHTS = {"write": 6, "read": 3, "compact": 3, "expire": 3, "work on plans": 3, "plan": 2}
+_CALLS = {"write": 40, "batch": 50}
+_SHORT_MS, _LEASE_MS, _DAYS_MS = 500, 130_000, 2 * 86_400_000
+_ROLLING = ("roll back", "roll back to a tag")
+_NOT_DRAWN = frozenset({"fast-forward"})
+
+
+def draw_script(seed: str) -> Script:
+    """The script of a seed."""
+    draw = random.Random(f"script {seed}")
+    store = draw.choice((Store.POSIX, Store.POSIX, Store.OBJECTS, Store.HDFS))
+    tables = tuple(_table(draw, f"t{n}") for n in range(draw.choice((1, 1, 1, 2))))
+    others = draw.choice((8, 14, 20))
+    tracks, number = [], 0
+    for n in range(draw.choice((0, 1, 1, 2))):
+        steps = []
+        table = draw.choice(tables)
+        for _ in range(draw.choice((2, 3, 4))):
+            steps.append(_step(draw, store, number, table, "batch"))
+            number += 1
+        tracks.append(_track(draw, f"stream{n}", steps))
+    actors: list[list[Step]] = [[] for _ in range(draw.choice((2, 3, 4, 5)))]
+    has_rolling = draw.random() < 0.4
+    for _ in range(others):
+        table = draw.choice(tables)
+        names = _fitting(table, has_rolling=has_rolling)
+        name = draw.choices(names, [_WEIGHTS.get(o, 1) for o in names])[0]
+        draw.choice(actors).append(_step(draw, store, number, table, name))
+        number += 1
+    tracks += [_track(draw, f"actor{n}", steps) for n, steps in enumerate(actors)]
+    return Script(seed, store, tables, tuple(t for t in tracks if t.steps), draw.random() < 0.2, draw.random() < 0.4)
+
+
+def operations_drawn() -> set[str]:
+    """All operations that worlds have."""
+    return {*OPERATIONS, "batch"} - _NOT_DRAWN
+
+
+def never_together(one: str, other: str) -> bool:
+    """Whether no table takes both operations."""
+    plans = [TablePlan("t", kind) for kind in KINDS]
+    return not any({one, other} <= {*_fitting(plan, has_rolling=True), "batch"} for plan in plans)
+
+
+def _table(draw: random.Random, name: str) -> TablePlan:
+    options = {
+        "num-sorted-run.compaction-trigger": str(draw.choice((2, 3, 5))),
+        "snapshot.num-retained.min": str(draw.choice((1, 2))),
+        "snapshot.num-retained.max": str(draw.choice((2, 4, 99))),
+        "snapshot.time-retained": draw.choice(("1 s", "1 h")),
+        **draw.choice(({}, {"write-only": "true"}, {"full-compaction.delta-commits": "2"})),
+    }
+    kind = draw.choice([k for k in KINDS if k not in ("cross-partition",)])
+    if KINDS[kind].options.get("changelog-producer") == "lookup":
+        options.pop("full-compaction.delta-commits", None)
+    if not KINDS[kind].key:
+        options.pop("full-compaction.delta-commits", None)
+        options.pop("num-sorted-run.compaction-trigger", None)
+    return TablePlan(name, kind, tuple(options.items()), draw.choice((2, 3, 4)))
+
+
+def _fitting(table: TablePlan, *, has_rolling: bool) -> list[str]:
+    """Operations that a table of the kind takes."""
+    kind = KINDS[table.kind]
+    without = set(_NOT_DRAWN)
+    if not kind.days:
+        without |= {"drop a partition", "expire partitions", "mark partitions"}
+    if "partition.expiration-time" not in kind.options:
+        without |= {"expire partitions"}
+    if kind.key:
+        without |= {"sort"}
+    if kind.options["bucket"] not in ("1", "2"):
+        without |= {"rescale"}
+    if kind.engine != "deduplicate" or kind.has_versions:
+        without |= {"delete", "update"}
+    if not has_rolling:
+        without |= set(_ROLLING)
+    return [o for o in OPERATIONS if o not in without]
+
+
+def _track(draw: random.Random, name: str, steps: list[Step]) -> Track:
+    offset = draw.choice((0, 0, 0, 3_600_000, -3_600_000, 40_000_000))
+    drift = draw.choice((0.0, 0.0, 0.001, -0.001))
+    return Track(name, tuple(steps), draw.choice((1.0, 1.0, 1.0, 3.0, 20.0)), drift, offset)
+
+
+def _step(draw: random.Random, store: Store, number: int, table: TablePlan, name: str) -> Step:
+    faults: tuple[Fault, ...] = ()
+    if draw.random() < 0.3:
+        faults = tuple(_fault(draw, store, name) for _ in range(draw.choice((1, 1, 2))))
+    return Step(number, table.name, name, draw.randrange(10**6), draw.choice((0, 0, 50, 500, 3000)), faults)
+
+
+def _fault(draw: random.Random, store: Store, name: str) -> Fault:
+    kinds = sorted(ALLOWED[store], key=lambda k: k.name)
+    kind = draw.choice([*kinds, FaultKind.STOP, FaultKind.STOP])
+    at = draw.randrange(1, _CALLS.get(name, 40))
+    ms = {
+        FaultKind.STOP: draw.choice((_SHORT_MS, _SHORT_MS, 5000, _LEASE_MS, _DAYS_MS)),
+        FaultKind.STOP_AFTER: draw.choice((_SHORT_MS, 5000, _LEASE_MS, _DAYS_MS)),
+        FaultKind.JUMP: draw.choice((3_600_000, -3_600_000, _DAYS_MS, -_DAYS_MS)),
+        FaultKind.CUT: draw.choice((100, 5000)),
+        FaultKind.FULL: draw.choice((100, 3000)),
+        FaultKind.LATE: draw.choice((5, 50, 2000)),
+        FaultKind.TWICE: draw.choice((5, 50)),
+    }.get(kind, 0)
+    return Fault(kind, at, ms)

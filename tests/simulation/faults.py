@@ -1,0 +1,75 @@
+"""What goes wrong at a call to storage, and which of it each storage's contract allows."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class FaultKind(Enum):
+    """What happens to the call that is struck."""
+
+    BEFORE = "nothing happens, and the answer is an error"
+    AFTER = "it happens, and the answer is an error"
+    LATE = "the answer is an error, and it happens a little later"
+    TWICE = "it happens, and once more a little later, as a request that the network repeats"
+    TORN = "a write fails half way"
+    CUT = "this and all calls of the process fail for a while"
+    FULL = "the storage has no room for a while, for anybody"
+    KILL = "the process dies before the call"
+    KILL_AFTER = "the process dies after the call"
+    KILL_TORN = "the process dies half way through a write"
+    STOP = "the process stops before the call, and goes on"
+    STOP_AFTER = "the process stops after the call, before it has the answer"
+    JUMP = "the machine's clock jumps"
+    SPECULATE = "each task of the operation runs twice"
+
+
+KILLS = frozenset({FaultKind.KILL, FaultKind.KILL_AFTER, FaultKind.KILL_TORN})
+_ANY = frozenset(FaultKind) - {FaultKind.LATE, FaultKind.TWICE, FaultKind.TORN, FaultKind.KILL_TORN}
+
+
+class Store(Enum):
+    """The storages that a world may have."""
+
+    POSIX = "posix"
+    OBJECTS = "objects"
+    HDFS = "hdfs"
+
+
+ALLOWED = {
+    Store.POSIX: _ANY | {FaultKind.TORN, FaultKind.KILL_TORN},
+    Store.OBJECTS: _ANY | {FaultKind.LATE, FaultKind.TWICE},
+    Store.HDFS: _ANY | {FaultKind.KILL_TORN},
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault at call number `at` of an operation, counted from 1; `ms` is how long it lasts, or how far a clock
+    jumps."""
+
+    kind: FaultKind
+    at: int
+    ms: int = 0
+
+
+@dataclass
+class Trouble:
+    """The faults of the operation that a process is doing, and which of them have struck."""
+
+    owner: Any = None
+    """The operation, as the judge knows it."""
+    faults: tuple[Fault, ...] = ()
+    calls: int = 0
+    cut_until_ms: int = -1
+    struck: Counter[FaultKind] = field(default_factory=Counter)
+
+    def begin(self, owner: Any, faults: tuple[Fault, ...]) -> None:
+        """Another operation begins."""
+        self.owner, self.faults, self.calls, self.cut_until_ms = owner, faults, 0, -1
+
+    def call(self) -> tuple[Fault, ...]:
+        """The faults of the call that is about to be made."""
+        self.calls += 1
+        return tuple(f for f in self.faults if f.at == self.calls)

@@ -1,0 +1,349 @@
+"""The judge: watches what is published and removed, and says what each snapshot must hold.
+
+The rows of a snapshot are those of the one before it, changed as the operation says that published it; a snapshot that
+is known by its files, as a branch has it, holds what it held before. What the files hold is read by `Stored`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.snapshot_json import decode_snapshot
+from tests.simulation.disk import Change, Disk
+from tests.simulation.rows import NOTHING, Effect, Kind, Row, State, applied
+from tests.simulation.stored import GoneError, Stored
+
+_SNAPSHOT = re.compile(r"(?P<root>.*)/snapshot/snapshot-(?P<id>\d+)")
+_TAG = re.compile(r"(?P<root>.*)/tag/tag-(?P<name>[^/]+)")
+_DATA = re.compile(r".*/(?P<name>data-[^/]+)")
+
+
+class Judgement(AssertionError):
+    """Something is wrong in the world."""
+
+
+@dataclass(eq=False)
+class Doing:
+    """An operation that is being done, or was: what it means to change, and what it has published.
+
+    `result` is None while it goes on, `done`, `refused`, `unknown` or `killed`.
+    """
+
+    number: int
+    actor: str
+    operation: str
+    table: str
+    began: int
+    effect: Effect = NOTHING
+    batch: tuple[str, int] | None = None
+    """Of a stream's batch: commit user and identifier."""
+    result: str | None = None
+    code: str = ""
+    ended: int | None = None
+    published: "list[Published]" = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.actor}: {self.number} {self.operation} {self.table} [{self.result} {self.code}]"
+
+
+@dataclass(eq=False)
+class Published:
+    """A snapshot that was published, and what became of it. `gone_by` is who removed it, `was_newest` whether it was
+    the newest then."""
+
+    snapshot: Snapshot
+    root: str
+    state: State | None
+    by: Doing | None
+    ties: frozenset[object] = frozenset()
+    """Keys of which it is open which row counts; see `Stored.ties`."""
+    gone_by: Doing | None = None
+    is_gone: bool = False
+    was_newest: bool = False
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return (self.snapshot.base_manifest_list, self.snapshot.delta_manifest_list)
+
+    @property
+    def moves_rows(self) -> bool:
+        return self.snapshot.commit_kind.moves_rows
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether it is no part of the history: it was removed while it was the newest, or taken back."""
+        return self.is_gone and (self.was_newest or self.gone_by is self.by)
+
+
+@dataclass
+class Line:
+    """The snapshots of a table or of one of its branches. `newest` are (time, published) of each that became the
+    newest."""
+
+    root: str
+    there: dict[int, Published] = field(default_factory=dict)
+    newest: list[tuple[int, Published | None]] = field(default_factory=list)
+
+
+class Judge:
+    """Watches one table. `moment` is a number that grows with everything that happens."""
+
+    def __init__(self, disk: Disk, path: str, kind: Kind) -> None:
+        self.disk, self.path, self.kind = disk, path, kind
+        self.stored = Stored(disk, path, kind)
+        self.lines: dict[str, Line] = {path: Line(path)}
+        self.states: dict[tuple[str, str], tuple[State | None, frozenset[object]]] = {}
+        self.tags: dict[str, Published] = {}
+        self.doings: list[Doing] = []
+        self.moment = 0
+        self.checks_rows = not kind.hides
+
+    # -- what happens
+
+    def watch(self, change: Change) -> None:
+        """Something changed on the disk."""
+        if not change.path.startswith(f"{self.path}/"):
+            return
+        self.moment += 1
+        if match := _SNAPSHOT.fullmatch(change.path):
+            self._snapshot(match["root"], int(match["id"]), change)
+        elif match := _TAG.fullmatch(change.path):
+            self._tag(change)
+        elif change.after is None and (match := _DATA.fullmatch(change.path)):
+            self._removed(match["name"], change)
+
+    def _snapshot(self, root: str, number: int, change: Change) -> None:
+        line = self.lines.setdefault(root, Line(root))
+        if change.after is None:
+            gone = line.there.pop(number, None)
+            if gone is not None:
+                gone.is_gone, gone.gone_by = True, change.owner
+                gone.was_newest = all(n < number for n in line.there)
+        elif change.before is not None:
+            if change.before.data != change.after.data:
+                raise Judgement(f"{change.path} was published, and was changed by {change.owner}")
+            return
+        else:
+            line.there[number] = self._published(line, number, change)
+        newest = line.there[max(line.there)] if line.there else None
+        if not line.newest or line.newest[-1][1] is not newest:
+            line.newest.append((self.moment, newest))
+
+    def _published(self, line: Line, number: int, change: Change) -> Published:
+        assert change.after is not None
+        try:
+            snapshot = decode_snapshot(change.after.data)
+        except CorruptFileError as e:
+            raise Judgement(f"{change.path} cannot be read: {e}") from e
+        if snapshot.id != number:
+            raise Judgement(f"{change.path} holds snapshot {snapshot.id}")
+        by = change.owner
+        found = Published(snapshot, line.root, None, by)
+        if found.identity in self.states:
+            found.state, found.ties = self.states[found.identity]
+            return found
+        if by is not None:
+            by.published.append(found)
+        missing = self.stored.missing(snapshot)
+        if missing:
+            # Its writer was stopped until they were removed, and takes it back.
+            return found
+        before = line.there.get(number - 1)
+        if before is None and number > 1:
+            return found  # an island: whoever built on it was stopped until it had expired, and takes it back
+        try:
+            held = self.stored.state(snapshot) if self.checks_rows else None
+            found.ties = self.stored.ties(snapshot) if self.checks_rows else found.ties
+        except GoneError as e:
+            raise Judgement(f"snapshot {number} by {by} names {e}, which is not there") from e
+        found.state = self._judged(held, before, found)
+        self.states[found.identity] = (found.state, found.ties)
+        return found
+
+    def _judged(self, held: State | None, before: Published | None, found: Published) -> State | None:
+        if held is None or (before is not None and before.state is None):
+            return held
+        start: State = {} if before is None or before.state is None else before.state
+        by = found.by
+        effect = by.effect if by is not None and found.moves_rows else NOTHING
+        expected = applied(self.kind, start, effect)
+        found.ties |= self._contended(found, before)
+        if self.is_same(held, expected, found.ties | (frozenset() if before is None else before.ties)):
+            return held
+        if by is not None and (self._may_see_less(by, effect, start, held) or self._met(by, effect, expected, held)):
+            return held
+        more, less = _difference(held, expected)
+        raise Judgement(
+            f"{found.root} snapshot {found.snapshot.id} ({found.snapshot.commit_kind.value}) by {by} holds "
+            f"{more} too much, and lacks {less}; before it {sorted(start.items(), key=str)}, effect {effect}"
+        )
+
+    def _contended(self, found: Published, before: Published | None) -> frozenset[object]:
+        """The keys that several writers have written at the same time: which of them is the newer is decided nowhere,
+        and where a `sequence.field` does not say it, a compaction may decide otherwise than readers did until then."""
+        by, old = found.by, frozenset() if before is None else before.ties
+        if not self.kind.key or self.kind.has_versions or by is None or not found.moves_rows:
+            return old
+        own = {self.kind.key_of(row) for row, _ in by.effect.rows}
+        line = self.lines[found.root]
+        beside = [p.by for at, p in line.newest if p is not None and p.by is not None and at > by.began]
+        theirs = {self.kind.key_of(row) for other in beside for row, _ in other.effect.rows if other is not by}
+        return (old - own) | (own & theirs)
+
+    def is_same(self, one: State, other: State, ties: frozenset[object]) -> bool:
+        """Whether two states are equal in all keys that are not tied."""
+        if not ties or one == other:
+            return one == other
+        more, less = _difference(one, other)
+        return all(self.kind.key_of(row) in ties for row, _ in (*more, *less))
+
+    def _may_see_less(self, by: Doing, effect: Effect, start: State, held: State) -> bool:
+        """Rows without a key that others append while an operation runs need not be seen by it."""
+        if self.kind.key or not effect.ids:
+            return False
+        seen = [p for m, p in self.lines[self.path].newest if p is not None and p.state is not None]
+        for planned in seen:
+            assert planned.state is not None
+            known = {r: n for r, n in planned.state.items() if r[0] in effect.ids and start.get(r, 0) >= n}
+            rest = {r: n - known.get(r, 0) for r, n in start.items() if n > known.get(r, 0)}
+            changed = applied(self.kind, known, effect)
+            whole = dict(rest)
+            for row, count in changed.items():
+                whole[row] = whole.get(row, 0) + count
+            if whole == dict(held):
+                return True
+        return False
+
+    def _met(self, by: Doing, effect: Effect, expected: State, held: State) -> bool:
+        """Writers that write one key at the same time are in no order: of each column either's value stays."""
+        if not self.kind.key or not effect.rows or effect.is_own_days:
+            return False
+        line = self.lines[self.path]
+        states = [p.state for at, p in line.newest if p is not None and p.state is not None and at > by.began]
+        before = [p.state for at, p in line.newest if p is not None and p.state is not None and at <= by.began]
+        states = [*before[-1:], *states]
+        others = [p.by.effect.rows for at, p in line.newest if p is not None and p.by is not None and at > by.began]
+        by_key = [{self.kind.key_of(r): r for r in s} for s in states]
+        now, wanted = ({self.kind.key_of(r): r for r in s} for s in (held, expected))
+        if len(held) != sum(held.values()):
+            return False
+        for key in now.keys() | wanted.keys():
+            if now.get(key) == wanted.get(key):
+                continue
+            known = {s.get(key) for s in by_key}
+            own = [(r, k) for r, k in effect.rows if self.kind.key_of(r) == key]
+            theirs = [(r, k) for rows in others for r, k in rows if self.kind.key_of(r) == key]
+            if not own or (len(known) < 2 and not theirs):
+                return False
+            seen = [r for r in (*known, *(r for r, _ in (*own, *theirs))) if r is not None]
+            row = now.get(key)
+            if row is None and None not in known and not any(k in (1, 3) for _, k in (*own, *theirs)):
+                return False
+            if row is not None and not all(any(row[c] == r[c] for r in seen) for c in range(4)):
+                return False
+        return True
+
+    def _tag(self, change: Change) -> None:
+        if change.after is None:
+            self.tags.pop(change.path, None)
+            return
+        snapshot = decode_snapshot(change.after.data)
+        known = [p for line in self.lines.values() for p in line.there.values() if p.snapshot.is_same_as(snapshot)]
+        state, ties = self.states.get((snapshot.base_manifest_list, snapshot.delta_manifest_list), (None, frozenset()))
+        self.tags[change.path] = known[0] if known else Published(snapshot, "", state, None, ties)
+
+    def _removed(self, name: str, change: Change) -> None:
+        """Nobody removes a file that the newest snapshot names."""
+        for line in self.lines.values():
+            if not line.there:
+                continue
+            newest = line.there[max(line.there)]
+            if newest.state is None and self.checks_rows:
+                continue
+            names = self.stored.names(newest.snapshot)
+            if name in names and not self._is_put_aside(name):
+                raise Judgement(f"{change.owner} removed {name}, which snapshot {newest.snapshot.id} names")
+
+    def _is_put_aside(self, name: str) -> bool:
+        return any(f".{name}." in p and p.endswith(".orphan") for p in self.disk.files)
+
+    # -- what was said
+
+    def begin(self, doing: Doing) -> None:
+        self.moment += 1
+        doing.began = self.moment
+        self.doings.append(doing)
+
+    def end(self, doing: Doing, result: str, code: str = "") -> None:
+        self.moment += 1
+        doing.result, doing.code, doing.ended = result, code, self.moment
+
+    def newest(self, root: str | None = None) -> Published | None:
+        line = self.lines[root or self.path]
+        return line.there[max(line.there)] if line.there else None
+
+    def check_read(self, doing: Doing, held: State, root: str | None = None) -> None:
+        """What a reader saw was the newest state at a moment while it read."""
+        line = self.lines[root or self.path]
+        seen = [p for at, p in line.newest if at > doing.began]
+        before = [p for at, p in line.newest if at <= doing.began]
+        looked = before[-1:] + seen
+        allowed = [({}, frozenset[object]()) if p is None else (p.state, p.ties) for p in looked]
+        if self.kind.readers_wait or self.has_rolled_back(doing) or any(state is None for state, _ in allowed):
+            return
+        if not any(self.is_same(held, state or {}, ties) for state, ties in allowed or [({}, frozenset())]):
+            more, less = _difference(held, allowed[-1][0] or {})
+            raise Judgement(f"{doing} read what never was the newest: {more} too much, {less} missing")
+
+    def has_rolled_back(self, doing: Doing) -> bool:
+        """Whether history was taken back while the operation ran."""
+        undoing = ("roll back", "fast-forward")
+        return any(d.operation.startswith(undoing) and (d.ended is None or d.ended > doing.began) for d in self.doings)
+
+    def check_answers(self) -> None:
+        """What an operation said is so, and no batch is in the table twice."""
+        batches: dict[tuple[object, ...], list[Published]] = {}
+        for doing in self.doings:
+            brought = [p for p in doing.published if p.moves_rows and not p.is_undone]
+            if len(brought) > 1 and doing.batch is None and doing.operation not in ("rescale", "expire partitions"):
+                raise Judgement(f"{doing} is in the table {len(brought)} times")
+            if doing.result == "refused" and brought and doing.operation in ("write", "overwrite", "delete", "update"):
+                raise Judgement(f"{doing} said that it was refused, and is in snapshot {brought[0].snapshot.id}")
+            if doing.result == "done" and doing.operation == "write" and not doing.published:
+                raise Judgement(f"{doing} said that it was done, and published nothing")
+            for p in brought if doing.batch is not None else ():
+                batches.setdefault((p.root, *(doing.batch or ())), []).append(p)
+        for name, found in batches.items():
+            if len(found) > 1:
+                raise Judgement(f"batch {name} is in the table {len(found)} times: {[p.snapshot.id for p in found]}")
+
+    def check_files(self) -> None:
+        """Everything that can be read is whole."""
+        for line in self.lines.values():
+            ids = sorted(line.there)
+            if ids and ids != list(range(ids[0], ids[-1] + 1)):
+                raise Judgement(f"{line.root} has snapshots {ids}")
+            for p in line.there.values():
+                missing = self.stored.missing(p.snapshot)
+                if missing:
+                    raise Judgement(f"{line.root} snapshot {p.snapshot.id} by {p.by} lacks {missing}")
+                if self.checks_rows and p.state is None:
+                    p.state = self.stored.state(p.snapshot)
+        for path, p in self.tags.items():
+            missing = self.stored.missing(p.snapshot)
+            # The marker of a stream is written without a pin; what it says is how far the stream has got.
+            if missing and "/tag-bucketline-" not in path:
+                raise Judgement(f"{path} lacks {missing}")
+
+
+def _difference(held: State, expected: State) -> tuple[list[tuple[Row, int]], list[tuple[Row, int]]]:
+    more = [(r, n) for r, n in held.items() if n > expected.get(r, 0)]
+    less = [(r, n) for r, n in expected.items() if n > held.get(r, 0)]
+    return sorted(more, key=str), sorted(less, key=str)
+
+
+def kinds_of(found: Iterable[Published]) -> list[CommitKind]:
+    """The kinds of some snapshots."""
+    return [p.snapshot.commit_kind for p in found]

@@ -1,0 +1,44 @@
+"""Worlds of the first seeds; `.ci/run simulate` tries others. A failure prints its seed and a shorter script."""
+
+import os
+
+import pytest
+
+from tests.simulation.draw import MOST_OPERATIONS, draw_script
+from tests.simulation.life import Life
+from tests.simulation.shorten import failure_of, shortened
+
+SEEDS = int(os.environ.get("BUCKETLINE_SIMULATION_SEEDS", "200"))
+_PARTS = 8
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_in_every_world_readers_see_what_was_written(part: int) -> None:
+    for number in range(part, SEEDS, _PARTS):
+        script = draw_script(str(number))
+        failure = failure_of(script)
+        if failure is not None:
+            shorter = shortened(script)
+            pytest.fail(f"seed {number}: {failure}\n" + "\n".join([*shorter.lines(), str(failure_of(shorter))]))
+
+
+@pytest.mark.parametrize("seed", ["1", "7", "12"])
+def test_equal_seeds_give_equal_histories(seed: str) -> None:
+    first, second = (Life(draw_script(seed)).live() for _ in range(2))
+    assert first.digest == second.digest and first.log == second.log
+    assert first.digest != Life(draw_script(f"{seed} another")).live().digest
+
+
+def test_a_world_has_few_operations() -> None:
+    assert max(len(draw_script(str(n)).steps) for n in range(100)) <= MOST_OPERATIONS
+
+
+def test_what_shows_a_mistake_is_made_shorter() -> None:
+    script = draw_script("3")
+    wanted = {s.number for s in script.steps[::7]}
+
+    short = shortened(script, failing=lambda s: wanted <= {step.number for step in s.steps})
+
+    assert {s.number for s in short.steps} == wanted
+    assert all(s.faults == () for s in short.steps)

@@ -1,0 +1,182 @@
+"""A branch that is deleted while a process writes to it: nothing is left of it, or later care clears it away; a branch
+that has lost its schema is another thing."""
+
+import logging
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketline.state.commit.pins import PIN_LEFT_MS
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, SchemaMismatchError
+from bucketline.state.store.table.table import Table, create_table, open_table
+from tests.support.interleaved import stopped_at
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+
+
+def _rows(v: int) -> pa.Table:
+    return pa.table({"id": [1, 2], "v": [v, v]}, schema=COLUMNS)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    for v in range(4):
+        table.write(_rows(v))
+    table.create_tag("old", snapshot=2)
+    table.create_branch("b", "old")
+    return table
+
+
+def _write_to_branch(table: Table) -> object:
+    return open_table(table.path, options={"branch": "b"}).write(_rows(9))
+
+
+def _publication(table: Table) -> int:
+    """The number of the call by which a write to the branch publishes its snapshot."""
+    with stopped_at(None) as counted:
+        _write_to_branch(table)
+    table.delete_branch("b")
+    table.create_branch("b", "old")
+    return next(n for n, call in enumerate(counted.log, 1) if call.startswith("publish ") and "/snapshot-" in call)
+
+
+def _folder(table: Table) -> Path:
+    return Path(table.path, "branch", "branch-b")
+
+
+def _care(table: Table) -> None:
+    open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
+    open_table(table.path).remove_orphan_files(dry_run=False)
+
+
+def _age_notes(table: Table) -> None:
+    for note in Path(table.path, "bucketline").glob("*"):
+        then = note.stat().st_mtime_ns - (PIN_LEFT_MS + 1000) * 1_000_000
+        os.utime(note, ns=(then, then))
+
+
+def test_a_commit_to_a_branch_that_goes_meanwhile_is_taken_back(table: Table) -> None:
+    at = _publication(table)
+    with (
+        stopped_at(at, lambda: open_table(table.path).delete_branch("b")),
+        pytest.raises(BranchNotFoundError, match="'b' was deleted while this was written to it; nothing was committed"),
+    ):
+        _write_to_branch(table)
+    assert open_table(table.path).branches() == []
+    _care(table)
+    assert not _folder(table).exists()
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {3}
+    assert open_table(table.path).doctor(rows=True) == []
+
+
+@pytest.mark.parametrize("after_an_hour", [False, True])
+def test_what_a_late_writer_leaves_of_a_deleted_branch_is_cleared_away(table: Table, after_an_hour: bool) -> None:
+    table.delete_branch("b")
+    _leave(table)
+    assert open_table(table.path).branches() == []
+    if after_an_hour:
+        _age_notes(table)
+    _care(table)
+    assert not _folder(table).exists()
+    _age_notes(table)
+    _care(table)
+    assert list(Path(table.path, "bucketline").glob("*")) == []
+
+
+def _leave(table: Table) -> None:
+    """What a writer leaves that publishes to a branch after that was deleted, and dies."""
+    folder = _folder(table) / "snapshot"
+    folder.mkdir(parents=True)
+    (folder / "snapshot-3").write_bytes(Path(table.path, "snapshot", "snapshot-3").read_bytes())
+    (folder / "LATEST").write_text("3")
+
+
+def test_a_branch_can_be_made_anew_over_what_a_late_writer_left(table: Table) -> None:
+    table.delete_branch("b")
+    _leave(table)
+    table.create_branch("b", "old")
+    branch = open_table(table.path, options={"branch": "b"})
+    assert branch.snapshots()["snapshot_id"].to_pylist() == [2]
+    assert set(branch.to_arrow()["v"].to_pylist()) == {1}
+    _care(table)
+    assert open_table(table.path).branches() == ["b"]
+
+
+def test_a_branch_that_lost_its_schema_stops_care_also_after_one_of_that_name_was_deleted(table: Table) -> None:
+    table.delete_branch("b")
+    table.create_branch("b", "old")
+    (_folder(table) / "schema" / "schema-0").unlink()
+    with pytest.raises(CorruptFileError, match="there is no schema"):
+        open_table(table.path).remove_orphan_files(dry_run=False)
+    assert (_folder(table) / "snapshot" / "snapshot-2").exists()
+
+
+def test_a_branch_half_deleted_by_a_dead_process_goes_also_after_an_hour(table: Table) -> None:
+    with stopped_at(None) as counted:
+        table.delete_branch("b")
+    table.create_branch("b", "old")
+    removed = [n for n, call in enumerate(counted.log, 1) if call.startswith("delete ") and "/branch-b/" in call]
+    with stopped_at(removed[1]) as dead:
+        table.delete_branch("b")
+    assert dead.is_dead and _folder(table).exists()
+    _age_notes(table)
+    _care(table)
+    assert not _folder(table).exists() and open_table(table.path).branches() == []
+
+
+def test_a_deleter_that_was_stopped_leaves_a_new_branch_of_that_name_alone(table: Table) -> None:
+    with stopped_at(None) as counted:
+        table.delete_branch("b")
+    table.create_branch("b", "old")
+    first = next(n for n, call in enumerate(counted.log, 1) if call.startswith("exists ") and "/removal-" in call)
+
+    def meanwhile() -> None:
+        open_table(table.path).remove_orphan_files(dry_run=False)
+        open_table(table.path).create_branch("b", "old")
+
+    with stopped_at(first, meanwhile):
+        table.delete_branch("b")
+    assert set(open_table(table.path, options={"branch": "b"}).to_arrow()["v"].to_pylist()) == {1}
+
+
+def test_a_writer_whose_schema_a_fast_forward_removed_commits_nothing(table: Table) -> None:
+    _write_to_branch(table)
+    table.add_column("more", "INT")
+    new = pa.table({"id": [5], "v": [5], "more": pa.array([5], pa.int32())})
+    copied = open_table(table.path)
+    with stopped_at(None) as counted:
+        copied.write(new)
+    open_table(table.path).rollback_to(4)
+    at = next(n for n, call in enumerate(counted.log, 1) if call.startswith("publish ") and "/snapshot-" in call)
+    with (
+        stopped_at(at, lambda: open_table(table.path).fast_forward("b")),
+        pytest.raises(SchemaMismatchError, match="schema 1, under which this was written, was removed meanwhile"),
+    ):
+        open_table(table.path).write(new)
+    assert sorted(open_table(table.path).to_arrow()["v"].to_pylist()) == [9, 9]
+    assert open_table(table.path).doctor(rows=True) == []
+
+
+def test_a_fast_forward_that_died_is_told_with_the_way_on(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    _write_to_branch(table)
+    with stopped_at(None) as counted:
+        open_table(table.path).fast_forward("b")
+    table.rollback_to(2)
+    for v in range(3):
+        table.write(_rows(v))
+    first = next(n for n, call in enumerate(counted.log, 1) if call.startswith("delete ") and "/snapshot-" in call)
+    with stopped_at(first) as dead:
+        open_table(table.path).fast_forward("b")
+    assert dead.is_dead
+    told = [f for f in open_table(table.path).doctor() if f.rule == "half-forwarded"]
+    assert ["`fast_forward('b')`" in f.message for f in told] == [True]
+    _age_notes(table)
+    with caplog.at_level(logging.WARNING):
+        _care(table)
+    assert "do it again, by fast_forward('b')" in caplog.text
+    open_table(table.path).fast_forward("b")
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {9}
+    assert open_table(table.path).doctor(rows=True) == []
