@@ -10,16 +10,16 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from tests.support.azurite import Azurite
-from tests.support.broker import KafkaBroker
-from tests.support.fake_gcs import FakeGcs
-from tests.support.hdfs_cluster import HdfsCluster
-from tests.support.jars import spark_kafka_jars
-from tests.support.jvm import start_quickly
-from tests.support.peer import PaimonCatalogs, PaimonJava, PyPaimon
-from tests.support.postgres import Postgres
-from tests.support.s3_server import S3Server
-from tests.support.versitygw import VersityGateway
+from tests.support.peers.jars import spark_kafka_jars
+from tests.support.peers.peer import PaimonCatalogs, PaimonJava, PyPaimon
+from tests.support.servers.azurite import Azurite
+from tests.support.servers.broker import KafkaBroker
+from tests.support.servers.fake_gcs import FakeGcs
+from tests.support.servers.hdfs_cluster import HdfsCluster
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.s3_server import S3Server
+from tests.support.servers.versitygw import VersityGateway
+from tests.support.spark.jvm import start_quickly
 
 HERE = Path(__file__).parent
 FOLDERS_OF_THEIR_OWN = {"peer", "spark", "kafka"}

@@ -21,9 +21,9 @@ from tests.bench.decode import ENVELOPE, ROW, TYPES, avro_body, drawn_rows, even
 from tests.bench.engine import session
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.watch import WorkerWatch, cpu_seconds
-from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.jars import spark_kafka_jars
-from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.support.peers.jars import spark_kafka_jars
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.schema_registry import SchemaRegistry, schema_registry
 
 _RECORDS = 500_000
 _PARTITIONS = 4

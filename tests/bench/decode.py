@@ -31,7 +31,7 @@ from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
 from tests.bench.result import Result, Size, paired_ratio
-from tests.support.jars import jars
+from tests.support.peers.jars import jars
 
 _RECORDS = 100_000
 _TURNS = 7

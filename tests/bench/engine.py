@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from tests.bench.rows import DDL
 from tests.bench.watch import cpu_seconds
-from tests.support.jars import jars
-from tests.support.streams import FileStream
+from tests.support.peers.jars import jars
+from tests.support.spark.streams import FileStream
 
 DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 PAIMON = "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions"

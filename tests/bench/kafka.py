@@ -29,8 +29,8 @@ from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import DDL, batches
 from tests.bench.upserts import DeltaMerge
 from tests.bench.watch import WorkerWatch, cpu_seconds
-from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.jars import spark_kafka_jars
+from tests.support.peers.jars import spark_kafka_jars
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 PARTITIONS = 4
 KEYS = 2_000_000

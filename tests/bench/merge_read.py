@@ -11,7 +11,7 @@ from bucketline.state.store.table.table import create_table
 from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, rows_of
 from tests.bench.solo import Solo, solo
-from tests.support.peer import pypaimon_python
+from tests.support.peers.peer import pypaimon_python
 
 KEYS = 1_000_000
 RUNS = 2

@@ -24,7 +24,7 @@ from tests.bench.engine import input_stream, session
 from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
 from tests.bench.watch import WorkerWatch, cpu_seconds
-from tests.support.streams import FileStream
+from tests.support.spark.streams import FileStream
 
 VARIABLE = "BUCKETLINE_PAIMON_SPARK"
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from bucketline.state.store.table.table import create_table, open_table
 from tests.bench.result import Result, Size, folder_bytes
 from tests.bench.rows import COLUMNS, batches
-from tests.support.jars import CHECKOUT
+from tests.support.peers.jars import CHECKOUT
 
 ROWS = 10_000_000
 QUERIES = 7

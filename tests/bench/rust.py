@@ -11,7 +11,7 @@ from statistics import median, quantiles
 
 from tests.bench.result import Result, Size
 from tests.bench.rust_solo import ALL_CORES, WHAT
-from tests.support.jars import CHECKOUT, cache_dir, exclusive
+from tests.support.peers.jars import CHECKOUT, cache_dir, exclusive
 
 REQUIREMENT = "pypaimon-rust==0.4.0"
 TURNS_OF_ROWS = {50_000: 12, 1_000_000: 3}

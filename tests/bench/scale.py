@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from tests.bench.result import Result, Size
-from tests.support.jars import CHECKOUT
+from tests.support.peers.jars import CHECKOUT
 
 BUCKETS, FILES, TASKS = 1000, 50, 64
 WORKERS = (1, 2, 4)

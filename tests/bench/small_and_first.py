@@ -21,9 +21,9 @@ import pyspark
 from tests.bench.kafka import KINDS
 from tests.bench.result import Result, Size, folder_bytes
 from tests.bench.watch import WorkerWatch, cpu_of
-from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.jars import CHECKOUT, spark_kafka_jars
-from tests.support.old_release import unpack_release
+from tests.support.peers.jars import CHECKOUT, spark_kafka_jars
+from tests.support.processes.old_release import unpack_release
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 OLDER = "5b275a2"
 """The last commit whose tasks get Kafka's records from Spark alone."""

@@ -14,7 +14,7 @@ from tests.bench.engine import BatchClock, input_stream, session
 from tests.bench.result import Result, Size, folder_bytes
 from tests.bench.rows import COLUMNS, rows_of
 from tests.bench.watch import WorkerWatch
-from tests.support.streams import FileStream
+from tests.support.spark.streams import FileStream
 
 SMALL_KEYS = 100_000
 LARGE_KEYS = 5_000_000

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from bucketline.state.store.table.table import open_table
 from tests.bench.watch import own_peak_bytes
-from tests.support.jars import CHECKOUT
+from tests.support.peers.jars import CHECKOUT
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from tests.bench.result import Result, Size, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, batches
 from tests.bench.solo import solo
 from tests.bench.watch import WorkerWatch, cpu_seconds
-from tests.support.peer import pypaimon_python
+from tests.support.peers.peer import pypaimon_python
 
 ROWS = 4_000_000
 BUCKETS = 4

@@ -14,8 +14,8 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.bench.result import Result, Size
-from tests.support.slow_store import SlowStore, longest_chain
-from tests.support.tasks import Cluster
+from tests.support.servers.slow_store import SlowStore, longest_chain
+from tests.support.spark.tasks import Cluster
 
 DELAY_S = 0.03
 BATCHES = 20

@@ -19,7 +19,7 @@ import numpy as np
 from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.bench.result import Result, Size, folder_bytes
 from tests.bench.rows import COLUMNS, rows_of
-from tests.support.jars import CHECKOUT
+from tests.support.peers.jars import CHECKOUT
 
 KEYS = 2_000_000
 BATCH_ROWS = 100_000

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.peer import PaimonJava
+from tests.support.peers.peer import PaimonJava
 
 DATA = Path(__file__).resolve().parent / "data"
 TABLES = DATA / "java.db"

@@ -8,7 +8,7 @@ import pytest
 
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import handle_of, open_table
-from tests.support.golden import as_bag, golden_table, golden_tables, json_rows
+from tests.support.peers.golden import as_bag, golden_table, golden_tables, json_rows
 
 
 @pytest.mark.parametrize("name", golden_tables())

@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.state.errors import BucketlineError, CorruptFileError
 from bucketline.state.store.table.table import Table, open_table
-from tests.support.golden import as_bag, expected_rows, golden_table, golden_tables, json_rows
+from tests.support.peers.golden import as_bag, expected_rows, golden_table, golden_tables, json_rows
 
 TABLES = golden_tables()
 

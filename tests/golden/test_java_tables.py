@@ -11,8 +11,8 @@ import pytest
 
 from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.state.types.char_text import chars_of, padded
-from tests.support.golden import GOLDEN, json_rows
-from tests.support.rows import assert_same_rows, table_fields
+from tests.support.peers.golden import GOLDEN, json_rows
+from tests.support.peers.rows import assert_same_rows, table_fields
 
 JAVA = GOLDEN / "java.db"
 TABLES = sorted(p.name for p in JAVA.iterdir())

@@ -12,9 +12,9 @@ from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.job.run import run_job
-from tests.support.avro_values import body_of
-from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.support.models.avro_values import body_of
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.schema_registry import SchemaRegistry, schema_registry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -16,7 +16,7 @@ from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.batch_counts import INPUT_ROWS
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
-from tests.support.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaException
 
-from tests.support.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = pytest.mark.kafka
 

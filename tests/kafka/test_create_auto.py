@@ -16,9 +16,9 @@ from bucketline.state.store.table.table import create_table, handle_of, open_tab
 from bucketline.state.types.columns_text import columns_text
 from bucketline.streaming.job.create_declared import create_declared
 from bucketline.streaming.job.run import run_job
-from tests.support.avro_values import body_of
-from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.support.models.avro_values import body_of
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.schema_registry import SchemaRegistry, schema_registry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -19,9 +19,9 @@ from bucketline.streaming.batch.topic_ids import TOPIC_IDS
 from bucketline.streaming.job.kafka_admin import jvm_admin
 from bucketline.streaming.job.native_admin import NativeAdmin
 from bucketline.streaming.job.run import run_job
-from tests.support.broker import KafkaBroker
-from tests.support.orders import Orders
-from tests.support.page import commands
+from tests.support.pages.page import commands
+from tests.support.servers.broker import KafkaBroker
+from tests.support.spark.orders import Orders
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -17,8 +17,8 @@ from bucketline.streaming.tasks.kafka_errors import (
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
-from tests.support.broker import KafkaBroker
-from tests.support.orders import Orders
+from tests.support.servers.broker import KafkaBroker
+from tests.support.spark.orders import Orders
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -14,7 +14,7 @@ from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.decode.rejects import RejectedRecordsError
 from bucketline.streaming.job.run import run_job
-from tests.support.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -16,7 +16,7 @@ from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.key_order import KeyOrderError
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.job.run import run_job
-from tests.support.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.jars import spark_kafka_jars
-from tests.support.job_process import JobFolder, started
+from tests.support.peers.jars import spark_kafka_jars
+from tests.support.processes.job_process import JobFolder, started
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

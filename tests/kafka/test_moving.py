@@ -14,9 +14,9 @@ from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.job.kafka_checkpoint import OtherClusterError, OtherTopicError
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
-from tests.support.broker import KafkaBroker, KafkaRecord
-from tests.support.orders import Orders
-from tests.support.page import commands
+from tests.support.pages.page import commands
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
+from tests.support.spark.orders import Orders
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -18,7 +18,7 @@ from bucketline.state.store.table.table import create_table, handle_of, open_tab
 from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.choose_reader import Chosen, JobSink
-from tests.support.broker import KafkaBroker, KafkaRecord
+from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

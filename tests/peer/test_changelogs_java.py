@@ -14,10 +14,10 @@ import pytest
 
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import open_table
-from tests.support.arrow_text import table_of
-from tests.support.golden import json_rows
-from tests.support.peer import PaimonJava
-from tests.support.rows import assert_same_rows
+from tests.support.peers.arrow_text import table_of
+from tests.support.peers.golden import json_rows
+from tests.support.peers.peer import PaimonJava
+from tests.support.peers.rows import assert_same_rows
 
 pytestmark = pytest.mark.peer
 

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.state.store.table.table import Table, open_table
-from tests.support.our_tables import rows_of
-from tests.support.peer import PaimonJava, PeerError, PyPaimon
-from tests.support.rows import assert_same_rows, table_fields
+from tests.support.peers.our_tables import rows_of
+from tests.support.peers.peer import PaimonJava, PeerError, PyPaimon
+from tests.support.peers.rows import assert_same_rows, table_fields
 
 pytestmark = pytest.mark.peer
 

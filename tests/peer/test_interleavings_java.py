@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.store.table.table import open_table
-from tests.support.care_world import KINDS, content, done, made
-from tests.support.interleaved import stopped_at
-from tests.support.peer import PaimonJava
+from tests.support.peers.peer import PaimonJava
+from tests.support.storage.interleaved import stopped_at
+from tests.support.tables.care_world import KINDS, content, done, made
 
 pytestmark = pytest.mark.peer
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.golden import json_rows
-from tests.support.peer import Peer
-from tests.support.rows import assert_same_rows
+from tests.support.peers.golden import json_rows
+from tests.support.peers.peer import Peer
+from tests.support.peers.rows import assert_same_rows
 
 pytestmark = pytest.mark.peer
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.table.table import open_table
-from tests.support.arrow_text import table_of
-from tests.support.our_tables import make_table, rows_of
-from tests.support.peer import PaimonJava, PyPaimon
-from tests.support.rows import assert_same_rows, table_fields
+from tests.support.peers.arrow_text import table_of
+from tests.support.peers.our_tables import make_table, rows_of
+from tests.support.peers.peer import PaimonJava, PyPaimon
+from tests.support.peers.rows import assert_same_rows, table_fields
 
 pytestmark = pytest.mark.peer
 

@@ -9,9 +9,9 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.store.table.table import Table, open_table
-from tests.support.grafted import graft, set_times
-from tests.support.our_tables import make_table, rows_of
-from tests.support.peer import PaimonJava, PeerError
+from tests.support.peers.our_tables import make_table, rows_of
+from tests.support.peers.peer import PaimonJava, PeerError
+from tests.support.tables.grafted import graft, set_times
 
 pytestmark = pytest.mark.peer
 

@@ -19,11 +19,11 @@ import pytest
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.store.doctor.examine import Severity
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.modes import COLUMNS
-from tests.support.own_rows_worker import rows
-from tests.support.peer import PaimonJava, PeerError
-from tests.support.published_io import PublishedIO
-from tests.support.watched_access import on_io
+from tests.support.models.modes import COLUMNS
+from tests.support.peers.peer import PaimonJava, PeerError
+from tests.support.processes.own_rows_worker import rows
+from tests.support.storage.published_io import PublishedIO
+from tests.support.storage.watched_access import on_io
 
 pytestmark = pytest.mark.peer
 

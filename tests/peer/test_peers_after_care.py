@@ -9,8 +9,8 @@ import pytest
 from bucketline.state.errors import StorageError
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.faulty_io import FaultyIO
-from tests.support.peer import PaimonJava, Peer
+from tests.support.peers.peer import PaimonJava, Peer
+from tests.support.storage.faulty_io import FaultyIO
 
 pytestmark = pytest.mark.peer
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.peer.test_peers_read_ours import conditions
-from tests.support.every_type import NANOSECONDS, VALUES, name_of, rows
-from tests.support.our_tables import fields_of, make_table, read_rows, write_rows
-from tests.support.peer import PaimonJava, Peer
-from tests.support.rows import assert_same_rows, table_fields
+from tests.support.peers.every_type import NANOSECONDS, VALUES, name_of, rows
+from tests.support.peers.our_tables import fields_of, make_table, read_rows, write_rows
+from tests.support.peers.peer import PaimonJava, Peer
+from tests.support.peers.rows import assert_same_rows, table_fields
 
 pytestmark = pytest.mark.peer
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.golden import GOLDEN, expected_rows, golden_table
-from tests.support.peer import Peer, PeerError
-from tests.support.rows import assert_same_rows, table_fields
+from tests.support.peers.golden import GOLDEN, expected_rows, golden_table
+from tests.support.peers.peer import Peer, PeerError
+from tests.support.peers.rows import assert_same_rows, table_fields
 
 pytestmark = pytest.mark.peer
 beside_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden tables are not beside the repository")

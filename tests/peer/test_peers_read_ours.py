@@ -11,11 +11,11 @@ import pytest
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.every_type import BYTES, FLOATS, NAN, NANOSECONDS, VALUES, name_of, rows
-from tests.support.our_tables import fields_of, make_table, read_rows, write_rows
-from tests.support.peer import PaimonJava, Peer
-from tests.support.rows import assert_same_rows, table_fields
-from tests.support.tasks import Cluster
+from tests.support.peers.every_type import BYTES, FLOATS, NAN, NANOSECONDS, VALUES, name_of, rows
+from tests.support.peers.our_tables import fields_of, make_table, read_rows, write_rows
+from tests.support.peers.peer import PaimonJava, Peer
+from tests.support.peers.rows import assert_same_rows, table_fields
+from tests.support.spark.tasks import Cluster
 
 pytestmark = pytest.mark.peer
 

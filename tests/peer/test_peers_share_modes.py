@@ -17,10 +17,10 @@ from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.logical import parse_type_text
-from tests.support.golden import golden_table
-from tests.support.our_tables import fields_of, make_table, write_rows
-from tests.support.peer import PaimonJava, PyPaimon
-from tests.support.rows import assert_same_rows
+from tests.support.peers.golden import golden_table
+from tests.support.peers.our_tables import fields_of, make_table, write_rows
+from tests.support.peers.peer import PaimonJava, PyPaimon
+from tests.support.peers.rows import assert_same_rows
 
 pytestmark = pytest.mark.peer
 

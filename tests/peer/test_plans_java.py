@@ -24,11 +24,11 @@ from bucketline.streaming.batch.live_table import live_table
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.write_batch import Job, write_batch
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.compactor_process import start, wait_until_closed, wait_until_up
-from tests.support.compactors import compactor_of
-from tests.support.peer import PaimonJava, PeerError
-from tests.support.slow_storage import slow_storage
-from tests.support.tasks import Cluster
+from tests.support.peers.peer import PaimonJava, PeerError
+from tests.support.processes.compactor_process import start, wait_until_closed, wait_until_up
+from tests.support.spark.tasks import Cluster
+from tests.support.storage.slow_storage import slow_storage
+from tests.support.tables.compactors import compactor_of
 
 pytestmark = pytest.mark.peer
 

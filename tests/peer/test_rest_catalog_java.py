@@ -8,7 +8,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
-from tests.support.peer import PaimonCatalogs, PeerError
+from tests.support.peers.peer import PaimonCatalogs, PeerError
 
 pytestmark = pytest.mark.stores
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.peer import PaimonJava, PyPaimon
-from tests.support.row_changes import NAMES, SORTS, ChangedTable
+from tests.support.models.row_changes import NAMES, SORTS, ChangedTable
+from tests.support.peers.peer import PaimonJava, PyPaimon
 
 pytestmark = pytest.mark.peer
 

@@ -10,9 +10,9 @@ import pytest
 import bucketline as bl
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.table.table import handle_of
-from tests.support.jars import cache_dir
-from tests.support.peer import PaimonCatalogs, pypaimon_python
-from tests.support.s3_server import KEY, KEY_ID, S3Server
+from tests.support.peers.jars import cache_dir
+from tests.support.peers.peer import PaimonCatalogs, pypaimon_python
+from tests.support.servers.s3_server import KEY, KEY_ID, S3Server
 
 pytestmark = pytest.mark.stores
 

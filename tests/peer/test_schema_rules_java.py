@@ -24,9 +24,9 @@ from bucketline.state.commit.schema_change import (
 from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataType
-from tests.support.drawn_schemas import Case, Change, SchemaJudge, drawn_case, shown
-from tests.support.jars import CHECKOUT
-from tests.support.sweeps import share_of
+from tests.support.models.sweeps import share_of
+from tests.support.peers.drawn_schemas import Case, Change, SchemaJudge, drawn_case, shown
+from tests.support.peers.jars import CHECKOUT
 
 pytestmark = pytest.mark.peer
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import bucketline as bl
-from tests.support.peer import PaimonCatalogs, PeerError
+from tests.support.peers.peer import PaimonCatalogs, PeerError
 
 pytestmark = pytest.mark.peer
 

@@ -13,9 +13,9 @@ import bucketline as bl
 from bucketline.state.store.system.tables import SYSTEM_TABLES
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.logical import TypeRoot
-from tests.support.golden import golden_table, golden_tables
-from tests.support.our_tables import rows_of
-from tests.support.peer import PaimonJava, PeerError
+from tests.support.peers.golden import golden_table, golden_tables
+from tests.support.peers.our_tables import rows_of
+from tests.support.peers.peer import PaimonJava, PeerError
 
 pytestmark = pytest.mark.peer
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.our_tables import rows_of
-from tests.support.peer import PaimonJava
+from tests.support.peers.our_tables import rows_of
+from tests.support.peers.peer import PaimonJava
 
 pytestmark = pytest.mark.peer
 

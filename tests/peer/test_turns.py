@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.peer import PaimonJava, PyPaimon
-from tests.support.turns import Turns, draw_shape
+from tests.support.peers.peer import PaimonJava, PyPaimon
+from tests.support.tables.turns import Turns, draw_shape
 
 pytestmark = pytest.mark.peer
 

@@ -13,7 +13,7 @@ from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_b
 from bucketline.state.lsm.aggregate.sketches import unite_hll_sketches, unite_theta_sketches
 from bucketline.state.lsm.aggregate.unions import RoaringBitmap64
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.peer import PaimonJava
+from tests.support.peers.peer import PaimonJava
 
 pytestmark = pytest.mark.peer
 

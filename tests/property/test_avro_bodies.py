@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_exact import DamagedRecord, read_value
 from bucketline.streaming.decode.avro.avro_schema import Kind, Node, only_fields, parse_avro_schema
-from tests.support.avro_values import bodies_of, drawn_schema, read_by_fastavro
+from tests.support.models.avro_values import bodies_of, drawn_schema, read_by_fastavro
 
 SEEDS = st.integers(min_value=0, max_value=2**32)
 

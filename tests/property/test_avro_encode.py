@@ -15,7 +15,7 @@ from bucketline.state.format.avro.encode import AvroEncoder
 from bucketline.state.format.avro.schema import inline_schema
 from bucketline.state.types.arrow import arrow_schema, arrow_type
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type
-from tests.support.sweeps import draws
+from tests.support.models.sweeps import draws
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=70)
 INTEGERS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.BIGINT: 64, TypeRoot.DATE: 32}

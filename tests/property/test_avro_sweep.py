@@ -8,8 +8,8 @@ import pyarrow as pa
 from bucketline.streaming.decode.avro.avro_bodies import Bodies, read_bodies
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema
 from tests.property.test_avro_bodies import as_python, plain
-from tests.support.avro_values import bodies_of, drawn_schema, read_by_fastavro
-from tests.support.sweeps import share_of
+from tests.support.models.avro_values import bodies_of, drawn_schema, read_by_fastavro
+from tests.support.models.sweeps import share_of
 
 _SHARE = 0.1
 """How many of the records get a flipped bit."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row, encode_rows, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
-from tests.support.internal_values import column_of, timestamp_unit
-from tests.support.sweeps import draws
+from tests.support.models.internal_values import column_of, timestamp_unit
+from tests.support.models.sweeps import draws
 
 PRECISIONS = {"ms": (1, 1_000_000), "us": (1_000, 1_000), "ns": (1_000_000, 1)}
 

@@ -23,8 +23,8 @@ from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.modes import COLUMNS, ENGINES, MODES, Histories, Row, draw_kind, table_of
-from tests.support.tasks import Cluster, killed_at
+from tests.support.models.modes import COLUMNS, ENGINES, MODES, Histories, Row, draw_kind, table_of
+from tests.support.spark.tasks import Cluster, killed_at
 
 SEEDS = int(os.environ.get("BUCKETLINE_MODE_SEEDS", "2"))
 FIRST_SEED = int(os.environ.get("BUCKETLINE_MODE_FIRST_SEED", "0"))

@@ -18,7 +18,7 @@ from bucketline.state.bucket.cross_partition import (
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataField, parse_type
-from tests.support.sweeps import draws
+from tests.support.models.sweeps import draws
 
 INSERT, DELETE = 0, 3
 EMPTY = Allocation({}, Ownership(), AllocationRule(2))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table.table import open_table
-from tests.support.golden import GOLDEN, as_bag, json_rows
+from tests.support.peers.golden import GOLDEN, as_bag, json_rows
 
 TABLES = {
     name: GOLDEN / folder / name

@@ -21,7 +21,7 @@ from bucketline.state.bucket.dynamic import (
     KnownHashes,
     known_hashes,
 )
-from tests.support.sweeps import draws
+from tests.support.models.sweeps import draws
 
 small = st.integers(-12, 12) | st.sampled_from([-(2**31), 2**31 - 1])
 batches = st.lists(st.lists(small, max_size=25), min_size=1, max_size=5)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.logical import DataType, parse_type, parse_type_text
-from tests.support.folding import Case, fold_rows, keyed_rows, schema_of
-from tests.support.merge_functions import RefusedError, plain
-from tests.support.merge_reference import aggregate
-from tests.support.sweeps import draws
+from tests.support.models.folding import Case, fold_rows, keyed_rows, schema_of
+from tests.support.models.merge_functions import RefusedError, plain
+from tests.support.models.merge_reference import aggregate
+from tests.support.models.sweeps import draws
 
 _NUMBERS: dict[str, st.SearchStrategy[Any]] = {
     "TINYINT": st.integers(-9, 9) | st.sampled_from([-128, 127]),

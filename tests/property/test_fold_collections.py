@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.aggregate.entries_of_rows import value_codes
 from bucketline.state.types.logical import DataType, parse_type
-from tests.support.folding import Case, fold_rows, keyed_rows
-from tests.support.merge_functions import RefusedError, plain
-from tests.support.merge_reference import aggregate, partial_update
-from tests.support.sweeps import draws
+from tests.support.models.folding import Case, fold_rows, keyed_rows
+from tests.support.models.merge_functions import RefusedError, plain
+from tests.support.models.merge_reference import aggregate, partial_update
+from tests.support.models.sweeps import draws
 
 _ROW = {"type": "ROW", "fields": [{"id": 7, "name": "x", "type": "INT"}, {"id": 8, "name": "y", "type": "STRING"}]}
 _TIMED = {"type": "ROW", "fields": [{"id": 7, "name": "x", "type": "INT"}, {"id": 8, "name": "t", "type": "STRING"}]}

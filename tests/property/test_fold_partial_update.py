@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.logical import parse_type_text
-from tests.support.folding import Case, fold_rows, keyed_rows
-from tests.support.merge_functions import RefusedError, plain
-from tests.support.merge_reference import partial_update
-from tests.support.sweeps import draws
+from tests.support.models.folding import Case, fold_rows, keyed_rows
+from tests.support.models.merge_functions import RefusedError, plain
+from tests.support.models.merge_reference import partial_update
+from tests.support.models.sweeps import draws
 
 _SMALL = st.none() | st.integers(0, 3)
 _FUNCTIONS = ["sum", "last_value", "last_non_null_value", "product"]

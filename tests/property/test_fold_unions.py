@@ -12,10 +12,10 @@ from pyroaring import BitMap, BitMap64
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.index.art_bitmap64 import decode_bitmap64, encode_bitmap64
 from bucketline.state.types.logical import parse_type
-from tests.support.folding import Case, fold_rows, keyed_rows
-from tests.support.merge_functions import RefusedError
-from tests.support.merge_reference import aggregate, partial_update
-from tests.support.sweeps import draws
+from tests.support.models.folding import Case, fold_rows, keyed_rows
+from tests.support.models.merge_functions import RefusedError
+from tests.support.models.merge_reference import aggregate, partial_update
+from tests.support.models.sweeps import draws
 
 _FUNCTIONS = ("rbm32", "rbm64", "theta_sketch", "hll_sketch")
 

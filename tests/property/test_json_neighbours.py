@@ -15,7 +15,7 @@ from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog
 from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.records import decode_debezium, decode_json
-from tests.support.sweeps import draws
+from tests.support.models.sweeps import draws
 
 PLACE = {
     "type": "ROW",

@@ -15,7 +15,7 @@ from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.ready import IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.storage.local_io import LocalIO
-from tests.support.moving_keys import MovingKeys, Row
+from tests.support.tables.moving_keys import MovingKeys, Row
 
 SETTINGS = RocksSettings(8 << 20)
 INSERT, DELETE = 0, 3

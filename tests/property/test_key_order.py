@@ -38,8 +38,8 @@ from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.key_order import KeyOrderError
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.modes import DELETE, ENGINES, INSERT, MODES, Kind, draw_kind
-from tests.support.tasks import Cluster, Frame
+from tests.support.models.modes import DELETE, ENGINES, INSERT, MODES, Kind, draw_kind
+from tests.support.spark.tasks import Cluster, Frame
 
 TOPICS = (("a", 0), ("a", 1), ("a", 2), ("b", 0))
 NAMES = pa.schema(

@@ -23,7 +23,7 @@ from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.state.types.arrow import UNAVAILABLE
-from tests.support.our_tables import make_table
+from tests.support.peers.our_tables import make_table
 
 NAMES = ("k", "a", "b", "c")
 COLUMNS = {"k": "INT NOT NULL", "a": "STRING", "b": "ARRAY<INT>", "c": "STRING NOT NULL"}

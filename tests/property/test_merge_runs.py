@@ -17,7 +17,7 @@ from bucketline.state.lsm.merge.fold import Fold, Selection, Starts, Visible
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.sort_keys import merge_order
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
-from tests.support.sweeps import draws
+from tests.support.models.sweeps import draws
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ from bucketline.state.store.datafile.parquet_sink import ParquetSink
 from bucketline.state.types.arrow import arrow_schema, arrow_type
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from tests.property.test_avro_encode import data_types, values
-from tests.support.sweeps import draws
+from tests.support.models.sweeps import draws
 
 
 @st.composite

@@ -26,8 +26,8 @@ from bucketline.state.format.schema_json import TableSchema, decode_schema
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text
-from tests.support.examined import examine
-from tests.support.golden import GOLDEN
+from tests.support.peers.golden import GOLDEN
+from tests.support.tables.examined import examine
 
 INT, BIGINT = parse_type_text("INT"), parse_type_text("BIGINT")
 

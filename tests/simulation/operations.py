@@ -18,7 +18,7 @@ from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.write.table_at import table_at
 from tests.simulation.judge import Doing, Judge
 from tests.simulation.rows import DAYS, DELETE, INSERT, UPDATE_AFTER, Effect, Kind, Row, state_of, table_of
-from tests.support.compactors import compactor_of
+from tests.support.tables.compactors import compactor_of
 
 LEASE_MS = 60_000
 

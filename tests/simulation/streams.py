@@ -1,5 +1,5 @@
 """A stream of micro-batches, as Spark's foreachBatch calls the sink: each is written again until the checkpoint knows
-that it is done. The sink is the product's; Spark's tasks run in this process (`tests/support/tasks.py`).
+that it is done. The sink is the product's; Spark's tasks run in this process (`tests/support/spark/tasks.py`).
 """
 
 import random
@@ -18,8 +18,8 @@ from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import Job, write_batch
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.simulation.scheduler import Process, current
-from tests.support import tasks
-from tests.support.tasks import Cluster
+from tests.support.spark import tasks
+from tests.support.spark.tasks import Cluster
 
 _contexts: dict[Process | None, Any] = {}
 

@@ -12,8 +12,8 @@ from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.compactor_process import left_files, wait_until_claimed, wait_until_closed
-from tests.support.streams import FileStream
+from tests.support.processes.compactor_process import left_files, wait_until_claimed, wait_until_closed
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

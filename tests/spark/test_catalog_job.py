@@ -8,8 +8,8 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.store.table.table import handle_of
-from tests.support.rest_server import RestServer, lost
-from tests.support.streams import FileStream
+from tests.support.servers.rest_server import RestServer, lost
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.change_stream_process import Change, batches, kill, rebuilt, start, steps, table_rows
+from tests.support.processes.change_stream_process import Change, batches, kill, rebuilt, start, steps, table_rows
 
 KILLS = int(os.environ.get("BUCKETLINE_CHANGE_STREAM_KILLS", "0"))
 LONGEST_SECONDS = 240

@@ -13,12 +13,12 @@ import pytest
 
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.cli.ship import build_zip
-from tests.support import jvm
-from tests.support.streams import FileStream
+from tests.support.spark import jvm
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 
-JOB = Path(__file__).parents[1] / "support" / "cluster_job.py"
+JOB = Path(__file__).parents[1] / "support" / "processes" / "cluster_job.py"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int64())])
 SETTINGS = {
     "spark.ui.enabled": "false",

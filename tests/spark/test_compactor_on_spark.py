@@ -14,7 +14,7 @@ from bucketline.state.store.plans.serve import Stop, serve_plans
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.compactors import compactor_of
+from tests.support.tables.compactors import compactor_of
 
 pytestmark = pytest.mark.spark
 

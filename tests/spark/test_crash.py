@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_shop import Shop, kinds
-from tests.support.stream_job import KILL_POINTS, Kill
+from tests.support.processes.stream_job import KILL_POINTS, Kill
+from tests.support.spark.crash_shop import Shop, kinds
 
 pytestmark = pytest.mark.spark
 

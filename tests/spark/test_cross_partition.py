@@ -9,7 +9,7 @@ import pytest
 
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.streams import FileStream
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

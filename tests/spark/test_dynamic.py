@@ -8,7 +8,7 @@ import pytest
 
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.streams import FileStream
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

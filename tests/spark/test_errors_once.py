@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.job_process import JobFolder, started
+from tests.support.processes.job_process import JobFolder, started
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from bucketline.state.store.table.table import create_table, handle_of, open_tab
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.run import run_job
-from tests.support.streams import FileStream
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

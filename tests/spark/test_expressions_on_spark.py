@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.expression import SqlExpression, evaluate
-from tests.support.drawn_expressions import drawn_expression, drawn_rows
+from tests.support.peers.drawn_expressions import drawn_expression, drawn_rows
 
 pytestmark = pytest.mark.spark
 ZONE = "America/New_York"

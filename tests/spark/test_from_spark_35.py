@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import bucketline as bl
 from bucketline.streaming.reader.data_source import HAS_DATA_SOURCES
-from tests.support.stream_job import Kill, StreamJob
-from tests.support.streams import FileStream
+from tests.support.processes.stream_job import Kill, StreamJob
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

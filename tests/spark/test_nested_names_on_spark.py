@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import bucketline as bl
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.streams import FileStream
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

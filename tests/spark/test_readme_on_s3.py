@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.store.table.table import open_table
-from tests.support.readme import README as PAGE
-from tests.support.readme import blocks, section
-from tests.support.s3_server import BUCKET, KEY, KEY_ID, S3Server, make_bucket
+from tests.support.pages.readme import README as PAGE
+from tests.support.pages.readme import blocks, section
+from tests.support.servers.s3_server import BUCKET, KEY, KEY_ID, S3Server, make_bucket
 
 pytestmark = pytest.mark.stores
 

@@ -8,7 +8,7 @@ import pytest
 
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.reader.data_source import HAS_DATA_SOURCES
-from tests.support.readme import PAGES, Block, blocks, cells, make_demo, run
+from tests.support.pages.readme import PAGES, Block, blocks, cells, make_demo, run
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,9 @@ import pytest
 
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.table.table import open_table
-from tests.support.job_process import JobFolder, started
-from tests.support.key_lender import SECRET, TOKEN, KeyLender
-from tests.support.s3_server import S3Server
+from tests.support.processes.job_process import JobFolder, started
+from tests.support.servers.key_lender import SECRET, TOKEN, KeyLender
+from tests.support.servers.s3_server import S3Server
 
 pytestmark = pytest.mark.stores
 

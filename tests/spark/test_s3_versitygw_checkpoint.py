@@ -12,8 +12,8 @@ import pytest
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import open_table
-from tests.support.jars import jars
-from tests.support.s3_server import KEY, KEY_ID, S3Server
+from tests.support.peers.jars import jars
+from tests.support.servers.s3_server import KEY, KEY_ID, S3Server
 
 pytestmark = pytest.mark.stores
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.store.doctor.examine import examine, open_to_examine
-from tests.support.crash_shop import Shop
-from tests.support.s3_server import BUCKET, KEY, KEY_ID, S3Server
-from tests.support.stream_job import KILL_POINTS, Kill
+from tests.support.processes.stream_job import KILL_POINTS, Kill
+from tests.support.servers.s3_server import BUCKET, KEY, KEY_ID, S3Server
+from tests.support.spark.crash_shop import Shop
 
 pytestmark = [pytest.mark.stores, pytest.mark.timeout(1200)]
 

@@ -23,7 +23,7 @@ from bucketline.streaming.tasks.frame_job import frame_job
 from bucketline.streaming.tasks.frame_messages import frame_messages
 from bucketline.streaming.tasks.read_task import drain, joined_messages, task_number
 from bucketline.streaming.tasks.wire import RUN, Result, Routed, Sent
-from tests.support.streams import FileStream
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ import pytest
 
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import handle_of, open_table
-from tests.support.job_process import JobFolder, JobProcess, started
+from tests.support.processes.job_process import JobFolder, JobProcess, started
 
 pytestmark = pytest.mark.spark
 

@@ -1,6 +1,6 @@
 """A job of the first release dies in the middle of a batch, and the new code goes on where it was.
 
-The jobs of the first release run one after the other in a process with its code: `tests.support.old_deaths`.
+The jobs of the first release run one after the other in a process with its code: `tests.support.processes.old_deaths`.
 """
 
 import os
@@ -18,9 +18,9 @@ from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
-from tests.support.old_release import FIRST_RELEASE, HistoryMissingError, OldRelease, unpack_release
-from tests.support.stream_job import Kill
-from tests.support.streams import FileStream
+from tests.support.processes.old_release import FIRST_RELEASE, HistoryMissingError, OldRelease, unpack_release
+from tests.support.processes.stream_job import Kill
+from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
 

@@ -4,7 +4,7 @@ import runpy
 from typing import Any
 
 import bucketline
-from tests.support.readme import DOCS, ROOT, headings
+from tests.support.pages.readme import DOCS, ROOT, headings
 
 API: dict[str, Any] = runpy.run_path(str(ROOT / ".ci" / "api.py"))
 PAGE = DOCS / "api.md"

@@ -11,7 +11,7 @@ FOLDERS = sorted(
     for top in ("conf", "state", "streaming")
     for init in (ROOT / top).rglob("__init__.py")
 )
-READMES = [folder / "README.md" for folder in [*FOLDERS, Path("tests")]]
+READMES = [folder / "README.md" for folder in [*FOLDERS, Path("tests"), Path("tests/support")]]
 LONGEST = 80
 
 

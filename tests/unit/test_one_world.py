@@ -16,7 +16,7 @@ import pytest
 from bucketline.state import determinism
 from bucketline.state.determinism import NumberedIds, World
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.commit_table import CountedPause
+from tests.support.tables.commit_table import CountedPause
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {"Clock", "IdSource", "Random", "Pause", "Stopwatch"}

@@ -34,7 +34,7 @@ from bucketline.streaming.batch.batch_metrics import (
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.plan_commands import ITEMS, OPEN_ITEMS
-from tests.support.readme import DOCS, PAGES, README, blocks, cells, headings, make_demo, run, section
+from tests.support.pages.readme import DOCS, PAGES, README, blocks, cells, headings, make_demo, run, section
 
 COMMAND = re.compile(r"(?<!import )\bbucketline ([a-z-]+)((?:[^`\n|\\)]|\\\n)*)")
 PROSE = re.compile(r"```.*?```", re.DOTALL)

@@ -34,8 +34,8 @@ from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.streaming.batch.commit import compactor, owed_compaction_committed
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.make_visible import settle_visibility
-from tests.support.recorder import Recorder, recorded
-from tests.support.stream_run import StreamRun
+from tests.support.spark.stream_run import StreamRun
+from tests.support.storage.recorder import Recorder, recorded
 
 GOLDEN = Path(__file__).parent / "recorded_writes.json"
 PLAIN = {

@@ -10,7 +10,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option
 from bucketline.conf.reader_options import READER_OPTIONS, check_batch, check_stream, reader_options
-from tests.support.readme import DOCS, section
+from tests.support.pages.readme import DOCS, section
 
 PAGE = DOCS / "spark-reader.md"
 TABLE = {"path": "/w/s.db/t"}

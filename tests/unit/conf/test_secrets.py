@@ -9,7 +9,7 @@ from bucketline.conf.resolve import read_settings
 from bucketline.conf.secrets import MaskedOptions, is_secret_key, mask, mask_text, secret_values
 from bucketline.conf.sink_options import SINK_OPTIONS
 from bucketline.conf.table.table_options import KNOWN_KEYS
-from tests.support.secret_options import SECRET_OPTIONS
+from tests.support.pages.secret_options import SECRET_OPTIONS
 
 SECRET = "hunter2"
 

@@ -23,9 +23,9 @@ from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.job.job_table import open_or_create
-from tests.support.arrow_io import ArrowIO
-from tests.support.edited_manifests import edit_manifests
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
+from tests.support.storage.arrow_io import ArrowIO
+from tests.support.tables.edited_manifests import edit_manifests
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT, pt INT"
 HOST = "hdfs://namenode"

@@ -17,7 +17,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema, decode_schema
 from bucketline.state.types.binary_row import Timestamp, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
-from tests.support.internal_values import column_of
+from tests.support.models.internal_values import column_of
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "data"
 BUCKETED = sorted(path.name for path in GOLDEN.glob("expected/*.buckets.jsonl"))

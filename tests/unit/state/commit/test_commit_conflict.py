@@ -19,7 +19,7 @@ from bucketline.state.format.entries import (
     IndexManifestEntry,
     ManifestEntry,
 )
-from tests.support.commits import data_file, entry, number_of
+from tests.support.tables.commits import data_file, entry, number_of
 
 ADD, DELETE = FileKind.ADD, FileKind.DELETE
 OLD = data_file("old")

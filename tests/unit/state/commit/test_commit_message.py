@@ -10,7 +10,7 @@ from bucketline.state.commit.message import CommitMessage, decode_messages, enco
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
-from tests.support.commits import data_file
+from tests.support.tables.commits import data_file
 
 FULL_FILE = DataFileMeta(
     file_name="data-é-0.parquet",

@@ -22,7 +22,7 @@ from bucketline.state.format.entries import (
     Operation,
     Snapshot,
 )
-from tests.support.commits import data_file, entry, snapshot
+from tests.support.tables.commits import data_file, entry, snapshot
 
 ADD, DELETE = FileKind.ADD, FileKind.DELETE
 ME = Author("user", 7, {"offsets": "12"}, watermark=50, operation=Operation.WRITE)

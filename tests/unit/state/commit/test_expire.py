@@ -14,7 +14,7 @@ from bucketline.state.commit.expire import (
     sharing_tags,
 )
 from bucketline.state.format.entries import FileKind
-from tests.support.commits import data_file, entry, snapshot
+from tests.support.tables.commits import data_file, entry, snapshot
 
 ADD, DELETE = FileKind.ADD, FileKind.DELETE
 

@@ -12,7 +12,7 @@ from bucketline.state.format.data_file import SimpleStats
 from bucketline.state.format.entries import FileKind
 from bucketline.state.format.manifest import decode_manifest, encode_manifest
 from bucketline.state.store.table.table import Table, create_table
-from tests.support.commits import data_file, entry, key_of
+from tests.support.tables.commits import data_file, entry, key_of
 
 
 def _table(path: Path, **options: str) -> Table:

@@ -11,7 +11,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.index.index_manifest import decode_index_manifest
 from bucketline.state.format.manifest import decode_manifest, decode_manifest_list
 from bucketline.state.store.table.table import handle_of, open_table
-from tests.support.golden import GOLDEN
+from tests.support.peers.golden import GOLDEN
 
 Decode = Callable[[bytes], list[object]]
 

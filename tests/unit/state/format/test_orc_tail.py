@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.orc_tail import MAGIC, read_tail, writer_zone
-from tests.support.golden import GOLDEN
+from tests.support.peers.golden import GOLDEN
 
 SHANGHAI = next((GOLDEN / "java.db" / "orc_shanghai_true").rglob("*.orc")).read_bytes()
 

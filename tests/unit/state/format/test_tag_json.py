@@ -7,7 +7,7 @@ import pytest
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.format.tag_json import Tag, decode_tag, encode_tag
-from tests.support.commits import snapshot
+from tests.support.tables.commits import snapshot
 
 SNAPSHOT = snapshot(3)
 

@@ -5,8 +5,8 @@ import pytest
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.run import run_count
-from tests.support.commits import number_of
-from tests.support.levels import levels_of, sized_file
+from tests.support.tables.commits import number_of
+from tests.support.tables.levels import levels_of, sized_file
 
 
 def test_level_0_is_newest_first() -> None:

@@ -17,7 +17,7 @@ from bucketline.state.lsm.merge.engines import fold_for, merging_of
 from bucketline.state.store.table.table import create_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 from bucketline.state.types.logical import parse_type, parse_type_text
-from tests.support.folding import Case, fold_rows, table_schema
+from tests.support.models.folding import Case, fold_rows, table_schema
 
 _KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
 _NAMES = {0: "+I", 1: "-U", 2: "+U", 3: "-D"}

@@ -14,8 +14,8 @@ from bucketline.state.lsm.tree.pick import (
     pick_compaction,
     pick_full,
 )
-from tests.support.commits import number_of
-from tests.support.levels import levels_of, sized_file
+from tests.support.tables.commits import number_of
+from tests.support.tables.levels import levels_of, sized_file
 
 UNIVERSAL: dict[str, str] = {}
 FORCED = {"compaction.force-up-level-0": "true"}

@@ -9,8 +9,8 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.lsm.tree.upgrade import Rewrite, Upgrade, plan_rewrite
-from tests.support.commits import number_of
-from tests.support.levels import sized_file
+from tests.support.tables.commits import number_of
+from tests.support.tables.levels import sized_file
 
 OPTIONS = CompactOptions(target_file_bytes=100, small_file_ratio=0.7)
 

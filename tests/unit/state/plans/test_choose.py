@@ -13,9 +13,9 @@ from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.plans.choose import PlannedBucket, choose_append, choose_keyed, is_due
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of, why_unsound
 from bucketline.state.plans.plan import Item
-from tests.support.commits import number_of
-from tests.support.levels import levels_of, sized_file
-from tests.support.stopped import HOUR_MS
+from tests.support.storage.stopped import HOUR_MS
+from tests.support.tables.commits import number_of
+from tests.support.tables.levels import levels_of, sized_file
 
 NOW_MS = 1000 * HOUR_MS
 

@@ -11,7 +11,7 @@ from bucketline.state.errors import CorruptFileError, SchemaMismatchError, Unsup
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row, encode_rows, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
 from bucketline.state.types.murmur import murmur_ragged, murmur_words
-from tests.support.internal_values import column_of
+from tests.support.models.internal_values import column_of
 
 MILLIS = 1704067200123
 LONG = "longer-than-seven"

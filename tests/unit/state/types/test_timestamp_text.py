@@ -16,7 +16,7 @@ from bucketline.state.sql.compute.expression import evaluate, expr
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text
 from bucketline.state.types.recast import recast
 from bucketline.state.types.timestamp_text import cast_text, timestamps_of
-from tests.support.filters import parse_filter
+from tests.support.models.filters import parse_filter
 
 NS = pa.timestamp("ns")
 EPOCH = datetime(1970, 1, 1)

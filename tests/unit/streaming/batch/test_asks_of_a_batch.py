@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketline.state.store.storage.local_io import LocalIO
-from tests.support.recorder import Recorder
+from tests.support.storage.recorder import Recorder
 from tests.unit.test_recorded_writes import KINDS, Shop
 
 ASKS = ("read", "read_optional", "read_unchanging", "list_names", "list_files", "exists", "publish", "overwrite")

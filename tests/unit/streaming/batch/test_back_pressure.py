@@ -17,9 +17,9 @@ from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import Job, write_batch
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.compactors import compactor_of
-from tests.support.tasks import Cluster
-from tests.support.worlds import handle_in
+from tests.support.spark.tasks import Cluster
+from tests.support.tables.compactors import compactor_of
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 STOP = {"num-sorted-run.compaction-trigger": "2", "num-sorted-run.stop-trigger": "3"}

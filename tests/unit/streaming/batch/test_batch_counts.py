@@ -18,7 +18,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, pack_rejects
 from bucketline.streaming.tasks.wire import TaskStats
-from tests.support.stream_run import StreamRun
+from tests.support.spark.stream_run import StreamRun
 
 QUERY = "0237ee8e-7917-4b93-b750-7662c5f45632"
 

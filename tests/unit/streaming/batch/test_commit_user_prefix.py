@@ -17,9 +17,9 @@ from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.job.table_offsets import newest_offsets
-from tests.support.commits import snapshot
-from tests.support.stream_run import StreamRun
-from tests.support.tasks import Cluster
+from tests.support.spark.stream_run import StreamRun
+from tests.support.spark.tasks import Cluster
+from tests.support.tables.commits import snapshot
 
 QUERY = "0b2c3f9e-6f0a-4c57-9e1d-3a1f2b4c5d6e"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

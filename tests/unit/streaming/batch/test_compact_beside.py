@@ -22,8 +22,8 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.compactor_process import wait_until_closed
-from tests.support.tasks import Cluster
+from tests.support.processes.compactor_process import wait_until_closed
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 ASYNC = {"compaction": "async"}

@@ -17,7 +17,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.rejects import RejectedRecordsError
 from bucketline.streaming.decode.step_for_table import decode_step
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 

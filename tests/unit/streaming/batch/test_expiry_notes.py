@@ -14,7 +14,7 @@ from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.streaming.batch.commit import batch_properties
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, WriteBatch, decide
-from tests.support.stream_run import StreamRun
+from tests.support.spark.stream_run import StreamRun
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 ROWS = pa.table({"id": [1], "n": pa.array([1], pa.int32())}, schema=COLUMNS)

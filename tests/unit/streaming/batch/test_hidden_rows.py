@@ -18,11 +18,11 @@ from bucketline.streaming.batch.live_table import LiveTable, forget_table, live_
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.commit_table import CountedPause
-from tests.support.faulty_io import FaultyIO
-from tests.support.tasks import Cluster
-from tests.support.watched_access import on_io
-from tests.support.worlds import handle_in
+from tests.support.spark.tasks import Cluster
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
+from tests.support.tables.commit_table import CountedPause
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 KINDS: Mapping[str, Mapping[str, str]] = {

@@ -33,8 +33,8 @@ from bucketline.streaming.batch.live_table import live_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, WriteBatch, decide
 from bucketline.streaming.decode.rejects import RejectedRecordsError, rejected_rows
 from bucketline.streaming.job.table_offsets import kafka_topics, newest_offsets
-from tests.support.stream_run import StreamRun
-from tests.support.tasks import killed_at
+from tests.support.spark.stream_run import StreamRun
+from tests.support.spark.tasks import killed_at
 
 QUERY = "3f2b1c9e-0d4a-4f6b-8c7d-1e2f3a4b5c6d"
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])

@@ -20,9 +20,9 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.plan_ahead import Planner
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.compactors import compactor_of
-from tests.support.tasks import Cluster
-from tests.support.worlds import handle_in
+from tests.support.spark.tasks import Cluster
+from tests.support.tables.compactors import compactor_of
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 DEDICATED = {"compaction": "dedicated", "compaction-plan.commits": "2", "compaction-plan.strategy": "full"}

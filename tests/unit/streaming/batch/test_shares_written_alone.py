@@ -28,7 +28,7 @@ from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import Frame
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 _AGAIN = "one stage more"

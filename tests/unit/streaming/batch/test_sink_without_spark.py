@@ -21,9 +21,9 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.stopped import HOUR_MS, StoppingClock, age_and_clean
-from tests.support.tasks import Cluster
-from tests.support.worlds import handle_in
+from tests.support.spark.tasks import Cluster
+from tests.support.storage.stopped import HOUR_MS, StoppingClock, age_and_clean
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 

@@ -31,8 +31,8 @@ from bucketline.streaming.batch.topic_ids import (
 from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.job.choose_reader import JobSink
-from tests.support.commits import snapshot
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
+from tests.support.tables.commits import snapshot
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 OLD, NEW, OTHER = "1" * 32, "2" * 32, "3" * 32

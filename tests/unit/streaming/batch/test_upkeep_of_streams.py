@@ -13,7 +13,7 @@ from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 RULES = {
     "partition.expiration-time": "36500 d",

@@ -13,7 +13,7 @@ from bucketline.conf.resolve import load_job
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.job.check import check_job
 from bucketline.streaming.job.job_table import has_table, open_or_create
-from tests.support.rest_server import RestServer
+from tests.support.servers.rest_server import RestServer
 
 JOB = """
 catalog: {{warehouse: {root}/w, table-default.bucket: "3"}}

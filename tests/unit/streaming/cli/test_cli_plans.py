@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from bucketline.state.plans.plan import ItemState
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.cli.commands import program
-from tests.support.compactor_process import start, wait_until_closed, wait_until_up
+from tests.support.processes.compactor_process import start, wait_until_closed, wait_until_up
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 SECONDS = float(os.environ.get("BUCKETLINE_COMPACTOR_SECONDS", "6"))

@@ -14,7 +14,7 @@ from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import create_table
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.survey import Backlog, BucketSurvey, advise_table, survey_bucket, survey_partitions
-from tests.support.commits import data_file
+from tests.support.tables.commits import data_file
 
 MB, GB = 1 << 20, 1 << 30
 OPTIONS = {"num-sorted-run.compaction-trigger": "3"}

@@ -17,7 +17,7 @@ from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
-from tests.support.apicurio import apicurio
+from tests.support.servers.apicurio import apicurio
 
 pytestmark = pytest.mark.stores
 

@@ -8,7 +8,7 @@ import pytest
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.streaming.decode.avro.avro_bodies import Bodies, read_bodies
 from bucketline.streaming.decode.avro.avro_schema import parse_avro_schema
-from tests.support.avro_values import body_of
+from tests.support.models.avro_values import body_of
 
 
 def record(**fields: object) -> dict[str, object]:

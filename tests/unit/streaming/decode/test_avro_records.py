@@ -26,7 +26,7 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.unavailable import MARKS, Keeping, LeftOut
-from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.support.servers.schema_registry import SchemaRegistry, schema_registry
 
 Json = dict[str, Any]
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}

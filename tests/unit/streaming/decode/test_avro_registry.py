@@ -16,7 +16,7 @@ from bucketline.streaming.decode.avro.avro_schema import AvroSchema
 from bucketline.streaming.decode.avro.registry import ReadSchemas, RegistrySchemas
 from bucketline.streaming.decode.avro.registry_client import ConfluentClient, require_package
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
-from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.support.servers.schema_registry import SchemaRegistry, schema_registry
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 

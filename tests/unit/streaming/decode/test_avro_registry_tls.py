@@ -9,8 +9,8 @@ import pytest
 from bucketline.conf.registry_options import RegistryOptions
 from bucketline.streaming.decode.avro.registry_client import ConfluentClient, SchemaText
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
-from tests.support.certificates import Authority
-from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.support.servers.certificates import Authority
+from tests.support.servers.schema_registry import SchemaRegistry, schema_registry
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 

@@ -17,7 +17,7 @@ from bucketline.streaming.decode.canal_values import column_types
 from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
-from tests.support.sweeps import draws
+from tests.support.models.sweeps import draws
 
 Json = dict[str, Any]
 NAMES = {int(kind): name for name, kind in SHORT_NAMES.items()}

@@ -21,8 +21,8 @@ from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.declared.declared_rows import declared_rows
 from bucketline.streaming.decode.declared.declared_table import declared_table
 from bucketline.streaming.decode.step_for_table import decode_step
-from tests.support.apicurio import apicurio
-from tests.support.debezium import (
+from tests.support.servers.apicurio import apicurio
+from tests.support.servers.debezium import (
     AVRO,
     JSON,
     JSON_WITH_SCHEMA,
@@ -32,8 +32,8 @@ from tests.support.debezium import (
     mariadb_connector,
     postgres_connector,
 )
-from tests.support.mariadb import MariaDb
-from tests.support.postgres import PASSWORD, Postgres
+from tests.support.servers.mariadb import MariaDb
+from tests.support.servers.postgres import PASSWORD, Postgres
 
 pytestmark = [pytest.mark.stores, pytest.mark.timeout(900)]
 

@@ -15,7 +15,7 @@ from bucketline.state.types.columns_text import columns_text
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.declared.declared_rows import declared_rows
 from bucketline.streaming.decode.declared.declared_table import DeclaredTable, declared_table
-from tests.support.schema_registry import schema_registry
+from tests.support.servers.schema_registry import schema_registry
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.choose_reader import JobSink, choose_reader
 from bucketline.streaming.tasks.first_tasks import client_error
 from bucketline.streaming.tasks.wire import Result, pack_result
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 

@@ -17,7 +17,7 @@ from bucketline.streaming.job.kafka_checkpoint import (
     topics_as_now,
 )
 from bucketline.streaming.job.table_offsets import Topics, WriterOffsets
-from tests.support.commits import snapshot
+from tests.support.tables.commits import snapshot
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.job.table_offsets import newest_offsets
-from tests.support.stream_run import StreamRun
-from tests.support.tasks import killed_at
+from tests.support.spark.stream_run import StreamRun
+from tests.support.spark.tasks import killed_at
 
 USERS = [f"{i:08d}-1111-4222-8333-444455556666" for i in range(2)]
 

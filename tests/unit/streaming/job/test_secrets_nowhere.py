@@ -23,8 +23,8 @@ from bucketline.streaming.cli.commands import program
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.avro.registry_errors import RegistryError
 from bucketline.streaming.job.run import run_job
-from tests.support.arrow_io import ArrowIO
-from tests.support.secret_options import SECRET_OPTIONS
+from tests.support.pages.secret_options import SECRET_OPTIONS
+from tests.support.storage.arrow_io import ArrowIO
 
 SECRETS = {key: f"hunter-{number}-x" for number, key in enumerate(SECRET_OPTIONS)}
 JAAS = 'org.apache.kafka.PlainLoginModule required username="ada" password="hunter-jaas";'

@@ -20,8 +20,8 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.metrics.outlets import close_ports, exposition, open_outlets, write_outlets
 from bucketline.streaming.metrics.registry import Kind, Metric, Registry
-from tests.support.s3_server import free_port
-from tests.support.tasks import Cluster
+from tests.support.servers.s3_server import free_port
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -12,7 +12,7 @@ from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError, U
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.reader.stream_position import Offset, Position, offset_of
-from tests.support.change_query import ChangeQuery, Crash
+from tests.support.spark.change_query import ChangeQuery, Crash
 
 COLUMNS = "id BIGINT NOT NULL, n INT"
 

@@ -31,7 +31,7 @@ from bucketline.streaming.tasks.wire import (
     unpack,
     unpack_result,
 )
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 ROWS = pa.table({"k": range(5), "v": ["a", None, "c", "", "e"]})
 

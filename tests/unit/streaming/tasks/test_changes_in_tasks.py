@@ -13,8 +13,8 @@ from bucketline.state.store.table.merge import merge_by_clauses
 from bucketline.state.store.table.merge_clauses import DeleteClause, InsertClause, MergeClauses, UpdateClause
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.row_changes import SCHEMA, SORTS, ChangedTable, data_of
-from tests.support.tasks import Cluster
+from tests.support.models.row_changes import SCHEMA, SORTS, ChangedTable, data_of
+from tests.support.spark.tasks import Cluster
 
 
 @pytest.mark.parametrize("sort", SORTS)

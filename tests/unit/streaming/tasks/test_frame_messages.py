@@ -14,8 +14,8 @@ from bucketline.streaming.tasks.bytes_job import rdd_job
 from bucketline.streaming.tasks.frame_messages import ARROW_ROWS, MESSAGE_ROWS, frame_messages
 from bucketline.streaming.tasks.read_task import joined_messages
 from bucketline.streaming.tasks.wire import Result
-from tests.support.task_jvm import FakeRdd
-from tests.support.tasks import Cluster
+from tests.support.spark.task_jvm import FakeRdd
+from tests.support.spark.tasks import Cluster
 
 ROWS = pa.table({"offset": pa.array(range(700), pa.int64()), "value": [b"%d" % n * (n % 5) for n in range(700)]})
 

@@ -18,7 +18,7 @@ from bucketline.state.store.table.table import Table, create_table, handle_of, o
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 

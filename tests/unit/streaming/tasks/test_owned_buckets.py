@@ -23,7 +23,7 @@ from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.tasks.job_task import job_task
 from bucketline.streaming.tasks.owned_buckets import owned_buckets
 from bucketline.streaming.tasks.placement import Destination
-from tests.support.commits import data_file
+from tests.support.tables.commits import data_file
 
 VECTORS = IndexManifestEntry(
     FileKind.ADD, EMPTY_ROW, 3, "DELETION_VECTORS", "index-1", 40, 1, (DeletionVectorRange("f", 1, 30, 2),)

@@ -18,7 +18,7 @@ from bucketline.state.sql.compute.expression import SqlExpression, condition, ev
 from bucketline.state.sql.compute.filters import untyped_scalar
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.columns_text import parse_columns
-from tests.support.filters import parse_filter
+from tests.support.models.filters import parse_filter
 
 FIELDS = parse_columns(
     "id INT, big BIGINT, amount DECIMAL(6, 2), name STRING, ok BOOLEAN, score DOUBLE, part FLOAT, day DATE, "

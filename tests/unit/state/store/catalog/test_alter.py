@@ -30,9 +30,9 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import parse_type_text
-from tests.support.commit_table import CommitTable, StillClock
-from tests.support.faulty_io import Fault, FaultyIO
-from tests.support.memory_io import MemoryIO
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.tables.commit_table import CommitTable, StillClock
 
 INT = parse_type_text("INT")
 

@@ -8,7 +8,7 @@ from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import FileKind
-from tests.support.commits import data_file, entry, snapshot
+from tests.support.tables.commits import data_file, entry, snapshot
 
 ONE, OTHER = (EMPTY_ROW, 1), (EMPTY_ROW, 0)
 

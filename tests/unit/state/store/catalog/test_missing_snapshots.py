@@ -27,12 +27,12 @@ from bucketline.state.store.doctor.snapshots import snapshot_findings
 from bucketline.state.store.maintenance.expiry import expire_snapshots
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.table_at import table_at
-from tests.support.commit_table import CommitTable, message
-from tests.support.commits import data_file
-from tests.support.examined import examine
-from tests.support.faulty_io import FaultyIO
-from tests.support.memory_io import MemoryIO
-from tests.support.watched_access import on_io
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.storage.watched_access import on_io
+from tests.support.tables.commit_table import CommitTable, message
+from tests.support.tables.commits import data_file
+from tests.support.tables.examined import examine
 
 OLDEST, NEWEST = 3, 8
 SNAPSHOTS = ((), (8,), (7, 8), (5,), (3,), (5, 8), (4, 5, 6, 7, 8), (3, 4, 5, 6, 7, 8))

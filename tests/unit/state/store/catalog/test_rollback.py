@@ -11,10 +11,10 @@ from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.rollback import ROLLBACK_TAG, rollback_to
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import expire_snapshots
-from tests.support.aged_table import aged_table, assert_whole
-from tests.support.commit_table import CommitTable, message
-from tests.support.commits import data_file
-from tests.support.faulty_io import Fault, FaultyIO
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.tables.aged_table import aged_table, assert_whole
+from tests.support.tables.commit_table import CommitTable, message
+from tests.support.tables.commits import data_file
 
 
 def _tag(table: CommitTable, snapshot_id: int) -> str:

@@ -8,8 +8,8 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.schema_json import TableSchema, encode_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.types.logical import DataField, parse_type
-from tests.support.faulty_io import FaultyIO
-from tests.support.memory_io import MemoryIO
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.memory_io import MemoryIO
 
 FIRST = TableSchema(
     id=0,

@@ -8,10 +8,10 @@ from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags, rename_tag, tag_snapshot
-from tests.support.aged_table import aged_table, assert_whole
-from tests.support.commit_table import CommitTable
-from tests.support.faulty_io import Fault, FaultyIO
-from tests.support.memory_io import MemoryIO
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.tables.aged_table import aged_table, assert_whole
+from tests.support.tables.commit_table import CommitTable
 
 
 def test_a_tag_names_a_snapshot() -> None:

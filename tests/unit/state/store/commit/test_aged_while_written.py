@@ -15,9 +15,9 @@ import pytest
 
 from bucketline.state.store.doctor.examine import Severity
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.aged_while_written import BESIDE, Written, write_rows
-from tests.support.forked import forking
-from tests.support.modes import COLUMNS
+from tests.support.models.modes import COLUMNS
+from tests.support.processes.aged_while_written import BESIDE, Written, write_rows
+from tests.support.processes.forked import forking
 
 SECONDS = float(os.environ.get("BUCKETLINE_AGED", "6"))
 LONGEST_STOP_S = 60.0 if SECONDS > 60 else 0.5

@@ -11,10 +11,10 @@ from bucketline.state.determinism import World
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
-from tests.support.commit_table import CommitTable, CountedPause, StillClock, message
-from tests.support.commits import data_file
-from tests.support.committing import ME, append, interrupted
-from tests.support.faulty_io import FaultyIO
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.tables.commit_table import CommitTable, CountedPause, StillClock, message
+from tests.support.tables.commits import data_file
+from tests.support.tables.committing import ME, append, interrupted
 
 
 @pytest.fixture

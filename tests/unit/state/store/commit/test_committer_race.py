@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from bucketline.state.store.storage.local_io import LocalIO
-from tests.support.commit_table import CommitTable
-from tests.support.commit_worker import write_batches
-from tests.support.forked import forking
+from tests.support.processes.commit_worker import write_batches
+from tests.support.processes.forked import forking
+from tests.support.tables.commit_table import CommitTable
 
 BATCHES = 25
 

@@ -17,11 +17,11 @@ from bucketline.state.store.commit.commit_check import PlannedOn
 from bucketline.state.store.read.bucket_deletions import deletion_entries
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.commit_table import CommitTable, Follower, message
-from tests.support.commits import data_file
-from tests.support.committing import ME, Interference, append, compacted
-from tests.support.faulty_io import FaultyIO
-from tests.support.watched_access import on_io
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
+from tests.support.tables.commit_table import CommitTable, Follower, message
+from tests.support.tables.commits import data_file
+from tests.support.tables.committing import ME, Interference, append, compacted
 
 LOOKS_UP = {"changelog-producer": "lookup"}
 HAS_VECTORS = {"deletion-vectors.enabled": "true"}

@@ -22,11 +22,11 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import delete_tag, expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
-from tests.support.aged_table import assert_whole, stored_files
-from tests.support.commit_table import CommitTable
-from tests.support.commits import data_file
-from tests.support.memory_io import MemoryIO
-from tests.support.stopped import HOUR_MS
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.storage.stopped import HOUR_MS
+from tests.support.tables.aged_table import assert_whole, stored_files
+from tests.support.tables.commit_table import CommitTable
+from tests.support.tables.commits import data_file
 
 
 @dataclass

@@ -12,10 +12,10 @@ from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.examined import examine
-from tests.support.faulty_io import FaultyIO
-from tests.support.foreign_marks import mark_rows, newest
-from tests.support.watched_access import on_io
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
+from tests.support.tables.examined import examine
+from tests.support.tables.foreign_marks import mark_rows, newest
 
 SCHEMA = pa.schema({"pk": pa.int32(), "v": pa.int64()})
 ROWS = {k: 0 for k in range(2000)}

@@ -6,10 +6,10 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
-from tests.support.aged_table import assert_whole
-from tests.support.commit_table import CommitTable, Follower
-from tests.support.commits import data_file
-from tests.support.faulty_io import FaultyIO
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.tables.aged_table import assert_whole
+from tests.support.tables.commit_table import CommitTable, Follower
+from tests.support.tables.commits import data_file
 
 
 def _commit(table: CommitTable, io: FaultyIO, view: Follower, name: str, age_ms: int) -> Committed:

@@ -10,9 +10,9 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, DeletionVectorRange, FileKind, IndexManifestEntry
-from tests.support.commit_table import CommitTable, Follower, message
-from tests.support.commits import data_file
-from tests.support.committing import ME, append, compacted, interrupted
+from tests.support.tables.commit_table import CommitTable, Follower, message
+from tests.support.tables.commits import data_file
+from tests.support.tables.committing import ME, append, compacted, interrupted
 
 
 @pytest.fixture

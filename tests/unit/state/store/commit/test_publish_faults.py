@@ -14,9 +14,9 @@ from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.file_io import FileIO
-from tests.support.commit_table import CommitTable, Follower, message
-from tests.support.commits import data_file
-from tests.support.faulty_io import Fault, FaultyIO
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.tables.commit_table import CommitTable, Follower, message
+from tests.support.tables.commits import data_file
 
 ME, BATCH = "me", 2
 A = data_file("a")

@@ -22,12 +22,12 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.maintenance.expiry import expire_snapshots
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
-from tests.support.aged_table import assert_whole
-from tests.support.commit_table import Commits, CommitTable, CountedPause, Follower, StillClock
-from tests.support.commits import data_file
-from tests.support.faulty_io import Fault, FaultyIO
-from tests.support.memory_io import MemoryIO
-from tests.support.stopped import HOUR_MS
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.storage.stopped import HOUR_MS
+from tests.support.tables.aged_table import assert_whole
+from tests.support.tables.commit_table import Commits, CommitTable, CountedPause, Follower, StillClock
+from tests.support.tables.commits import data_file
 
 
 def _stopped_commit(at: int, stop_ms: int, fault: Fault | None = None) -> tuple[CommitTable, FaultyIO, CommitResult]:

@@ -15,8 +15,8 @@ from bucketline.state.store.table.overwrite import overwrite_table
 from bucketline.state.store.table.rescale import rescale_table
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.table.write import write_table
-from tests.support.stopped import HOUR_MS, HookedIds, StoppingClock, age_and_clean, let_storage_age
-from tests.support.worlds import handle_in
+from tests.support.storage.stopped import HOUR_MS, HookedIds, StoppingClock, age_and_clean, let_storage_age
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 

@@ -7,7 +7,7 @@ import pytest
 
 from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_append
 from bucketline.state.store.table.table import Table, create_table, handle_of
-from tests.support.levels import sized_file
+from tests.support.tables.levels import sized_file
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 OPTIONS = AppendCompactOptions(target_bytes=100, small_bytes=70, min_files=3)

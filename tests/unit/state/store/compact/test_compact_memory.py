@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bucketline.state.store.table.table import open_table
-from tests.support.compact_memory import Bodies, Taken, build, compact_apart, random_bodies, repeated_bodies
+from tests.support.processes.compact_memory import Bodies, Taken, build, compact_apart, random_bodies, repeated_bodies
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

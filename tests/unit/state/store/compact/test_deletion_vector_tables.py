@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.read.bucket_deletions import BucketDeletions
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.commit_table import Commits
+from tests.support.tables.commit_table import Commits
 
 SCHEMA = pa.schema({"pk": pa.int32(), "v": pa.int64()})
 

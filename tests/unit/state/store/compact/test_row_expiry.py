@@ -13,8 +13,8 @@ from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.table_at import table_at
-from tests.support.commit_table import StillClock
-from tests.support.worlds import handle_in
+from tests.support.tables.commit_table import StillClock
+from tests.support.tables.worlds import handle_in
 
 NOW_S = 1_700_000_000
 HOUR_S = 3600

@@ -23,7 +23,7 @@ from bucketline.state.store.datafile.orc_sink import OrcSink
 from bucketline.state.store.datafile.stored_names import check_columns
 from bucketline.state.store.table.table import create_table
 from bucketline.state.types.logical import DataField, parse_type_text
-from tests.support.flips import Flip
+from tests.support.tables.flips import Flip
 
 ORC_CODECS = ("uncompressed", "snappy", "zlib", "lz4", "zstd")
 

@@ -28,10 +28,10 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, arrow_schema, key_value_fields
 from bucketline.state.types.columns_text import parse_columns
-from tests.support.arrow_text import table_of
-from tests.support.commit_table import StillClock
-from tests.support.every_type import NANOSECONDS, VALUES, name_of, rows
-from tests.support.golden import GOLDEN
+from tests.support.peers.arrow_text import table_of
+from tests.support.peers.every_type import NANOSECONDS, VALUES, name_of, rows
+from tests.support.peers.golden import GOLDEN
+from tests.support.tables.commit_table import StillClock
 
 FORMATS = ("parquet", "avro", "orc")
 NESTED = {

@@ -15,7 +15,7 @@ import pytest
 
 from bucketline.state.store.datafile.parquet_rows import ParquetRows
 from bucketline.state.store.table.table import Table, create_table, open_table
-from tests.support.flips import Outcome, Read, draw_flips, try_flips
+from tests.support.tables.flips import Outcome, Read, draw_flips, try_flips
 
 FLIPS = int(os.environ.get("BUCKETLINE_FLIPS", "12"))
 SEED = int(os.environ.get("BUCKETLINE_FLIPS_SEED", "1"))

@@ -15,7 +15,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.datafile.stored_types import check_types
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.types.logical import DataField, parse_type_text
-from tests.support.flips import Flip, try_flips
+from tests.support.tables.flips import Flip, try_flips
 
 COLUMNS = (
     "id INT NOT NULL, p DECIMAL(9, 1) NOT NULL, a DECIMAL(12, 2), b DECIMAL(30, 4), t TIMESTAMP(3), u TIMESTAMP(6), "

@@ -21,9 +21,9 @@ from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.key_index.ready import IndexPlan, ready_index
 from bucketline.state.store.key_index.rocks import RocksSettings
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.examined import examine
-from tests.support.golden import golden_table, golden_tables
-from tests.support.moving_keys import MovingKeys
+from tests.support.peers.golden import golden_table, golden_tables
+from tests.support.tables.examined import examine
+from tests.support.tables.moving_keys import MovingKeys
 
 
 @pytest.fixture(scope="module")

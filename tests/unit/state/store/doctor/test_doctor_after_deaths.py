@@ -8,9 +8,9 @@ import pyarrow as pa
 from bucketline.state.store.doctor.examine import examine
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.examined import Waits
-from tests.support.tasks import killed_at
-from tests.support.worlds import handle_in
+from tests.support.spark.tasks import killed_at
+from tests.support.tables.examined import Waits
+from tests.support.tables.worlds import handle_in
 
 
 def test_an_expiry_that_died_leaves_no_error_and_the_next_one_leaves_nothing(tmp_path: Path) -> None:

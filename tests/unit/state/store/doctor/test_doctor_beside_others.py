@@ -17,10 +17,10 @@ from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.maintenance.read_once import ReadOnceIO
 from bucketline.state.store.storage.remembered import Remembered
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.examined import Waits
-from tests.support.faulty_io import FaultyIO
-from tests.support.watched_access import on_io
-from tests.support.worlds import handle_in
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
+from tests.support.tables.examined import Waits
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 

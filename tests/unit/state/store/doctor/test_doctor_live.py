@@ -8,7 +8,7 @@ from bucketline.state.format.entries import FileKind, ManifestEntry
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.doctor.live import LiveFiles, Share
 from bucketline.state.types.logical import DataField, parse_type_text
-from tests.support.commits import data_file, entry
+from tests.support.tables.commits import data_file, entry
 
 KEY = DataField(0, "k", parse_type_text("INT NOT NULL"))
 SCHEMA = TableSchema(0, (KEY,), 0, (), ("k",), {"bucket": "1"})

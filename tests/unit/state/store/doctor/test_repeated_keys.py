@@ -18,8 +18,8 @@ from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.examined import examine
-from tests.support.foreign_marks import forget_marks, newest
+from tests.support.tables.examined import examine
+from tests.support.tables.foreign_marks import forget_marks, newest
 
 SCHEMA = pa.schema(
     [pa.field("p", pa.int32(), nullable=False), pa.field("id", pa.string(), nullable=False), ("v", pa.int64())]

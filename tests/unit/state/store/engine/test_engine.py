@@ -23,7 +23,7 @@ from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("p", pa.int32(), nullable=False), pa.field("id", pa.int64(), nullable=False),
                      ("v", pa.int64())])  # fmt: skip

@@ -17,8 +17,8 @@ from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.compactors import compactor_of
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
+from tests.support.tables.compactors import compactor_of
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 FULL = {"compaction-plan.strategy": "full"}

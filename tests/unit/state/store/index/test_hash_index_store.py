@@ -13,8 +13,8 @@ from bucketline.state.store.index.hash_index_store import HashCache, HashIndexSt
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.state.types.binary_row import hash_rows
-from tests.support.faulty_io import FaultyIO
-from tests.support.golden import golden_table
+from tests.support.peers.golden import golden_table
+from tests.support.storage.faulty_io import FaultyIO
 
 
 def int32s(*values: int) -> np.ndarray:

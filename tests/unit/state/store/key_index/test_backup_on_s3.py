@@ -14,9 +14,9 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.fault_proxy import FaultProxy, Trouble
-from tests.support.s3_server import S3Server, storage_of
-from tests.support.tasks import Cluster
+from tests.support.servers.fault_proxy import FaultProxy, Trouble
+from tests.support.servers.s3_server import S3Server, storage_of
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 KEYS = 50

@@ -28,8 +28,8 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.moving_keys import MovingKeys
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
+from tests.support.tables.moving_keys import MovingKeys
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 KEYS = 60

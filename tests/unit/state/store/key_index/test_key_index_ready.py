@@ -28,8 +28,8 @@ from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.types.binary_row import encode_row
-from tests.support.faulty_io import FaultyIO
-from tests.support.moving_keys import MovingKeys
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.tables.moving_keys import MovingKeys
 
 SETTINGS = rocks.RocksSettings(8 << 20)
 INSERT, DELETE = 0, 3

@@ -15,7 +15,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.errors import RemovalUnderWayError
 from bucketline.state.store.table.table import Table, create_table, open_table
-from tests.support.interleaved import stopped_at
+from tests.support.storage.interleaved import stopped_at
 
 _NONE = timedelta(0)
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

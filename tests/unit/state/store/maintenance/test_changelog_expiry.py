@@ -18,10 +18,10 @@ from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.table.write import write_table
-from tests.support.aged_table import aged_table, assert_whole, stored_files
-from tests.support.commit_table import CommitTable, StillClock
-from tests.support.faulty_io import Fault, FaultyIO
-from tests.support.worlds import handle_in
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.tables.aged_table import aged_table, assert_whole, stored_files
+from tests.support.tables.commit_table import CommitTable, StillClock
+from tests.support.tables.worlds import handle_in
 
 THREE = Retention(min_count=3, max_count=1000, time_ms=0, limit=1000)
 PRODUCERS = ["none", "input", "lookup"]

@@ -9,8 +9,8 @@ from bucketline.state.store.maintenance.upkeep import Upkept
 from bucketline.state.store.table.table import create_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.table_at import table_at
-from tests.support.commit_table import StillClock
-from tests.support.worlds import handle_in
+from tests.support.tables.commit_table import StillClock
+from tests.support.tables.worlds import handle_in
 
 
 def test_snapshots_expire_at_most_once_an_interval_and_only_after_a_commit(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, SchemaMismatchError
 from bucketline.state.store.table.table import Table, create_table, open_table
-from tests.support.interleaved import stopped_at
+from tests.support.storage.interleaved import stopped_at
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 

@@ -12,9 +12,9 @@ from bucketline.state.store.maintenance.upkeep import Upkeep
 from bucketline.state.store.table.maintenance import expire_table_partitions
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.table_at import table_at
-from tests.support.commit_table import StillClock
-from tests.support.rest_server import RestServer, failing
-from tests.support.worlds import handle_in
+from tests.support.servers.rest_server import RestServer, failing
+from tests.support.tables.commit_table import StillClock
+from tests.support.tables.worlds import handle_in
 
 DAY_MS = 86_400_000
 COLUMNS = "k INT NOT NULL, dt STRING, h INT"

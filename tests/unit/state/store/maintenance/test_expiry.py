@@ -22,10 +22,10 @@ from bucketline.state.store.maintenance.expiry import (
     move_tag,
 )
 from bucketline.state.store.storage.file_io import FileIO
-from tests.support.aged_table import Named, aged_table, assert_whole, needed_files, stored_files
-from tests.support.commit_table import CommitTable
-from tests.support.faulty_io import Fault, FaultyIO
-from tests.support.memory_io import MemoryIO
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.tables.aged_table import Named, aged_table, assert_whole, needed_files, stored_files
+from tests.support.tables.commit_table import CommitTable
 
 _Interruption = tuple[FaultyIO, CommitTable, int, Retention]
 

@@ -17,8 +17,8 @@ import pytest
 
 from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.store.table.table import handle_of, open_table
-from tests.support.care_world import KINDS, OPERATIONS, content, done, made, rows
-from tests.support.interleaved import stopped_at
+from tests.support.storage.interleaved import stopped_at
+from tests.support.tables.care_world import KINDS, OPERATIONS, content, done, made, rows
 
 _PAIRS, _MOMENTS = map(int, os.environ.get("BUCKETLINE_INTERLEAVINGS", "4 2").split())
 _SEED = os.environ.get("BUCKETLINE_INTERLEAVINGS_SEED", "1")

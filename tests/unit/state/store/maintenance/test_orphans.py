@@ -26,12 +26,12 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.local_io import LocalIO
-from tests.support.aged_table import aged_table, assert_whole, stored_files
-from tests.support.commit_table import CommitTable, StillClock
-from tests.support.commits import data_file
-from tests.support.faulty_io import FaultyIO
-from tests.support.memory_io import MemoryIO
-from tests.support.stopped import let_storage_age
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.storage.stopped import let_storage_age
+from tests.support.tables.aged_table import aged_table, assert_whole, stored_files
+from tests.support.tables.commit_table import CommitTable, StillClock
+from tests.support.tables.commits import data_file
 
 UUID = "0b1c2d3e-0000-4000-8000-00000000000a"
 

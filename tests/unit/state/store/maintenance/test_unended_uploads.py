@@ -14,8 +14,8 @@ from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.storage.objects.unended_uploads import end_upload, unended_uploads
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 from bucketline.state.store.table.table import handle_of
-from tests.support.fault_proxy import FaultProxy, Trouble
-from tests.support.s3_server import BUCKET, S3Server, storage_of, wait_until
+from tests.support.servers.fault_proxy import FaultProxy, Trouble
+from tests.support.servers.s3_server import BUCKET, S3Server, storage_of, wait_until
 
 PROGRAM = """if True:
     import json, sys

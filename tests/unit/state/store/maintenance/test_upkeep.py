@@ -23,8 +23,8 @@ from bucketline.state.store.table.maintenance import expire_table_partitions, ma
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.table_at import TableAt, table_at
-from tests.support.commit_table import StillClock
-from tests.support.worlds import handle_in
+from tests.support.tables.commit_table import StillClock
+from tests.support.tables.worlds import handle_in
 
 DAY_MS = 86_400_000
 

@@ -26,8 +26,8 @@ from bucketline.state.store.table.table import Table, create_table, handle_of, o
 from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import WriteScope
-from tests.support.engines import JobEngine
-from tests.support.slow_storage import slow_storage
+from tests.support.spark.engines import JobEngine
+from tests.support.storage.slow_storage import slow_storage
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 WAIT_MS = 60_000

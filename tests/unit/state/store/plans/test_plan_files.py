@@ -9,8 +9,8 @@ from bucketline.state.plans.lease import ItemView, Lease, Release
 from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result
 from bucketline.state.store.plans.plan_files import PlanFolder, named_by_plans
 from bucketline.state.store.storage.file_io import FileIO
-from tests.support.faulty_io import Fault, FaultyIO
-from tests.support.memory_io import MemoryIO
+from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.storage.memory_io import MemoryIO
 
 PLAN = Plan(
     "3f2b1c9e-0d4a-4f6b-8c7d-1e2f3a4b5c6d", 7, 0, "minor", 5, (Item(0, b"p", 1, 4, (InputFile("f", 0, 9),), 5),)

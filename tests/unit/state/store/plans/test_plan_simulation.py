@@ -13,7 +13,7 @@ from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result
 from bucketline.state.plans.plan_json import decode_result
 from bucketline.state.store.plans.make_plan import publish_next
 from bucketline.state.store.plans.plan_files import PlanFolder
-from tests.support.plan_world import Names, Process, SimIO, Weather, World, start_compactor
+from tests.support.tables.plan_world import Names, Process, SimIO, Weather, World, start_compactor
 
 SEEDS = range(int(os.environ.get("BUCKETLINE_PLAN_SEEDS", "12")))
 LONGEST_MS = 900_000

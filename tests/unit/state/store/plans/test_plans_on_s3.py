@@ -24,9 +24,9 @@ from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.compactor_process import start, wait_until_claimed, wait_until_closed, wait_until_up
-from tests.support.s3_server import S3Server
-from tests.support.tasks import Cluster
+from tests.support.processes.compactor_process import start, wait_until_claimed, wait_until_closed, wait_until_up
+from tests.support.servers.s3_server import S3Server
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 LEASE_MS = 60_000

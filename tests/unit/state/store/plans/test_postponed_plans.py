@@ -26,8 +26,8 @@ from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.compactors import compactor_of
-from tests.support.tasks import Cluster, killed_at
+from tests.support.spark.tasks import Cluster, killed_at
+from tests.support.tables.compactors import compactor_of
 
 COLUMNS = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("v", pa.int64())]

@@ -17,9 +17,9 @@ from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.table_at import table_at
-from tests.support.engines import JobEngine
-from tests.support.faulty_io import FaultyIO
-from tests.support.watched_access import through
+from tests.support.spark.engines import JobEngine
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import through
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 FULL = {"compaction-plan.strategy": "full"}

@@ -24,9 +24,9 @@ from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.table_at import table_at
-from tests.support.compactors import compactor_of
-from tests.support.engines import JobEngine
-from tests.support.faulty_io import FaultyIO
+from tests.support.spark.engines import JobEngine
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.tables.compactors import compactor_of
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
 FULL = {"compaction-plan.strategy": "full"}

@@ -18,8 +18,8 @@ from bucketline.state.errors import CorruptFileError, SchemaMismatchError, Unsup
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.store.table.table import Table, handle_of, open_table
-from tests.support.edited_manifests import edit_manifests
-from tests.support.our_tables import make_table
+from tests.support.peers.our_tables import make_table
+from tests.support.tables.edited_manifests import edit_manifests
 
 COLUMNS = {"k": "INT NOT NULL", "a": "STRING", "b": "INT"}
 TRACKING = {"row-tracking.enabled": "true"}

@@ -13,8 +13,8 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.table.table import Table, handle_of, open_table
-from tests.support.grafted import graft, set_times
-from tests.support.our_tables import make_table
+from tests.support.peers.our_tables import make_table
+from tests.support.tables.grafted import graft, set_times
 
 COLUMNS = {"k": "INT NOT NULL", "d": "STRING NOT NULL", "v": "INT"}
 Row = tuple[int, str, int | None]

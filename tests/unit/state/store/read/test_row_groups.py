@@ -11,9 +11,9 @@ import pytest
 from bucketline.state.store.datafile.parquet_rows import RowGroup
 from bucketline.state.store.read.row_groups import group_choice
 from bucketline.state.store.table.table import Table, create_table, handle_of
-from tests.support.faulty_io import FaultyIO
-from tests.support.filters import parse_filter
-from tests.support.watched_access import on_io
+from tests.support.models.filters import parse_filter
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
 
 SCHEMA = pa.schema(
     [pa.field("k", pa.int64(), nullable=False), ("v", pa.int32()), ("s", pa.string()), ("d", pa.date32())]

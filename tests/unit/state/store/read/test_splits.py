@@ -11,7 +11,7 @@ from bucketline.state.store.read.change_splits import change_units, pack_changes
 from bucketline.state.store.read.splits import Scan, SplitSizes, TablePlace, pack, plan_scan, read_split
 from bucketline.state.store.read.table_read import Request, plan_changes
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.golden import golden_table, golden_tables
+from tests.support.peers.golden import golden_table, golden_tables
 
 COLUMNS = "id BIGINT NOT NULL, dt STRING NOT NULL, name STRING, n INT"
 SMALL = SplitSizes(target_bytes=1, open_cost_bytes=1)

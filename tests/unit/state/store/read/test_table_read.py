@@ -31,8 +31,8 @@ from bucketline.state.format.index.index_manifest import decode_index_manifest, 
 from bucketline.state.store.index.deletion_vectors import drop_deleted
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row
-from tests.support.edited_manifests import edit_manifests
-from tests.support.golden import GOLDEN, as_bag, json_rows
+from tests.support.peers.golden import GOLDEN, as_bag, json_rows
+from tests.support.tables.edited_manifests import edit_manifests
 
 LEVELS = GOLDEN / "shared.db" / "pk_fixed_levels"
 
@@ -270,7 +270,7 @@ from bucketline.state.format.manifest import (
 )
 from bucketline.state.store.index.deletion_vectors import drop_deleted
 from bucketline.state.store.table.table import open_table
-from tests.support.golden import json_rows
+from tests.support.peers.golden import json_rows
 for path in sys.argv[1:]:
     for row in json_rows(open_table(path).to_arrow()):
         print(row)

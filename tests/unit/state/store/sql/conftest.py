@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import bucketline as bl
-from tests.support.sql_text import Run
+from tests.support.pages.sql_text import Run
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.sql.relations import local_ms
-from tests.support.sql_text import Run
+from tests.support.pages.sql_text import Run
 
 T = "SELECT k, v FROM t /*+ OPTIONS({}) */ ORDER BY k, v"
 

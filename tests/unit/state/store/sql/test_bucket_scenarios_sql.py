@@ -10,8 +10,8 @@ import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table.write import write_table
-from tests.support.sql_text import Run, snapshots
-from tests.support.worlds import handle_in
+from tests.support.pages.sql_text import Run, snapshots
+from tests.support.tables.worlds import handle_in
 
 
 @pytest.mark.parametrize(

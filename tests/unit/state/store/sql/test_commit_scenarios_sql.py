@@ -10,8 +10,8 @@ import pytest
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
-from tests.support.sql_process import start_stopping
-from tests.support.sql_text import Run, snapshots
+from tests.support.pages.sql_text import Run, snapshots
+from tests.support.processes.sql_process import start_stopping
 
 FILES = "SELECT level, file_source, record_count FROM `T$files` {} ORDER BY level, min_sequence_number"
 

@@ -8,7 +8,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.errors import SchemaMismatchError
-from tests.support.sql_text import Run
+from tests.support.pages.sql_text import Run
 
 _PAIR = "ROW<a INT, b INT>"
 _SWAPPED = "ROW<b INT, a INT>"

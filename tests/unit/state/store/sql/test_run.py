@@ -11,7 +11,7 @@ import pytest
 import bucketline as bl
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import DatabaseNotFoundError, SchemaMismatchError, TableNotFoundError
-from tests.support.sql_text import Run
+from tests.support.pages.sql_text import Run
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
-from tests.support.sql_text import Run, snapshots
+from tests.support.pages.sql_text import Run, snapshots
 
 
 def test_a_full_compaction_leaves_one_file_for_each_partition_and_bucket(run: Run) -> None:

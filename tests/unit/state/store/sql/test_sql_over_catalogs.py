@@ -8,7 +8,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.state.errors import StorageError
-from tests.support.rest_server import RestServer
+from tests.support.servers.rest_server import RestServer
 
 STATEMENTS: tuple[tuple[str, list[Any]], ...] = (
     ("CREATE DATABASE shop; CREATE DATABASE IF NOT EXISTS shop; USE shop", [("OK",)]),

@@ -17,13 +17,13 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.local_io import LocalIO
-from tests.support.arrow_io import ArrowIO
-from tests.support.azurite import Azurite
-from tests.support.fake_gcs import FakeGcs
-from tests.support.fake_hdfs import FakeHdfs
-from tests.support.faulty_io import FaultyIO
-from tests.support.hdfs_cluster import HdfsCluster
-from tests.support.s3_server import S3Server
+from tests.support.servers.azurite import Azurite
+from tests.support.servers.fake_gcs import FakeGcs
+from tests.support.servers.hdfs_cluster import HdfsCluster
+from tests.support.servers.s3_server import S3Server
+from tests.support.storage.arrow_io import ArrowIO
+from tests.support.storage.fake_hdfs import FakeHdfs
+from tests.support.storage.faulty_io import FaultyIO
 
 ON_LOCAL_FILES: dict[str, Callable[[], FileIO]] = {
     "local": LocalIO,

@@ -9,7 +9,7 @@ from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import create_table, handle_of, open_table
-from tests.support.fake_gcs import FakeGcs
+from tests.support.servers.fake_gcs import FakeGcs
 
 pytestmark = pytest.mark.stores
 

@@ -25,8 +25,8 @@ from bucketline.state.store.storage.hdfs_client import hdfs_address
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.cli.commands import program
-from tests.support.fake_hdfs import FakeHdfs, Trouble
-from tests.support.hdfs_cluster import HdfsCluster
+from tests.support.servers.hdfs_cluster import HdfsCluster
+from tests.support.storage.fake_hdfs import FakeHdfs, Trouble
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 

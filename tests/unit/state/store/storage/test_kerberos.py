@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.kerberos import KerberosHdfs
+from tests.support.servers.kerberos import KerberosHdfs
 
 pytestmark = pytest.mark.stores
 
@@ -17,7 +17,9 @@ def test_a_table_on_hdfs_with_kerberos_is_written_and_read(protection: str) -> N
         uri = f"{hdfs.uri}/alice/t"
 
         def run(tickets: str, command: str, storage: dict[str, str], **environment: str) -> object:
-            done = hdfs.run(tickets, "tests.support.kerberos_client", uri, command, json.dumps(storage), **environment)
+            done = hdfs.run(
+                tickets, "tests.support.processes.kerberos_client", uri, command, json.dumps(storage), **environment
+            )
             assert done.stdout, done.stderr
             return json.loads(done.stdout.splitlines()[-1])
 

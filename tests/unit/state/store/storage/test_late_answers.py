@@ -22,9 +22,9 @@ from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.fake_hdfs import FakeHdfs
-from tests.support.slow_store import SlowStore, longest_chain
-from tests.support.tasks import Cluster
+from tests.support.servers.slow_store import SlowStore, longest_chain
+from tests.support.spark.tasks import Cluster
+from tests.support.storage.fake_hdfs import FakeHdfs
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.string()), ("n", pa.int32())])
 URI = "s3://lake/w/shop.db/t"

@@ -11,11 +11,11 @@ from bucketline.state.commit.outcome import Unknown
 from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.errors import storage_error
 from bucketline.state.store.storage.local_io import LocalIO
-from tests.support.commit_table import CommitTable, message
-from tests.support.commits import data_file
-from tests.support.forked import forking
-from tests.support.limited import work
-from tests.support.memory_io import MemoryIO
+from tests.support.processes.forked import forking
+from tests.support.processes.limited import work
+from tests.support.storage.memory_io import MemoryIO
+from tests.support.tables.commit_table import CommitTable, message
+from tests.support.tables.commits import data_file
 
 
 def outcomes(folder: Path, mode: str, form: str, limit: str, count: int) -> dict[str, str]:

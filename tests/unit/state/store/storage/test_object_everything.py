@@ -13,7 +13,7 @@ from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectPolicy, pack_rejects, settle_rejects
-from tests.support.s3_server import S3Server
+from tests.support.servers.s3_server import S3Server
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string()), ("n", pa.int32())])
 FIXED = {"bucket": "1"}

@@ -14,8 +14,8 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.state.errors import CommitOutcomeUnknownError, UnsupportedTableError
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.fault_proxy import FaultProxy, Trouble
-from tests.support.s3_server import S3Server, make_bucket, object_io, storage_of
+from tests.support.servers.fault_proxy import FaultProxy, Trouble
+from tests.support.servers.s3_server import S3Server, make_bucket, object_io, storage_of
 
 COLUMNS = pa.schema([pa.field("writer", pa.int32()), pa.field("number", pa.int32())])
 HARMLESS = [t for t in Trouble if t not in (Trouble.CONDITION_IGNORED, Trouble.FORBIDDEN)]

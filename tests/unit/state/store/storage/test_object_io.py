@@ -21,10 +21,10 @@ from bucketline.state.store.storage.objects.object_store import MOST_CLIENTS, St
 from bucketline.state.store.storage.objects.object_writer import PART_BYTES
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES
 from bucketline.state.store.storage.requests import RequestCounts
-from tests.support.azurite import Azurite
-from tests.support.fake_gcs import FakeGcs
-from tests.support.fault_proxy import FaultProxy
-from tests.support.s3_server import BUCKET, S3Server, make_bucket, object_io, parts_left, wait_until
+from tests.support.servers.azurite import Azurite
+from tests.support.servers.fake_gcs import FakeGcs
+from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.servers.s3_server import BUCKET, S3Server, make_bucket, object_io, parts_left, wait_until
 
 NAMES = ["k=a%20b", "sp ace", "a%2Fb", "til~de", "ha#sh", "ünï", "a?b", "a+b", "a*b", "c:d", "x{y}", 'q"z', "[l]", "^c"]
 
@@ -211,7 +211,7 @@ def test_a_role_and_a_profile_get_their_keys_from_where_aws_keeps_them(
 def test_a_forked_process_says_so_and_does_not_wait_for_ever(s3_server: S3Server) -> None:
     program = f"""if True:
         import os
-        from tests.support.s3_server import object_io
+        from tests.support.servers.s3_server import object_io
         io, root = object_io("s3://{BUCKET}/{uuid.uuid4().hex}", "{s3_server.endpoint}")
         io.write_new(root + "/f", b"1")
         child = os.fork()

@@ -19,9 +19,9 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.objects.object_io import ObjectIO
 from bucketline.state.store.storage.objects.object_writer import PART_BYTES
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.fault_proxy import FaultProxy, Trouble
-from tests.support.key_lender import SECRET, TOKEN, KeyLender
-from tests.support.s3_server import BUCKET, S3Server, make_bucket, storage_of
+from tests.support.servers.fault_proxy import FaultProxy, Trouble
+from tests.support.servers.key_lender import SECRET, TOKEN, KeyLender
+from tests.support.servers.s3_server import BUCKET, S3Server, make_bucket, storage_of
 
 COLUMNS = pa.schema([pa.field("number", pa.int32())])
 

@@ -12,10 +12,10 @@ import pytest
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.azurite import Azurite
-from tests.support.fake_gcs import FakeGcs
-from tests.support.s3_server import S3Server
-from tests.support.versitygw import VersityGateway
+from tests.support.servers.azurite import Azurite
+from tests.support.servers.fake_gcs import FakeGcs
+from tests.support.servers.s3_server import S3Server
+from tests.support.servers.versitygw import VersityGateway
 
 EXCHANGE_TIMEOUT_S = 1500
 
@@ -31,7 +31,7 @@ def server(request: pytest.FixtureRequest) -> S3Server | Azurite | FakeGcs:
 
 def run(what: str, server: S3Server | Azurite | FakeGcs, uri: str, *, processes: int, count: int) -> list[list[int]]:
     """What each process did; they begin together."""
-    command = [sys.executable, "-m", "tests.support.object_worker", what, json.dumps(server.storage), uri]
+    command = [sys.executable, "-m", "tests.support.processes.object_worker", what, json.dumps(server.storage), uri]
     started = [
         subprocess.Popen([*command, str(n), str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for n in range(processes)
@@ -60,7 +60,14 @@ def test_a_writer_that_is_killed_at_any_moment_leaves_each_row_once(versitygw: S
     create_table(uri, pa.schema([("number", pa.int64())]), storage_options=versitygw.storage)
     said: set[int] = set()
     for number in range(5):
-        command = [sys.executable, "-m", "tests.support.object_worker", "write-on", json.dumps(versitygw.storage), uri]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.processes.object_worker",
+            "write-on",
+            json.dumps(versitygw.storage),
+            uri,
+        ]
         process = subprocess.Popen(
             [*command, str(number), str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

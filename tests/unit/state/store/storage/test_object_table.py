@@ -19,11 +19,11 @@ from bucketline.state.store.table.table import create_table, handle_of, open_tab
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.azurite import Azurite
-from tests.support.fake_gcs import FakeGcs
-from tests.support.hdfs_cluster import HdfsCluster
-from tests.support.s3_server import S3Server, wait_until
-from tests.support.tasks import Cluster
+from tests.support.servers.azurite import Azurite
+from tests.support.servers.fake_gcs import FakeGcs
+from tests.support.servers.hdfs_cluster import HdfsCluster
+from tests.support.servers.s3_server import S3Server, wait_until
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("day", pa.string()), ("n", pa.int32())])
 TABLES = {

@@ -3,7 +3,7 @@
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.objects.object_io import requests_sent
 from bucketline.state.store.storage.remembered import BUDGET_BYTES, FILES_OF_PROCESS, Remembered
-from tests.support.s3_server import S3Server
+from tests.support.servers.s3_server import S3Server
 
 
 def test_what_was_used_longest_ago_goes_when_the_budget_is_full() -> None:

@@ -14,7 +14,7 @@ from bucketline.state.store.storage import plain_io
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.live_table import live_table
-from tests.support.arrow_io import ArrowIO
+from tests.support.storage.arrow_io import ArrowIO
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 URI = "hdfs://namenode/warehouse/shop.db/t"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.row_changes import SORTS, ChangedTable
+from tests.support.models.row_changes import SORTS, ChangedTable
 
 TABLES = int(os.environ.get("BUCKETLINE_CHANGES", "1"))
 CHANGES = int(os.environ.get("BUCKETLINE_CHANGE_COUNT", "6"))

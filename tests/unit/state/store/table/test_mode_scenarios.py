@@ -33,8 +33,8 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.tasks import Cluster
-from tests.support.worlds import handle_in
+from tests.support.spark.tasks import Cluster
+from tests.support.tables.worlds import handle_in
 
 ORDERS = pa.schema([
     pa.field("order_id", pa.int64(), nullable=False), ("customer_id", pa.int64()),

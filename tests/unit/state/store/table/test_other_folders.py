@@ -14,8 +14,8 @@ from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.store.datafile.external_places import ExternalPlaces, hash_folders, murmur3_32
 from bucketline.state.store.table.maintenance import expire_table
 from bucketline.state.store.table.table import Table, create_table, handle_of
-from tests.support.commit_table import StillClock
-from tests.support.worlds import handle_in
+from tests.support.tables.commit_table import StillClock
+from tests.support.tables.worlds import handle_in
 
 PATHS = "data-file.external-paths"
 

@@ -16,9 +16,9 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.cycle import carry_out
 from bucketline.state.store.table.rescale import plan_rescale, rescale_table, rescaled
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from tests.support.faulty_io import FaultyIO
-from tests.support.tasks import killed_at
-from tests.support.watched_access import on_io
+from tests.support.spark.tasks import killed_at
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
                      ("v", pa.int64())])  # fmt: skip

@@ -10,9 +10,9 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import RemovalUnderWayError
 from bucketline.state.store.table.maintenance import roll_back_table
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.interleaved import NoPause
-from tests.support.tasks import killed_at
-from tests.support.worlds import handle_in
+from tests.support.spark.tasks import killed_at
+from tests.support.storage.interleaved import NoPause
+from tests.support.tables.worlds import handle_in
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -23,7 +23,7 @@ from bucketline.state.store.table.table import Table, create_table, handle_of, o
 from bucketline.state.types.curves import OrderStrategy
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema(
     [("x", pa.int64()), ("y", pa.int64()), ("name", pa.string()), ("day", pa.string()), ("l", pa.list_(pa.int32()))]

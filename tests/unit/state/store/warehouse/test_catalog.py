@@ -12,7 +12,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.format.table_name import TableName, parse_table_name
 from bucketline.state.store.table.table import handle_of
-from tests.support.s3_server import BUCKET, S3Server
+from tests.support.servers.s3_server import BUCKET, S3Server
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})

@@ -16,8 +16,8 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.rest_server import Fault, RestServer, failing, lost, never_came
-from tests.support.tasks import Cluster
+from tests.support.servers.rest_server import Fault, RestServer, failing, lost, never_came
+from tests.support.spark.tasks import Cluster
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
 OPTIONS = {

@@ -11,7 +11,7 @@ import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import DatabaseNotFoundError, StorageError, TableNotFoundError, UnsupportedTableError
 from bucketline.state.store.table.table import handle_of
-from tests.support.rest_server import RestServer
+from tests.support.servers.rest_server import RestServer
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})

@@ -17,8 +17,8 @@ from bucketline.state.determinism import World
 from bucketline.state.errors import CommitOutcomeUnknownError, StorageError
 from bucketline.state.store.storage.rest_table_io import RestTableIO
 from bucketline.state.store.table.table import handle_of
-from tests.support.rest_server import Fault, RestServer, failing, lost, never_came
-from tests.support.watched_access import on_io
+from tests.support.servers.rest_server import Fault, RestServer, failing, lost, never_came
+from tests.support.storage.watched_access import on_io
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
 

@@ -18,8 +18,8 @@ from bucketline.state.errors import StorageError, TableNotFoundError
 from bucketline.state.store.server.sql_database import SqlDatabase, SqlSession
 from bucketline.state.store.server.sql_names import SqlLock
 from bucketline.state.store.table.table import handle_of
-from tests.support.postgres import Postgres
-from tests.support.s3_server import S3Server
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.s3_server import S3Server
 
 COLUMNS = "id BIGINT NOT NULL, dt STRING"
 ROWS = pa.table({"id": [1, 2], "dt": ["a", "b"]})

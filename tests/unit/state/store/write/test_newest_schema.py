@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import create_table, open_table
-from tests.support.faulty_io import FaultyIO
-from tests.support.watched_access import on_io
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
 
 OLD = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 NEW = OLD.append(pa.field("w", pa.int64()))

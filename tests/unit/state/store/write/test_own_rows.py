@@ -21,10 +21,10 @@ from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.table.write_result import WriteResult
-from tests.support.commit_table import CountedPause
-from tests.support.faulty_io import FaultyIO
-from tests.support.watched_access import on_io
-from tests.support.worlds import handle_in
+from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.watched_access import on_io
+from tests.support.tables.commit_table import CountedPause
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("p", pa.int32())])
 KINDS: Mapping[str, Mapping[str, str]] = {

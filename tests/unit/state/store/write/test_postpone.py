@@ -14,7 +14,7 @@ from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.tasks.placement import Destination
-from tests.support.worlds import handle_in
+from tests.support.tables.worlds import handle_in
 
 COLUMNS = pa.schema([
     pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("v", pa.int64()),

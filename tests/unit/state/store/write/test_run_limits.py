@@ -15,8 +15,8 @@ from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import pick_compaction
 from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.table.write import write_table
-from tests.support.commits import number_of
-from tests.support.levels import sized_file
+from tests.support.tables.commits import number_of
+from tests.support.tables.levels import sized_file
 
 ROWS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 

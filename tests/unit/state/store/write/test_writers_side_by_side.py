@@ -11,9 +11,9 @@ import pytest
 
 from bucketline.state.store.doctor.examine import Severity
 from bucketline.state.store.table.table import Table, create_table, open_table
-from tests.support.forked import forking
-from tests.support.modes import COLUMNS
-from tests.support.own_rows_worker import compact_beside, write_and_read
+from tests.support.models.modes import COLUMNS
+from tests.support.processes.forked import forking
+from tests.support.processes.own_rows_worker import compact_beside, write_and_read
 
 WRITES = int(os.environ.get("BUCKETLINE_OWN_ROWS", "8"))
 LIMIT_S = 60 + 10 * WRITES

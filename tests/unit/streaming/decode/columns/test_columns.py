@@ -19,7 +19,7 @@ from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.step_for_table import decode_step
-from tests.support.readme import ROOT
+from tests.support.pages.readme import ROOT
 
 COLUMNS = (
     "id BIGINT NOT NULL, created TIMESTAMP(3), email STRING, amount DECIMAL(10, 2), city STRING, dt STRING NOT NULL"
