@@ -1,6 +1,6 @@
 """Which table of the source a record is of, read before its row: records of other tables are left out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from bucketline.streaming.decode.row_changes import as_binary, has_text, true_of
 BINLOG_PARTS = ("database", "table")
 """The fields of a message of Canal or Maxwell that say which table it is of."""
 
+MARK = "\0"
+"""What stands between the parts of a name."""
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 
 
@@ -29,28 +31,52 @@ def without_other_tables(
     """The values, those of other tables than `source-table` as null; and which these are. What names no table, or
     cannot be read, is left as it is. `reader` reads records of Avro."""
     data = as_binary(values)
-    positions = np.flatnonzero(has_text(data))
-    shape, parts = _READ[decode]
-    records = data.take(pa.array(positions))
-    found = read_objects(records, shape) if reader is None else reader.sources(records, shape)
     others = np.zeros(len(data), dtype=bool)
-    at = positions[found.positions]
-    for events in (
-        (found.structs, found.structs.field("payload")) if decode.is_debezium and reader is None else (found.structs,)
-    ):
-        named = pc.struct_field(events, "source") if parts is SOURCE_PARTS else events
-        others[at] |= _is_other(named, parts, messages)
+    for at, names in _names(data, decode, reader):
+        is_other = [_names_other(text.split(MARK), messages) for text in names.dictionary.to_pylist()]
+        others[at] |= true_of(pc.take(pa.array(is_other, pa.bool_()), names.indices))
     if not others.any():
         return data, others
     return if_else(pa.array(others), pa.scalar(None, data.type), data), others
 
 
-def _is_other(messages: pa.Array, parts: Sequence[str], wanted: MessageOptions) -> npt.NDArray[np.bool_]:
-    """True for messages that name a table that is not read."""
-    columns = [pc.struct_field(messages, part) for part in parts]
-    joined = pc.binary_join_element_wise(*[pc.fill_null(c, "") for c in columns], "\0").dictionary_encode()
-    is_other = [_names_other(text.split("\0"), wanted) for text in joined.dictionary.to_pylist()]
-    return true_of(pc.take(pa.array(is_other, pa.bool_()), joined.indices))
+def source_names(
+    values: pa.Array | pa.ChunkedArray, decode: RecordFormat, reader: AvroReader | None = None
+) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int32]]:
+    """The tables that records name, by the parts of their names (`name_parts`), empty where a part is not given; and
+    for each record the position of its table among them, -1 where it names none, or cannot be read."""
+    data = as_binary(values)
+    found: dict[tuple[str, ...], int] = {}
+    codes = np.full(len(data), -1, np.int32)
+    for at, names in _names(data, decode, reader):
+        parts = [tuple(text.split(MARK)) for text in names.dictionary.to_pylist()]
+        numbers = np.array([found.setdefault(p, len(found)) if p[-1] else -1 for p in parts], np.int32)
+        if len(numbers):
+            named = numbers[np.asarray(names.indices)]
+            codes[at] = np.where(codes[at] < 0, named, codes[at])
+    return list(found), codes
+
+
+def name_parts(decode: RecordFormat) -> tuple[str, ...]:
+    """What the parts of a table's name are in records of that format, the name itself last."""
+    return _READ[decode][1]
+
+
+def _names(
+    data: pa.Array, decode: RecordFormat, reader: AvroReader | None
+) -> Iterator[tuple[npt.NDArray[np.int64], pa.DictionaryArray]]:
+    """Records, by their positions, and the name that each has, its parts joined by MARK; a record may come twice."""
+    positions = np.flatnonzero(has_text(data))
+    shape, parts = _READ[decode]
+    records = data.take(pa.array(positions))
+    found = read_objects(records, shape) if reader is None else reader.sources(records, shape)
+    at = positions[found.positions]
+    for events in (
+        (found.structs, found.structs.field("payload")) if decode.is_debezium and reader is None else (found.structs,)
+    ):
+        named = pc.struct_field(events, "source") if parts is SOURCE_PARTS else events
+        columns = [pc.fill_null(pc.struct_field(named, part), "") for part in parts]
+        yield at, pc.binary_join_element_wise(*columns, MARK).dictionary_encode()
 
 
 def _names_other(parts: Sequence[str], wanted: MessageOptions) -> bool:

@@ -43,13 +43,13 @@ def bytes_job(spark: Any, count: int, first: First, after: Sequence[tuple[int, N
     to them. Returns what the last stage says, by the number of the task. Raises Py4JNetworkError where Spark's JVM ends
     before it has handed over all of that.
     """
-    return rdd_job(spark, nothing(spark, count), count, _Nothing(first), after)
+    return rdd_job(spark, nothing(spark, count), count, WithoutInput(first), after)
 
 
 def nothing(spark: Any, count: int) -> Any:
     """An RDD of Java with so many partitions and no items."""
     context = spark.sparkContext
-    return context._jsc.parallelize(_classes(context._jvm).array_list(), count)
+    return context._jsc.parallelize(java_classes(context._jvm).array_list(), count)
 
 
 def rdd_job(
@@ -58,24 +58,34 @@ def rdd_job(
     """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one."""
     context, parent = spark.sparkContext, rdd
     last_count = after[-1][0] if after else count
-    simple = parse_bool(spark.conf.get(SIMPLE_TRACEBACKS, "true"))
-    steps: list[_Step] = [_FirstStep(first, sends=bool(after))]
-    steps += [_NextStep(task, sends=number < len(after)) for number, (_, task) in enumerate(after, 1)]
-    java = _classes(context._jvm)
+    simple = is_simplified(spark)
+    steps: list[_Step] = [FirstStep(first, sends=bool(after))]
+    steps += [NextStep(task, sends=number < len(after)) for number, (_, task) in enumerate(after, 1)]
+    java = java_classes(context._jvm)
     with ExitStack() as job, SCCallSiteSync(context):
         for step, (task_count, _) in zip(steps, after, strict=False):
-            pairs = java.pairwise_rdd(_python_rdd(job, context, parent, step, simple)).asJavaPairRDD()
+            pairs = java.pairwise_rdd(python_rdd_of(job, context, parent, step, simple)).asJavaPairRDD()
             parent = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(task_count, 0)))
-        last = _python_rdd(job, context, parent, steps[-1], simple).asJavaRDD()
+        last = python_rdd_of(job, context, parent, steps[-1], simple).asJavaRDD()
         said: list[bytes] = RDD(last, context, NoOpSerializer()).collect()
-    if said.count(_END) != last_count:
-        # PySpark takes the end of the connection for the end of what is said.
-        raise Py4JNetworkError(f"{said.count(_END)} of {last_count} tasks have said all: the JVM has ended meanwhile")
+    return results_of(said, last_count)
+
+
+def results_of(said: Sequence[bytes], task_count: int) -> list[Result]:
+    """What so many tasks have said. Raises Py4JNetworkError where it is not all: PySpark takes the end of the
+    connection for the end of what is said."""
+    if said.count(_END) != task_count:
+        raise Py4JNetworkError(f"{said.count(_END)} of {task_count} tasks have said all: the JVM has ended meanwhile")
     return [unpack_result(data) for data in said if data != _END]
 
 
+def is_simplified(spark: Any) -> bool:
+    """Whether the session asks for short tracebacks, as workers of its queries have them."""
+    return parse_bool(spark.conf.get(SIMPLE_TRACEBACKS, "true"))
+
+
 @dataclass(frozen=True, slots=True)
-class _Nothing:
+class WithoutInput:
     """A task that is given nothing."""
 
     task: First
@@ -86,7 +96,7 @@ class _Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class _FirstStep:
+class FirstStep:
     """A task of the first stage as the function that a worker calls. What there is of Spark's is read to its end: else
     the worker is not used again."""
 
@@ -100,7 +110,7 @@ class _FirstStep:
 
 
 @dataclass(frozen=True, slots=True)
-class _NextStep:
+class NextStep:
     """A task of a later stage as the function that a worker calls."""
 
     task: Next
@@ -111,7 +121,7 @@ class _NextStep:
         yield from _packed(self.task(map(unpack, items)), self.sends)
 
 
-_Step = _FirstStep | _NextStep
+_Step = FirstStep | NextStep
 
 
 def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
@@ -126,20 +136,19 @@ def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
         yield pack(routed)
 
 
-def _python_rdd(job: ExitStack, context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
+def python_rdd_of(job: ExitStack, context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
     """The RDD of what the step makes of the parent, in the JVM; bytes are passed on as they are. What is broadcast for
     it is destroyed at the end of the job: else its file stays on the driver as long as the application runs.
     """
     pickler = CloudPickleSerializer()
     command: bytes = pickler.dumps((step, None, NoOpSerializer(), NoOpSerializer()))
-    broadcasts: list[Any] = []
     if len(command) > _BROADCAST_BYTES:
         broadcast = context.broadcast(command)
         job.callback(_destroy, broadcast)
         command = pickler.dumps(broadcast)
-        context._pickled_broadcast_vars.clear()
-        broadcasts.append(broadcast._jbroadcast)
-    java = _classes(context._jvm)
+    broadcasts = [b._jbroadcast for b in context._pickled_broadcast_vars]
+    context._pickled_broadcast_vars.clear()
+    java = java_classes(context._jvm)
     function = java.function(
         bytearray(command),
         {**context.environment, **(_AS_IN_QUERIES if simple_tracebacks else {})},
@@ -170,7 +179,7 @@ class _Classes:
 
 
 @lru_cache(1)
-def _classes(jvm: Any) -> _Classes:
+def java_classes(jvm: Any) -> _Classes:
     """The classes that jobs need, looked up once: by its short name Py4J looks for a class in each package in turn."""
     return _Classes(
         jvm.java.util.ArrayList, jvm.SimplePythonFunction, jvm.PairwiseRDD, jvm.PythonPartitioner, jvm.PythonRDD

@@ -52,18 +52,20 @@ def task_keys(task_count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The tasks of the next stage, and which of them gets what."""
+    """The tasks of the next stage, and which of them gets what. `first` is the task that one begins to count with: of
+    many small tables each begins with another."""
 
     task_count: int
     assigners: Assigners = field(default_factory=Assigners)
+    first: int = 0
 
     def task(self, partition: bytes, bucket: int) -> int:
         """The task that gets the rows of a bucket, or of a group of keys (`grouping`)."""
         share = share_of_group(bucket)
         number = self.assigners.writer(partition, bucket) if share is None else share
         if self.assigners.across_partitions:
-            return number % self.task_count
-        return _task_of_bucket(partition, number, self.task_count)
+            return (self.first + number) % self.task_count
+        return _task_of_bucket(partition, self.first + number, self.task_count)
 
 
 def _task_of_bucket(partition: bytes, bucket: int, task_count: int) -> int:

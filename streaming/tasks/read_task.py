@@ -87,47 +87,75 @@ class Reading:
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
         """What goes to other tasks for the tables of this one, in order."""
-        origin = task_number()
-        sealer, acceptance = OwnerSealer(self.seal, self.to, origin=origin), RowAcceptance(self.seal.schema)
-        limit, refused_rows = self.reject_limit or 0, 0
-        needs: list[SchemaNeed] = []
-        seen = NOTHING_SEEN
+        sealing = Sealing(self)
         for rows in tables:
-            feeds = None
-            if self.feeds is not None:
-                feeds, rows = self.feeds.numbers(rows), self.feeds.rows(rows)
-            if self.decode is not None:
-                rows, rejects, need, also_seen, records = self.decode(rows)
-                assert UNAVAILABLE in rows.column_names or not leaves_out_values(self.decode), "marks travel with rows"
-                seen = joined_seen((seen, also_seen)) if also_seen else seen
-                if feeds is not None:
-                    assert records is not None, "a decoder of Kafka's records says which record a row is of"
-                    feeds = feeds[np.asarray(records)]
-                if need and need not in needs:
-                    needs.append(need)
-                    yield routed_note(NEEDS, origin=origin, row_count=0, blob=need.encode())
-                if needs:
-                    continue
-                if rejects is not None and (refused_rows < limit or rejects.unexpected_count):
-                    refused_rows += rejects.row_count
-                    yield _rejects(rejects, origin)
-            if self.reject_limit is None:
-                accepted, refused = acceptance.accept(rows, feeds), _NONE_REFUSED
-            else:
-                accepted, refused = acceptance.accept_good(rows, feeds)
-            for bad, reasons in refused:
-                if refused_rows < limit:
-                    kept = rejected_rows(bad, reasons, limit - refused_rows)
-                    refused_rows += kept.row_count
-                    yield _rejects(kept, origin)
-            for run in sealer.add(accepted):
-                yield Routed(run.owner, RUNS, run)
-        if seen:
-            yield routed_note(SEEN, origin=origin, row_count=0, blob=seen.encode())
-        for run in sealer.finish() if not needs else ():
+            yield from sealing.add(rows)
+        yield from sealing.finish()
+
+
+class Sealing:
+    """A reading that is under way in one task, which takes rows or records as they come."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._origin = task_number()
+        self._sealer = OwnerSealer(reading.seal, reading.to, origin=self._origin)
+        self._acceptance = RowAcceptance(reading.seal.schema)
+        self._refused_rows = 0
+        self._needs: list[SchemaNeed] = []
+        self._seen = NOTHING_SEEN
+
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of rows that are not sealed yet."""
+        return self._sealer.pending_bytes
+
+    def add(self, rows: pa.Table) -> Iterator[Routed]:
+        """Takes what follows; what goes to other tasks already."""
+        reading, origin = self._reading, self._origin
+        limit = reading.reject_limit or 0
+        feeds = None
+        if reading.feeds is not None:
+            feeds, rows = reading.feeds.numbers(rows), reading.feeds.rows(rows)
+        if reading.decode is not None:
+            rows, rejects, need, also_seen, records = reading.decode(rows)
+            assert UNAVAILABLE in rows.column_names or not leaves_out_values(reading.decode), "marks travel with rows"
+            self._seen = joined_seen((self._seen, also_seen)) if also_seen else self._seen
+            if feeds is not None:
+                assert records is not None, "a decoder of Kafka's records says which record a row is of"
+                feeds = feeds[np.asarray(records)]
+            if need and need not in self._needs:
+                self._needs.append(need)
+                yield routed_note(NEEDS, origin=origin, row_count=0, blob=need.encode())
+            if self._needs:
+                return
+            if rejects is not None and (self._refused_rows < limit or rejects.unexpected_count):
+                self._refused_rows += rejects.row_count
+                yield _rejects(rejects, origin)
+        if reading.reject_limit is None:
+            accepted, refused = self._acceptance.accept(rows, feeds), _NONE_REFUSED
+        else:
+            accepted, refused = self._acceptance.accept_good(rows, feeds)
+        for bad, reasons in refused:
+            if self._refused_rows < limit:
+                kept = rejected_rows(bad, reasons, limit - self._refused_rows)
+                self._refused_rows += kept.row_count
+                yield _rejects(kept, origin)
+        for run in self._sealer.add(accepted):
             yield Routed(run.owner, RUNS, run)
-        if sealer.mixed is not None:
-            yield routed_mixed(sealer.mixed, origin)
+
+    def flush(self) -> Iterator[Routed]:
+        """Seals what is left, so that its rows take no memory."""
+        for run in self._sealer.finish() if not self._needs else ():
+            yield Routed(run.owner, RUNS, run)
+
+    def finish(self) -> Iterator[Routed]:
+        """What is left, once all has come."""
+        if self._seen:
+            yield routed_note(SEEN, origin=self._origin, row_count=0, blob=self._seen.encode())
+        yield from self.flush()
+        if self._sealer.mixed is not None:
+            yield routed_mixed(self._sealer.mixed, self._origin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,11 @@ class Sealer(ABC, Generic[Run]):
         self._consumed: dict[tuple[bytes, int], int] = {}
         self.mixed: MixedKey | None = None
 
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of rows in the buffer."""
+        return self._pending_bytes
+
     def add(self, accepted_rows: AcceptedRows) -> Iterator[Run]:
         """Takes rows; yields sealed runs when the buffer has reached its budget."""
         if accepted_rows.rows.num_rows == 0:
