@@ -21,6 +21,7 @@ from bucketline.conf.option import (
     parse_text,
 )
 from bucketline.conf.registry_options import REGISTRY_OPTIONS, RegistryOptions, registry_options
+from bucketline.conf.routes.route_options import MANY_OPTIONS
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER, KeyOrder
 from bucketline.conf.storage_options import check_storage_options
@@ -197,7 +198,7 @@ CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is f
 
 JOB_KEYS = tuple(
     option.key
-    for option in (*globals().values(), *MESSAGE_OPTIONS, *COLUMN_OPTIONS, *REGISTRY_OPTIONS.values())
+    for option in (*globals().values(), *MESSAGE_OPTIONS, *COLUMN_OPTIONS, *REGISTRY_OPTIONS.values(), *MANY_OPTIONS)
     if isinstance(option, Option)
 )
 """The keys of a job file that are no families. Those of bad records, and `key-order`, are the sink's as well."""

@@ -26,6 +26,8 @@ from bucketline.conf.job import (
 from bucketline.conf.message_options import INFINITY, Infinity
 from bucketline.conf.option import did_you_mean, nearest
 from bucketline.conf.properties_file import parse_properties
+from bucketline.conf.routes.route_options import EXCLUDE, TABLES, TOPIC
+from bucketline.conf.routes.routed_job import RoutedJob, check_route_key, has_routes, refuse_alone, routed_job
 from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import (
     BAD_RECORDS_MAX,
@@ -48,11 +50,13 @@ _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
 _MOST_BYTES = 1 << 20
 """The size of a job file, and of its settings without aliases."""
 _MOST_DEPTH = 20
+_LISTS = (TABLES.rstrip("."), EXCLUDE.key)
+"""Keys whose items are settings of their own: routes, and patterns that may have commas in them."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 
 
 def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
-    """The job in a local .yaml, .yml, .json or .properties file, overridden by `key=value` texts of the command line.
+    """The job of one table in a local .yaml, .yml, .json or .properties file, overridden by `key=value` texts.
 
     Raises OptionError when the file cannot be read, and as `resolve_job`.
     """
@@ -76,7 +80,19 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """The job from layers of settings; later layers win.
+    """As `resolve_jobs`, for a job of one table. Raises OptionError for one of several as well."""
+    return of_one_table(resolve_jobs(*layers))
+
+
+def of_one_table(job: JobConfig | RoutedJob) -> JobConfig:
+    """The job, if it has one table. Raises OptionError for one of several."""
+    if isinstance(job, RoutedJob):
+        raise OptionError("the job has several tables (tables), and one is expected here", key=TABLES.rstrip("."))
+    return job
+
+
+def resolve_jobs(*layers: Mapping[str, Setting]) -> JobConfig | RoutedJob:
+    """The job, of one table or of several, from layers of settings; later layers win.
 
     Raises OptionError for an unknown key, naming the nearest, and for missing or invalid values.
     """
@@ -85,6 +101,9 @@ def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
         for key, setting in layer.items():
             check_key(key, setting.origin)
         settings.update(layer)
+    if has_routes(settings):
+        return routed_job(settings)
+    refuse_alone(settings)
     return job_config(settings)
 
 
@@ -112,6 +131,19 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
 
 def check_key(key: str, origin: str) -> None:
     """Returns when a job may have the key; raises OptionError naming the nearest when not. Source options are free."""
+    if key.startswith((TABLES, f"{EXCLUDE.key}.")) or key == TABLES.rstrip("."):
+        if origin == COMMAND_LINE or origin.endswith(".properties"):
+            raise OptionError(
+                f"'{key}' is in a list, which {origin} cannot address: write routes into a job file in YAML or JSON",
+                key=key,
+            )
+        if key.startswith(TABLES) and (name := check_route_key(key, origin)) != TOPIC.key:
+            check_key(name, origin)
+        elif key == TABLES.rstrip("."):
+            raise OptionError(
+                f"'{key}' in {origin} is a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
+            )
+        return
     for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | OUR_OPTIONS.keys())):
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
@@ -226,6 +258,9 @@ class _Flat:
                     line = key_node.start_mark.line + 1
                     raise OptionError(f"{self._name}, line {line}: a key must be a text", path=self._name)
                 yield from self.pairs(value, f"{key}.{key_node.value}" if key else key_node.value, depth + 1)
+        elif isinstance(node, yaml.SequenceNode) and key in _LISTS:
+            for number, part in enumerate(node.value):
+                yield from self.pairs(part, f"{key}.{number}", depth + 1)
         elif isinstance(node, yaml.SequenceNode):
             if not all(isinstance(part, yaml.ScalarNode) for part in node.value):
                 raise OptionError(f"{self._name}: '{key}' must be a list of texts", key=key)

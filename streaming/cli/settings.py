@@ -3,7 +3,7 @@
 Only the settings are looked at: what a job prints does not depend on what can be reached.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -15,20 +15,54 @@ from bucketline.conf.job import (
     JobConfig,
     Setting,
 )
+from bucketline.conf.job import TABLE as TABLE_KEY
 from bucketline.conf.reader_choice import who_reads
 from bucketline.conf.resolve import DEFAULT, TABLE, effective_options, show_settings
+from bucketline.conf.routes.route_options import EXCLUDE, MANY_OPTIONS, TABLES
+from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
 from bucketline.conf.source_options import KAFKA, find_option, source_options
-from bucketline.streaming.job.check import check_settings
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.streaming.job.check import check_settings, check_without_table
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
 _IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
 """Options of the sink that a job file sets outside of `options`."""
 
 
-def settings_table(config: JobConfig) -> pa.Table:
+def settings_table(config: JobConfig | RoutedJob) -> pa.Table:
     """Every setting of the job; defaults come last. Touches nothing, and raises as `check_settings`."""
-    schema = check_settings(config)
+    return _table(_settings(config) if isinstance(config, JobConfig) else _settings_of_routes(config))
+
+
+def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
+    """Those of a job of several tables; what a route says of its own comes with the number of the route."""
+    for route in job.routes:
+        check_without_table(job.config_of(Resolved(route.number, route.target)))
+    given = {o.key: Setting(o.shown(), DEFAULT) for o in MANY_OPTIONS if o is not EXCLUDE} | dict(job.settings)
+    of_one = _settings(job.common, check_without_table)
+    of_one.pop(TABLE_KEY.key)
+    return of_one | {_numbered(key): setting for key, setting in given.items()}
+
+
+def _numbered(key: str) -> str:
+    """A key of a list as people write it: `tables[0].source-table`."""
+    for name in (TABLES, f"{EXCLUDE.key}."):
+        if key.startswith(name):
+            number, dot, rest = key.removeprefix(name).partition(".")
+            return f"{name.rstrip('.')}[{number}]{dot}{rest}"
+    return key
+
+
+def _table(settings: Mapping[str, Setting]) -> pa.Table:
+    shown = sorted(show_settings(settings), key=lambda row: row[2].startswith(DEFAULT))
+    return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in shown], schema=_SCHEMA)
+
+
+def _settings(
+    config: JobConfig, check: Callable[[JobConfig], TableSchema | None] = check_settings
+) -> dict[str, Setting]:
+    schema = check(config)
     options = effective_options(config.settings, None if schema is None else schema.options)
     # Those of a new table are shown as what they are: options of the section `create`, or of the catalog.
     options = {key: setting for key, setting in options.items() if setting.origin != TABLE}
@@ -39,8 +73,7 @@ def settings_table(config: JobConfig) -> pa.Table:
     if who:
         reader = settings[SOURCE_READER.key]
         settings[SOURCE_READER.key] = Setting(reader.text, f"{reader.origin}; {who}")
-    shown = sorted(show_settings(settings), key=lambda row: row[2].startswith(DEFAULT))
-    return pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in shown], schema=_SCHEMA)
+    return settings
 
 
 def _defaults(config: JobConfig) -> Mapping[str, Setting]:

@@ -8,9 +8,10 @@ import click
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import (
+    of_one_table,
     read_assignments,
     read_settings_file,
-    resolve_job,
+    resolve_jobs,
 )
 from bucketline.conf.secrets import MaskingFilter
 from bucketline.state.errors import CorruptFileError
@@ -69,7 +70,7 @@ def ingest(
     layers = read_settings_file(conf_file), read_assignments(settings)
     for layer in layers:
         program.keep_secret({key: setting.text for key, setting in layer.items()})
-    config = resolve_job(*layers)
+    config = resolve_jobs(*layers)
     if print_config:
         print_table(settings_table(config), form)
         click.echo(_NOT_READ, err=True)
@@ -81,7 +82,7 @@ def ingest(
     ending = process_ending()
     with signals_to(ending):
         spark_module("job.run").run_job(
-            config,
+            of_one_table(config),
             reset_identity=reset_identity,
             allow_reprocess=allow_reprocess,
             ending=ending,

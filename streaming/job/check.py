@@ -71,6 +71,17 @@ def check_settings(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSc
     return schema
 
 
+def check_without_table(config: JobConfig) -> None:
+    """Returns if nothing speaks against the settings of a job whose table has no name yet. Touches nothing."""
+    _check_file_reader(config)
+    check_reader(config.source, source_options(config.source).options)
+    _check_key_order(config)
+    if config.create is not None and config.create.schema is not None:
+        check_with(config, new_schema(config, config.create, {}, SYSTEM_WORLD))
+    else:
+        _check_without(config)
+
+
 def _check_source(config: JobConfig) -> None:
     _check_file_reader(config)
     check_reader(config.source, source_options(config.source).options)

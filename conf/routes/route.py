@@ -1,0 +1,137 @@
+"""A route: which records it takes, and into which table they go."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+
+PATTERN = "regex:"
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_PARTS = ("database", "schema", "table")
+_NOT_IN_NAMES = re.compile(r"[/\\.\x00-\x1f]")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceName:
+    """What a record says of its table in the source. Canal, Maxwell and MySQL name a database and a table; Postgres and
+    others a schema as well."""
+
+    table: str
+    schema: str | None = None
+    database: str | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The name as a route may write it, the usual one first: `schema.table` or `database.table`; and with all of
+        its parts."""
+        outer = self.schema or self.database
+        short = f"{outer}.{self.table}" if outer else self.table
+        full = ".".join(part for part in (self.database, self.schema, self.table) if part)
+        return (short,) if short == full else (short, full)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """An exact name, or after `regex:` a pattern over the whole name."""
+
+    text: str
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.text.startswith(PATTERN)
+
+    @property
+    def group_count(self) -> int:
+        return re.compile(self.text.removeprefix(PATTERN)).groups if self.is_pattern else 0
+
+    def groups(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The groups of the first of the names that is meant, "" for those without part in it; None where none is."""
+        if not self.is_pattern:
+            return () if self.text in names else None
+        for name in names:
+            matched = re.fullmatch(self.text.removeprefix(PATTERN), name)
+            if matched is not None:
+                return tuple(matched.groups(default=""))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Records of a table of the source, or of a topic, and the table that they go to.
+
+    `number` counts the routes of a job from 0. `target` is a path or the name of a table, with `{database}`,
+    `{schema}`, `{table}` and groups of the pattern, as `{1}`, in it.
+    """
+
+    number: int
+    names: Names
+    of_topic: bool
+    target: str
+
+    @property
+    def asks_names(self) -> bool:
+        """Whether the table that a record names matters to this route."""
+        return not self.of_topic or any(part in _PARTS for part in placeholders(self.target))
+
+    def takes(self, name: SourceName | None, topic: str | None) -> tuple[str, ...] | None:
+        """The groups of the route's pattern, if it takes records with that name out of that topic; None if not."""
+        if self.of_topic:
+            if topic is None or (name is None and self.asks_names):
+                return None
+            return self.names.groups((topic,))
+        return None if name is None else self.names.groups(name.texts)
+
+    def table_of(self, name: SourceName | None, groups: tuple[str, ...]) -> str:
+        """The table for records with that name. Raises OptionError where a part of the name is missing or may not be a
+        part of a table's name."""
+        parts = {str(number): text for number, text in enumerate(groups, 1)}
+        if name is not None:
+            parts |= {"table": name.table, "schema": name.schema or "", "database": name.database or ""}
+        for placeholder in placeholders(self.target):
+            self._check(placeholder, parts.get(placeholder, ""), name)
+        return _PLACEHOLDER.sub(lambda found: parts[found[1]], self.target)
+
+    def _check(self, placeholder: str, text: str, name: SourceName | None) -> None:
+        source = "a record" if name is None else f"table {name.texts[-1]!r} of the source"
+        if not text:
+            self._refuse(f"{source} has no text for {{{placeholder}}}")
+        if _NOT_IN_NAMES.search(text):
+            self._refuse(f"{source} brings {text!r} for {{{placeholder}}}, and '/' and '.' may not come from a name")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise OptionError(
+            f"tables[{self.number}].table is {self.target!r}, and {why}; name its table in a route of its own, before "
+            "this one",
+            key="table",
+            route=self.number,
+        )
+
+
+def placeholders(target: str) -> tuple[str, ...]:
+    """The names between braces in a target."""
+    return tuple(_PLACEHOLDER.findall(target))
+
+
+def check_target(target: str, names: Names, key: str) -> None:
+    """Returns if all that stands in braces will have a text. Raises OptionError."""
+    known = (*_PARTS, *(str(n) for n in range(1, names.group_count + 1)))
+    for placeholder in placeholders(target):
+        if placeholder not in known:
+            more = "" if placeholder.isdigit() else did_you_mean(placeholder, known)
+            raise OptionError(
+                f"{key}: {{{placeholder}}} is none of {', '.join(f'{{{one}}}' for one in known)}{more}", key=key
+            )
+    if "{" in _PLACEHOLDER.sub("", target) or "}" in _PLACEHOLDER.sub("", target):
+        raise OptionError(f"{key}: {target!r} has a brace without its other half", key=key)
+
+
+def case_twins(tables: Mapping[str, object] | set[str], table: str) -> str | None:
+    """The table among those known whose name differs from this one in upper and lower case only; None if there is none.
+
+    Some storages and catalogs do not tell them apart.
+    """
+    folded = table.casefold()
+    return next((known for known in sorted(tables) if known != table and known.casefold() == folded), None)

@@ -1,0 +1,65 @@
+"""The settings of a job of several tables that a job of one table does not have."""
+
+from enum import Enum
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.message_options import SOURCE_TABLE, parse_source_table
+from bucketline.conf.option import Option, parse_enum, parse_given_text
+
+MOST_COMMITS = 256
+
+
+class Unmatched(Enum):
+    """What becomes of a record that no route takes."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    BAD_RECORD = "bad-record"
+
+
+class OnTableFailure(Enum):
+    """What a job does when it cannot write one of its tables: it stops, or leaves the table behind and goes on."""
+
+    STOP = "stop"
+    PARK = "park"
+
+
+def _parse_parallelism(text: str) -> int:
+    digits = parse_given_text(text)
+    if not digits.isdigit() or not 1 <= int(digits) <= MOST_COMMITS:
+        raise OptionError(f"not a whole number from 1 to {MOST_COMMITS}", value=text)
+    return int(digits)
+
+
+TABLES = "tables."
+"""What the keys of routes begin with: `tables.0.source-table` is that of the first one."""
+TOPIC = Option("topic", parse_source_table, None, "records of this Kafka topic; `regex:` begins a pattern")
+EXCLUDE = Option(
+    "exclude",
+    parse_source_table,
+    None,
+    "records of these tables of the source are left out, before any route is asked; names, or `regex:` and a pattern",
+)
+UNMATCHED = Option(
+    "unmatched",
+    parse_enum(Unmatched),
+    Unmatched.FAIL,
+    "what becomes of a record that no route takes: the job stops (fail), it is left out and counted (skip), or it is "
+    "a bad record",
+)
+ON_TABLE_FAILURE = Option(
+    "on-table-failure",
+    parse_enum(OnTableFailure),
+    OnTableFailure.STOP,
+    "what happens when one table cannot be written: the job stops (stop), or goes on without that table (park)",
+)
+COMMIT_PARALLELISM = Option(
+    "commit-parallelism",
+    _parse_parallelism,
+    8,
+    f"how many tables a batch commits at the same time, 1 to {MOST_COMMITS}",
+)
+MANY_OPTIONS = (EXCLUDE, UNMATCHED, ON_TABLE_FAILURE, COMMIT_PARALLELISM)
+"""Those at the top of a job file, beside `tables`."""
+PATTERNS = (SOURCE_TABLE, TOPIC)
+"""Those of a route that say which records it takes."""
