@@ -110,7 +110,9 @@ def make_bucket(endpoint: str, bucket: str) -> None:
         pass
 
 
-def parts_left(endpoint: str, bucket: str) -> list[str]:
-    """Keys of the uploads in parts that were begun, and neither completed nor given up."""
+def parts_left(endpoint: str, bucket: str, prefix: str = "") -> list[str]:
+    """Keys of the uploads in parts that were begun, and neither completed nor given up; those with a prefix alone, as
+    other tests may leave some on the same server."""
     with urllib.request.urlopen(f"{endpoint}/{bucket}?uploads", timeout=5) as answer:
-        return re.findall("<Key>([^<]*)</Key>", answer.read().decode())
+        keys = re.findall("<Key>([^<]*)</Key>", answer.read().decode())
+    return [key for key in keys if key.startswith(prefix)]

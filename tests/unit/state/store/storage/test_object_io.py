@@ -99,7 +99,8 @@ def test_parts_of_an_upload_that_fails_are_removed(s3_server: S3Server, place: t
         taken.close()
     assert not io.exists(f"{root}/f") and io.read(f"{root}/g") == b""
     if dict(io.address.options).get("s3.endpoint") == s3_server.endpoint:
-        wait_until(lambda: parts_left(s3_server.endpoint, BUCKET) == [])
+        folder = root.removeprefix(f"{BUCKET}/")
+        wait_until(lambda: parts_left(s3_server.endpoint, BUCKET, folder) == [])
 
 
 def test_a_second_process_gets_the_same_store_with_a_count_of_its_own(place: tuple[ObjectIO, str]) -> None:
