@@ -57,6 +57,7 @@ class Truncate(Enum):
 
     REJECT = "reject"
     SKIP = "skip"
+    APPLY = "apply"
 
 
 class TypeMapping(Enum):
@@ -162,7 +163,8 @@ TRUNCATE = Option(
     "truncate",
     parse_enum(Truncate),
     Truncate.REJECT,
-    "what becomes of a truncate of the source's table: a bad record (reject), or nothing (skip): its rows stay",
+    "what becomes of a truncate of the source's table: a bad record (reject), nothing (skip), or the rows are removed "
+    "(apply), which needs a topic of one partition",
 )
 UNAVAILABLE_VALUE = Option(
     "unavailable-value",

@@ -11,11 +11,11 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.sink_options import SinkOptions
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.author import Author
-from bucketline.state.commit.change import AppendCheck, Compact
+from bucketline.state.commit.change import Append, AppendCheck, Compact, Replace
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
 from bucketline.state.commit.replay import compactor_user
-from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.entries import Operation, Snapshot
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.engine.make_visible import Rounds, is_lasting
 from bucketline.state.store.maintenance.upkeep import Upkept, logged
@@ -79,9 +79,11 @@ def commit_batch(
     outcome: Outcome,
     key_shares: int | None = None,
     check: AppendCheck | None = None,
+    *,
+    empties: bool = False,
 ) -> tuple[Target, CommitReport]:
     """Commits what the tasks have written, under the batch's identity. `key_shares` as in `Stages`, `check` as in
-    `appended`.
+    `appended`. Where the batch `empties` the table, it takes the place of all that the table holds by then.
 
     Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
     """
@@ -107,8 +109,11 @@ def commit_batch(
         | ({SOURCE_TABLES: TABLE_MARK.join(target.state.source_tables)} if target.state.source_tables else {})
     )
     # The next batch looks for this one's snapshot, whatever the table says of empty ones.
-    change = appended(at, outcome.messages, check=check, ignore_empty=False)
-    committed = commit_change(at, change, Author(target.user, identity.batch_id, properties))
+    change: Append | Replace = appended(at, outcome.messages, check=check, ignore_empty=False)
+    author = Author(target.user, identity.batch_id, properties)
+    if empties:
+        change, author = Replace(outcome.messages, _any_partition), replace(author, operation=Operation.OVERWRITE)
+    committed = commit_change(at, change, author)
     target = target.after(committed)
     if committed.replayed:
         check_twin(identity, committed.snapshots[0])
@@ -118,6 +123,11 @@ def commit_batch(
         _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
     report = CommitReport(committed, count, _mark_and_keep(target, outcome.messages, committed.snapshots))
     return target.with_state(replace(target.state, rejected_in_all=counts.rejected_in_all)), report
+
+
+def _any_partition(partition: bytes) -> bool:
+    del partition
+    return True
 
 
 def compactor(target: Target, batch_id: int) -> Author:

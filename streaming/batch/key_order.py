@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.message_options import TRUNCATE, Truncate
 from bucketline.conf.sink_options import KEY_ORDER, KeyOrder
 from bucketline.conf.wording import counted
 from bucketline.state.lsm.merge.engines import merging_of
@@ -112,6 +113,27 @@ def _partitions(identity: BatchIdentity, *, is_asked: bool) -> tuple[TopicPartit
 
 def _numbered(offsets: Mapping[tuple[str, str], int]) -> dict[TopicPartition, int]:
     return {(topic, int(partition)): offset for (topic, partition), offset in offsets.items()}
+
+
+def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
+    """Returns if it will be known which rows came before a truncate of the source's table, as far as these are applied.
+    Raises OptionError."""
+    if not isinstance(decode, DecodeStep) or decode.messages.truncate is not Truncate.APPLY:
+        return
+    partitions = _partitions(identity, is_asked=False)
+    if len(partitions) == 1:
+        return
+    why = (
+        f"records of {counted(len(partitions), 'partition')} have no order among each other"
+        if partitions
+        else "this query does not read Kafka"
+    )
+    raise OptionError(
+        f"{TRUNCATE.key} = {Truncate.APPLY.value} needs one topic with one partition, and {why}: nothing says which "
+        "rows came before a truncate. Write the records to a new topic with one partition, or set "
+        f"{TRUNCATE.key} to skip or reject",
+        key=TRUNCATE.key,
+    )
 
 
 def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome, policy: KeyOrder | None) -> Target:

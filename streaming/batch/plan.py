@@ -4,13 +4,17 @@ from dataclasses import replace
 from itertools import repeat
 
 from bucketline.state.commit.live_files import BucketId
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.read.bucket_deletions import masked_files
+from bucketline.state.store.table.overwrite import emptying_stages
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger, pick_unit
 from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
+from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.decode.seen import Place
 from bucketline.streaming.tasks.read_task import Records, leaves_out_values
 
 MOST_REJECTS = 1 << 31
@@ -42,13 +46,22 @@ def plan_batch(
         batch_id=identity.batch_id,
         by_share=source.is_alone or not state.shares_buckets,
     )
-    limited = replace(source, reject_limit=min(plan.sink.bad_records_max, MOST_REJECTS) + 1000)
+    limited = _limited(target, source)
     stages = _in_one_task(plan.mode.stages(plan, at, scope, limited), most_bytes)
     if state.shares_buckets and _writes_by_share(stages):
         stages = plan.mode.stages(plan, at, replace(scope, by_share=False), limited)
     if keeps_values(source.decode):
         stages = replace(stages, write=replace(stages.write, states=at.with_stored(stages.write.states)))
     return replace(stages, idle=_may_be_due(stages.write))
+
+
+def plan_emptied(target: Target, source: Records, outcome: Outcome, workers: Workers) -> Stages[Records]:
+    """The stages of a batch in which the source's table was truncated: the rows behind the last truncate take the place
+    of all rows."""
+    decode = source.decode
+    assert isinstance(decode, DecodeStep), "what says so has decoded records"
+    behind = replace(decode, emptied_at=Place(*outcome.truncated[-1]))
+    return emptying_stages(target.at, replace(_limited(target, source), decode=behind), workers)
 
 
 def keeps_values(decode: Decoder | None) -> bool:
@@ -61,6 +74,11 @@ def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
     several of today's shares. That is so where `known`, the number of shares of its last batch, is no multiple of
     today's number: each of four shares lies within one of two. None where the batch does not say."""
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
+
+
+def _limited(target: Target, source: Records) -> Records:
+    """The source, whose tasks say of a few more bad records than the job allows."""
+    return replace(source, reject_limit=min(target.at.plan.sink.bad_records_max, MOST_REJECTS) + 1000)
 
 
 def _writes_by_share(stages: Stages[Records]) -> bool:

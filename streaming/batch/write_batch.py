@@ -50,13 +50,14 @@ from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task
 from bucketline.streaming.batch.key_order import (
     beside_table,
     check_begun_partitions,
+    check_truncates,
     policy_of,
     settle_mixed_keys,
     with_feeds,
 )
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
 from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
-from bucketline.streaming.batch.plan import keeps_values, plan_batch, shares_are_new
+from bucketline.streaming.batch.plan import keeps_values, plan_batch, plan_emptied, shares_are_new
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
@@ -131,6 +132,7 @@ def write_once(
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
         return compact_what_was_due(target, identity, engine)
+    check_truncates(identity, rows.decode)
     target = check_begun_partitions(target, identity, engine.spark, rows.decode, job.most_records)
     target, relief = relieve(target, engine)
     of_kafka = job.joins_partitions or job.kafka is not None
@@ -207,7 +209,7 @@ def plan_run_commit(
     check = None
     if keeps_values(rows.decode) and target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT:
         check = AppendCheck.ROWS_READ
-    target, report = commit_batch(target, identity, outcome, stages.key_shares, check)
+    target, report = commit_batch(target, identity, outcome, stages.key_shares, check, empties=bool(outcome.truncated))
     target = _advised(target, stages, engine)
     return target, Done(stages.write.write.trigger, outcome.messages, report, outcome, planned, ran)
 
@@ -221,17 +223,22 @@ def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Rec
 def run(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """What the tasks have written, and by which stages: they run again where records need columns that are missing."""
+    """What the tasks have written, and by which stages: they run again where records need columns that are missing, and
+    where the source's table was truncated, for the rows behind that alone."""
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     target = of_one_source_table(target, outcome, rows.decode)
     refuse_unexpected(target, outcome, rows.decode)
-    if not outcome.need:
-        return target, stages, outcome
-    target = target.with_table(grow_table(target.at, outcome))
-    stages = plan(target, identity, engine, rows)
-    target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
-    refuse_unexpected(target, outcome, rows.decode)
-    refuse_need(target.at, outcome)
+    if outcome.need:
+        target = target.with_table(grow_table(target.at, outcome))
+        stages = plan(target, identity, engine, rows)
+        target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
+        refuse_unexpected(target, outcome, rows.decode)
+        refuse_need(target.at, outcome)
+    if outcome.truncated:
+        target.at.discard(outcome.messages)
+        fitting = replace(rows, decode=fit_decoder(rows.decode, target.at))
+        stages = plan_emptied(target, fitting, outcome, engine.workers)
+        outcome = engine.run(stages)
     return target, stages, outcome
 
 

@@ -36,7 +36,7 @@ from bucketline.streaming.decode.json_blocks import Objects, read_objects
 from bucketline.streaming.decode.json_declared import as_declared
 from bucketline.streaming.decode.json_exact import parse_json
 from bucketline.streaming.decode.json_shape import Shape, shape_of
-from bucketline.streaming.decode.other_messages import Skipped
+from bucketline.streaming.decode.other_messages import TRUNCATE_REMEDY, Skipped
 from bucketline.streaming.decode.row_changes import (
     Change,
     UpdateBefore,
@@ -118,8 +118,8 @@ MAXWELL = BinlogFormat(
 _TRUNCATES = ("TRUNCATE", "truncate", "table-truncate")
 
 
-def passing_over_truncates(form: BinlogFormat) -> BinlogFormat:
-    """The format, where a truncate is skipped."""
+def taking_truncates(form: BinlogFormat) -> BinlogFormat:
+    """The format, where a truncate is not bad."""
     return replace(form, skipped={**form.skipped, Skipped.TRUNCATE: _TRUNCATES})
 
 
@@ -188,7 +188,11 @@ def decode_binlog(
         found = joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
         need = as_declared(found, messages, {f.name for f in columns})
     changes = _changes(rows, texts, primary_key, form, update_before)
-    unjudged = replace(in_order(changes, records[rows.messages], bad, need), seen=seen)
+    truncates: tuple[int, ...] = ()
+    if Skipped.TRUNCATE in form.skipped:
+        is_truncate = pc.is_in(objects.structs.field("type"), value_set=pa.array(form.skipped[Skipped.TRUNCATE]))
+        truncates = tuple(records[true_of(is_truncate)].tolist())
+    unjudged = replace(in_order(changes, records[rows.messages], bad, need), seen=seen, truncates=truncates)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     unjudged = with_left_out(unjudged, columns, may_miss)
     if of_source:
@@ -309,7 +313,7 @@ def _unknown(kind: str | None, form: BinlogFormat) -> str:
     if kind is None:
         return f"not a message of {form.program}: it has no field type"
     if kind in _TRUNCATES:
-        return f"a truncate of the source table (type {kind}); set truncate to skip, if its rows may stay"
+        return f"a truncate of the source table (type {kind}); {TRUNCATE_REMEDY}"
     return f"a message of {form.program} with type {kind!r}; rows come with {', '.join(form.row_types)}"
 
 

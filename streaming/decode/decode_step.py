@@ -5,7 +5,7 @@ headers. Any other source with a column `value` works too; missing columns are n
 names in `METADATA` is filled from the record itself, not from its value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, ColumnOptions
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, Truncate
+from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, TRUNCATE, MessageOptions, Truncate
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.fit import fit_array
@@ -26,7 +26,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 from bucketline.streaming.decode.avro.avro_frames import KEY_HEADER, VALUE_HEADER, with_frames
 from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
-from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog, passing_over_truncates
+from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog, taking_truncates
 from bucketline.streaming.decode.columns.computed_columns import ComputedColumns
 from bucketline.streaming.decode.columns.rows_of_table import rows_of_table
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
@@ -43,6 +43,7 @@ from bucketline.streaming.decode.rejects import (
 )
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.seen import Place, last_places
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.source_tables import without_other_tables
 from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut
@@ -84,7 +85,8 @@ class DecodeStep:
     that the table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types. `messages` is what
     the job says of its messages, `columns` of its columns and rows, `zone` the zone of the session, and `computed` what
     that means for this table; `registry` has the schemas of Avro records. `keeping` says what becomes of values that
-    the source left out: whatever is computed from such a value is wrong, and its record has to be bad.
+    the source left out: whatever is computed from such a value is wrong, and its record has to be bad. `emptied_at` is
+    where the source's table was truncated: rows of records up to there are left out.
     """
 
     decode: RecordFormat
@@ -101,6 +103,7 @@ class DecodeStep:
     columns: ColumnOptions = NO_COLUMN_OPTIONS
     zone: str = "UTC"
     computed: ComputedColumns | None = None
+    emptied_at: Place | None = None
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -192,8 +195,8 @@ class DecodeStep:
             columns.append(column)
         kinds = decoded.kinds
         marks = [decoded.rows.column(MARKS.name)] if self.leaves_out_values else []
-        if len(bad) > len(decoded.bad):
-            keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64())))
+        keep = self._kept(records, origin, bad if len(bad) > len(decoded.bad) else {})
+        if keep is not None:
             columns, marks, kinds, origin = (
                 [column.filter(keep) for column in columns],
                 [column.filter(keep) for column in marks],
@@ -208,9 +211,18 @@ class DecodeStep:
         if marks:
             fitted, schema = [*fitted, *marks], schema.append(pa.field(MARKS.name, pa.binary()))
         rows = pa.Table.from_arrays(fitted, schema=schema)
-        return DecodedRows(
-            rows, self._rejects(records, bad), self._need(decoded.need), decoded.seen.with_others(others), origin
-        )
+        seen = decoded.seen.with_others(others)
+        if self.messages.truncate is Truncate.APPLY and decoded.truncates:
+            seen = replace(seen, truncated=_places(records, decoded.truncates))
+        return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need), seen, origin)
+
+    def _kept(self, records: pa.Table, origin: pa.Array, bad: Mapping[int, str]) -> pa.Array | None:
+        """True for the rows that stay: those of records that are not bad, and come after a truncate; None for all."""
+        keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64()))) if bad else None
+        if self.emptied_at is None:
+            return keep
+        is_newer = pc.greater(one_array(records["offset"]).take(origin), self.emptied_at.offset)
+        return is_newer if keep is None else pc.and_(keep, is_newer)
 
     def _computed(self, records: pa.Table, plan: ComputedColumns) -> DecodedRows:
         """The rows of the table, computed from decoded ones."""
@@ -263,8 +275,8 @@ class DecodeStep:
             )
         binlog = _BINLOGS.get(self.decode)
         if binlog is not None:
-            if self.messages.truncate is Truncate.SKIP:
-                binlog = passing_over_truncates(binlog)
+            if self.messages.truncate is not Truncate.REJECT:
+                binlog = taking_truncates(binlog)
             return decode_binlog(
                 values,
                 fields,
@@ -307,6 +319,20 @@ class DecodeStep:
         ]
         packed = pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
         return RejectedRows(len(counted), packed, len(unexpected))
+
+
+def _places(records: pa.Table, at: Sequence[int]) -> tuple[Place, ...]:
+    """Where those records are in Kafka; of each partition the last one. Raises UnsupportedTableError where records do
+    not say so."""
+    lacking = [name for name in _PLACE if name not in records.column_names]
+    if lacking:
+        raise UnsupportedTableError(
+            f"{TRUNCATE.key}: apply needs records of Kafka, which say where they are, and the source has no column "
+            f"{lacking[0]!r}; set {TRUNCATE.key} to skip or reject",
+            column=lacking[0],
+        )
+    places = records.select(list(_PLACE)).take(pa.array(at, pa.int64()))
+    return last_places(Place(*place) for place in zip(*(places[name].to_pylist() for name in _PLACE), strict=True))
 
 
 def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, pa.Array]:

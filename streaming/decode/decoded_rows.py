@@ -22,6 +22,7 @@ class Decoded:
     ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why. Other records without a row were
     skipped; `seen` counts them by kind, and names the source's tables. `need` is what the records need and the
     columns cannot hold (`schema_needs`), if that was watched; fields whose type is not known yet are not in it.
+    `truncates` are the indices of records that truncate the source's table, where they are not bad.
     """
 
     rows: pa.RecordBatch
@@ -31,6 +32,7 @@ class Decoded:
     reasons: pa.Array
     need: pa.DataType = NO_NEED
     seen: Seen = NOTHING_SEEN
+    truncates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Unjudged:
     bad: dict[int, str]
     need: pa.DataType = NO_NEED
     seen: Seen = NOTHING_SEEN
+    truncates: tuple[int, ...] = ()
 
 
 def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
@@ -73,6 +76,7 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
         reasons=pa.array([reason for _, reason in reasons], pa.string()),
         need=pruned(unjudged.need),
         seen=unjudged.seen,
+        truncates=unjudged.truncates,
     )
 
 

@@ -25,6 +25,8 @@ class Skipped(Enum):
     OTHER_TABLE = "record of another table"
 
 
+TRUNCATE_REMEDY = "set truncate to skip, if its rows may stay, or to apply, if they are to go"
+
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections"})
 _SCHEMA_CHANGE = frozenset({"databaseName", "ddl", "tableChanges"})

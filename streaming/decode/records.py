@@ -7,7 +7,8 @@ value is skipped, as in Flink.
 after, and before it, when the primary key has changed, -D of the row before; `d` gives -D of the row before, or,
 without one, of the record's key. The -U of an update is produced only if the merge engine needs it. Of a delete only
 the key counts: without REPLICA IDENTITY FULL Postgres sends nothing else, so its other NOT NULL columns become zero.
-Tombstones, messages (`m`) and what is no event (`other_messages`) are skipped and counted; `t`, a truncate, is bad.
+Tombstones, messages (`m`) and what is no event (`other_messages`) are skipped and counted; `t`, a truncate, is bad,
+unless the job says more.
 
 A record is bad as a whole or not at all: an update gives both rows or none. Of the row before, only what is needed is
 read: the columns of the primary key, where it gives no row of its own. With a `watch`, the fields and types that the
@@ -45,7 +46,7 @@ from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_ro
 from bucketline.streaming.decode.json_blocks import Objects, read_objects
 from bucketline.streaming.decode.json_declared import nodes_of
 from bucketline.streaming.decode.json_shape import Shape, Writing, row_shape
-from bucketline.streaming.decode.other_messages import Skipped
+from bucketline.streaming.decode.other_messages import TRUNCATE_REMEDY, Skipped
 from bucketline.streaming.decode.row_changes import (
     Change,
     UpdateBefore,
@@ -263,10 +264,10 @@ def decode_debezium(
         bad |= {int(record): _NO_KEY for record in records[~known]}
         changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
     others = {Skipped.MESSAGE: int(events.is_one_of("m").sum())}
-    if messages.truncate is Truncate.SKIP:
-        others[Skipped.TRUNCATE] = int(events.is_one_of("t").sum())
+    truncates = () if messages.truncate is Truncate.REJECT else tuple(events.records[events.is_one_of("t")].tolist())
+    others[Skipped.TRUNCATE] = len(truncates)
     seen = Seen(_skipped(data, objects, others), source_tables(objects.structs))
-    unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
+    unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen, truncates=truncates)
     unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, events.records[moved])
     marks = () if keeping.left_out is not LeftOut.MARKED else (MARKS,)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
@@ -321,7 +322,7 @@ def _lacking(name: str) -> str:
 
 def _unknown_op(op: str) -> str:
     if op == "t":
-        return "a truncate of the source table (op t); set truncate to skip, if its rows may stay"
+        return f"a truncate of the source table (op t); {TRUNCATE_REMEDY}"
     return f"an event with op {op!r}; known are c, r, u, d and m"
 
 

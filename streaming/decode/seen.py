@@ -1,24 +1,35 @@
-"""What records say besides their rows: how many hold none, and the tables of the source that they name."""
+"""What records say besides their rows: how many hold none, the tables of the source that they name, and truncates."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from bucketline.streaming.decode.other_messages import Skipped
 
 
+class Place(NamedTuple):
+    """Where a record is in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Records without a row that are not bad, counted by kind; the names of the source's tables; and rows that are not
-    as expected, counted by the name of the expectation."""
+    """Records without a row that are not bad, counted by kind; the names of the source's tables; rows that are not as
+    expected, counted by the name of the expectation; and the places of truncates that are to be applied, the last one
+    of each partition."""
 
     skipped: Mapping[Skipped, int] = field(default_factory=dict)
     tables: frozenset[str] = frozenset()
     unexpected: Mapping[str, int] = field(default_factory=dict)
+    truncated: tuple[Place, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.skipped or self.tables or self.unexpected)
+        return bool(self.skipped or self.tables or self.unexpected or self.truncated)
 
     def with_others(self, count: int) -> "Seen":
         """The same, where so many of the tombstones stand for records of other tables."""
@@ -32,7 +43,7 @@ class Seen:
         """As bytes, for the way to the driver."""
         counts = {kind.value: count for kind, count in self.skipped.items()}
         said = {"skipped": counts, "tables": sorted(self.tables), "unexpected": dict(self.unexpected)}
-        return json.dumps(said).encode()
+        return json.dumps({**said, "truncated": self.truncated}).encode()
 
 
 NOTHING_SEEN = Seen()
@@ -42,15 +53,26 @@ def decode_seen(payload: bytes) -> Seen:
     """What `encode` has made bytes of."""
     said = json.loads(payload)
     return Seen(
-        {Skipped(kind): count for kind, count in said["skipped"].items()}, frozenset(said["tables"]), said["unexpected"]
+        {Skipped(kind): count for kind, count in said["skipped"].items()},
+        frozenset(said["tables"]),
+        said["unexpected"],
+        tuple(Place(*place) for place in said["truncated"]),
     )
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
     """What all of them say together."""
     counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
+    truncated = list[Place]()
     for part in parts:
         counts.update(part.skipped)
         tables |= part.tables
         unexpected.update(part.unexpected)
-    return Seen(dict(counts), tables, dict(unexpected))
+        truncated += part.truncated
+    return Seen(dict(counts), tables, dict(unexpected), last_places(truncated))
+
+
+def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
+    """The last place of each partition, in their order."""
+    last = {(place.topic, place.partition): place for place in sorted(places)}
+    return tuple(last.values())

@@ -17,6 +17,7 @@ from bucketline.conf.message_options import (
     UNAVAILABLE_KEY,
     UNAVAILABLE_VALUE,
     MessageOptions,
+    Truncate,
     TypeMapping,
     Unavailable,
 )
@@ -36,6 +37,7 @@ from bucketline.streaming.decode.columns.plan_columns import plan_columns
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, Keeping, LeftOut
 
 _WITH_TRUNCATES = (
@@ -103,6 +105,8 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
     """
     if step.decode.has_row_kinds:
         _check_takes_changes(step.decode, schema)
+    if step.messages.truncate is Truncate.APPLY:
+        _check_can_be_emptied(schema)
     sequence = schema.settings.merge.sequence_fields
     # A cross-partition table finds a row by its key in whatever partition it is.
     places = () if bucket_mode(schema).moves_keys else schema.partition_keys
@@ -160,6 +164,8 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
             "take it out",
             key=TRUNCATE.key,
         )
+    if messages.truncate is Truncate.APPLY and messages.shards is not None:
+        _refuse_apply(f"with {SHARDS.key} several tables feed it, and rows of the others would go too")
     if messages.unavailable_value != UNAVAILABLE_VALUE.default and not may_be_debezium:
         raise OptionError(
             f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "
@@ -241,6 +247,26 @@ def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
             "the column",
             key=SOURCE_DECODE.key,
         )
+
+
+def _check_can_be_emptied(schema: TableSchema) -> None:
+    """Raises OptionError for a table that a truncate of its source cannot empty."""
+    producer = schema.settings.changelog.producer
+    if producer.writes_files:
+        _refuse_apply(f"with changelog-producer = {producer.value} readers would not be told of the rows that go")
+    if bucket_mode(schema).moves_keys:
+        _refuse_apply("its key lacks partition columns (a cross-partition table)")
+    of_source = next((name for name in schema.primary_keys if name in SOURCE_METADATA), None)
+    if of_source is not None:
+        _refuse_apply(f"its key has {of_source}, so that several tables may feed it, and rows of all would go")
+
+
+def _refuse_apply(why: str) -> NoReturn:
+    raise OptionError(
+        f"{TRUNCATE.key} = {Truncate.APPLY.value} removes all rows of the table, and {why}; set {TRUNCATE.key} to skip "
+        "or reject",
+        key=TRUNCATE.key,
+    )
 
 
 def _keeping(step: DecodeStep, schema: TableSchema) -> Keeping:

@@ -9,7 +9,7 @@ from bucketline.conf.catalog_options import Metastore
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE_SCHEMA, SOURCE_READER, Create, JobConfig, ReaderChoice, RecordFormat
-from bucketline.conf.message_options import TYPES
+from bucketline.conf.message_options import TRUNCATE, TYPES, Truncate
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.reader_choice import check_reader
 from bucketline.conf.resolve import effective_options
@@ -87,6 +87,7 @@ def _check_source(config: JobConfig) -> None:
     check_reader(config.source, source_options(config.source).options)
     check_name(config)
     _check_key_order(config)
+    _check_truncate(config)
     if config.registry is not None and config.source.decode.is_avro:
         require_package()
 
@@ -189,4 +190,14 @@ def _check_key_order(config: JobConfig) -> None:
             f"{KEY_ORDER.key} is about partitions of Kafka topics, and source.format is {config.source.format}; take "
             "it out",
             key=KEY_ORDER.key,
+        )
+
+
+def _check_truncate(config: JobConfig) -> None:
+    """Raises OptionError where truncates are to be applied, and nothing orders the records."""
+    if config.messages.truncate is Truncate.APPLY and config.source.format != KAFKA:
+        raise OptionError(
+            f"{TRUNCATE.key} = {Truncate.APPLY.value} needs a Kafka topic with one partition, and source.format is "
+            f"{config.source.format}; set {TRUNCATE.key} to skip or reject",
+            key=TRUNCATE.key,
         )

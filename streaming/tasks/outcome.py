@@ -55,4 +55,5 @@ def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple
         source_tables=tuple(sorted(seen.tables)),
         unexpected=tuple(sorted(seen.unexpected.items())),
         mixed=tuple(sorted(map(MixedKey.from_bytes, by_kind[MIXED]))),
+        truncated=seen.truncated,
     )

@@ -79,8 +79,8 @@ class Outcome:
     """What came of a run: the messages of its tasks, the rows that were refused (Arrow IPC streams), what the tasks say
     of themselves, the tokens of notes that the snapshot has to carry, what the records need and the table does not
     have (where there is such a need, nothing is to be committed), what parts report, how many records hold no row by
-    kind, the tables of the source that records name, and keys whose rows came from several feeds, one a task at most
-    for each way of seeing it.
+    kind, the tables of the source that records name, keys whose rows came from several feeds, one a task at most for
+    each way of seeing it, and where the source's table was truncated: topic, partition and offset, the last of each.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -93,6 +93,7 @@ class Outcome:
     source_tables: tuple[str, ...] = ()
     unexpected: tuple[tuple[str, int], ...] = ()
     mixed: tuple[MixedKey, ...] = ()
+    truncated: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def accepted_rows(self) -> int:

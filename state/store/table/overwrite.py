@@ -47,8 +47,8 @@ from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigg
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.stages import Result, Stages
-from bucketline.state.store.write.table_at import table_at
-from bucketline.state.store.write.write_plan import TableState, WritePlan, WriteScope
+from bucketline.state.store.write.table_at import TableAt, table_at
+from bucketline.state.store.write.write_plan import TableState, Workers, WritePlan, WriteScope
 
 
 def overwrite_table(
@@ -143,9 +143,9 @@ def _overwrite_once(
         if bucket_mode(plan.schema).moves_keys:
             replaced = Replaced(target)
             seen = source.seen(plan, replaced, check)
-            stages = _stages(plan, ReplacedTable(at.view, replaced), seen, engine)
+            stages = _stages(plan, ReplacedTable(at.view, replaced), seen, engine.workers)
             return overwrite_moving(at, replaced, stages, made, engine=engine, user=table.world.ids.new_uuid())
-        made += engine.run(_stages(plan, _Emptied(at.view), source.checked(check), engine)).messages
+        made += engine.run(emptying_stages(at, source.checked(check), engine.workers)).messages
         got_rows = frozenset(m.partition for m in made if m.new_files)
         for written in got_rows:
             check(written)
@@ -217,10 +217,15 @@ class _Emptied:
         return {}
 
 
-def _stages(plan: WritePlan, table: TableState, source: Any, engine: Engine) -> Stages[Any]:
+def emptying_stages(at: TableAt, source: Any, workers: Workers) -> Stages[Any]:
+    """How rows are written that take the place of all that the buckets of the table hold."""
+    return _stages(at.plan, _Emptied(at.view), source, workers)
+
+
+def _stages(plan: WritePlan, table: TableState, source: Any, workers: Workers) -> Stages[Any]:
     """How buckets are written that hold nothing yet: at once on the last level, where the table has keys."""
     trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
-    scope = WriteScope(trigger, "", engine.workers)
+    scope = WriteScope(trigger, "", workers)
     stages = plan.mode.replacing(plan).stages(plan, table, scope, source)
     write = stages.write.write
     # Source: Paimon 2.0 drops the changelog of an overwrite: readers of one cannot follow it.

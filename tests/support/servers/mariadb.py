@@ -84,7 +84,8 @@ class MariaDb:
         """Who the server runs as; it refuses to be root, and the folder is the user's then."""
         user = pwd.getpwuid(os.getuid())
         if user.pw_uid == 0:
-            user = pwd.getpwnam("mysql")
+            known = {entry.pw_name: entry for entry in pwd.getpwall()}
+            user = known.get("mysql") or known["nobody"]  # without the package of the whole server there is no mysql
             os.chown(self._folder, user.pw_uid, user.pw_gid)
         return user.pw_name
 
