@@ -5,8 +5,10 @@ import io.debezium.engine.format.ChangeEventFormat;
 import java.io.InputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutorService;
@@ -16,35 +18,39 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.Converter;
 
 /**
- * Debezium's engine with one connector: properties come in as the file that is named, records go out as lines.
+ * Debezium's engines, one connector each: properties come in as the files that are named, records go out as lines.
  *
  * <p>A line is a form, the topic, the key and the value (base64, {@code -} for none), with tabs between. Each record is
- * written in all forms, so that one run of a database gives the same events in each of them. {@code avro.} begins the settings
+ * written in all forms, so that one run of a database gives the same events in each of them; topics tell the engines apart. {@code avro.} begins the settings
  * of the converter of Avro; without one there is no Avro. It ends when its input does.
  */
 public class DebeziumTool {
     public static void main(String[] args) throws Exception {
         PrintStream out = System.out;
         System.setOut(System.err); // what a library prints is no record
-        Properties settings = new Properties();
-        try (InputStream file = new java.io.FileInputStream(args[0])) {
-            settings.load(file);
+        ExecutorService threads = Executors.newCachedThreadPool();
+        List<DebeziumEngine<?>> engines = new ArrayList<>();
+        for (String name : args) {
+            Properties settings = new Properties();
+            try (InputStream file = new java.io.FileInputStream(name)) {
+                settings.load(file);
+            }
+            Map<String, Converter[]> forms = forms(settings);
+            DebeziumEngine<RecordChangeEvent<SourceRecord>> engine =
+                    DebeziumEngine.create(ChangeEventFormat.of(Connect.class))
+                            .using(settings)
+                            .notifying(event -> forms.forEach((form, by) -> out.println(line(form, by, event.record()))))
+                            .using((success, message, error) -> {
+                                out.println("end\t" + (success ? "-" : message + (error == null ? "" : ": " + error)).replaceAll("\\s+", " "));
+                                if (error != null) error.printStackTrace();
+                            })
+                            .build();
+            engines.add(engine);
+            threads.execute(engine);
         }
-        Map<String, Converter[]> forms = forms(settings);
-        DebeziumEngine<RecordChangeEvent<SourceRecord>> engine =
-                DebeziumEngine.create(ChangeEventFormat.of(Connect.class))
-                        .using(settings)
-                        .notifying(event -> forms.forEach((form, by) -> out.println(line(form, by, event.record()))))
-                        .using((success, message, error) -> {
-                            out.println("end\t" + (success ? "-" : message + (error == null ? "" : ": " + error)).replaceAll("\\s+", " "));
-                            if (error != null) error.printStackTrace();
-                        })
-                        .build();
-        ExecutorService thread = Executors.newSingleThreadExecutor();
-        thread.execute(engine);
         while (System.in.read() >= 0) {} // until our caller closes it
-        engine.close();
-        thread.shutdown();
+        for (DebeziumEngine<?> engine : engines) engine.close();
+        threads.shutdown();
     }
 
     /** The converters of key and value of each form. */

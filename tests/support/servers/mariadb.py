@@ -31,10 +31,13 @@ class MariaDb:
         data = self._folder / "data"
         owner = f"--user={self._user()}"
         log_in = "--auth-root-authentication-method=normal"
-        _run("mariadb-install-db", "--no-defaults", owner, f"--datadir={data}", log_in)
+        # Another user may not write to ours.
+        spare = f"--tmpdir={self._folder}"
+        _run("mariadb-install-db", "--no-defaults", owner, f"--datadir={data}", log_in, spare)
         self._process = subprocess.Popen(
             [
                 *(_program("mariadbd"), "--no-defaults", owner, f"--datadir={data}", f"--socket={self._socket}"),
+                spare,
                 *(f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve"),
                 *(f"--{name}={value}" for name, value in self._settings.items()),
             ],

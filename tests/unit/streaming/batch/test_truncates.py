@@ -18,7 +18,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step
-from tests.support.tasks import Cluster
+from tests.support.spark.tasks import Cluster
 
 Json = dict[str, Any]
 COLUMNS = "id BIGINT NOT NULL, n INT, note STRING"
