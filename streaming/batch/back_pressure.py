@@ -13,7 +13,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Compact
 from bucketline.state.commit.replay import compactor_user
-from bucketline.state.store.catalog.crowding import Crowding, crowding
+from bucketline.state.store.compact.crowding import Crowding, crowding
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.write.bucket_writer import CompactTrigger

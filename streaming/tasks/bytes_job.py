@@ -6,20 +6,33 @@ DataFrames costs planning and compiling for each job, and turns each value into 
 Source: Spark 4.0 pyspark.RDD (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark import RDD
+from pyspark import RDD, cloudpickle
 from pyspark.serializers import CloudPickleSerializer, NoOpSerializer, pack_long
 from pyspark.traceback_utils import SCCallSiteSync
 
 from bucketline.conf.option import parse_bool
-from bucketline.streaming.tasks.read_task import drain
-from bucketline.streaming.tasks.wire import Next, Result, Routed, pack, pack_result, unpack, unpack_result
+from bucketline.state.commit.message import encode_messages
+from bucketline.state.store.engine.engine import GivenBack, Job
+from bucketline.streaming.tasks.read_task import drain, task_number
+from bucketline.streaming.tasks.wire import (
+    GIVEN_BACK,
+    MESSAGES,
+    Next,
+    Result,
+    Routed,
+    pack,
+    pack_result,
+    unpack,
+    unpack_result,
+)
 from bucketline.streaming.tasks.worker import begin_task
 
 First = Callable[[], Iterator[Any]]
@@ -184,3 +197,26 @@ def java_classes(jvm: Any) -> _Classes:
     return _Classes(
         jvm.java.util.ArrayList, jvm.SimplePythonFunction, jvm.PairwiseRDD, jvm.PythonPartitioner, jvm.PythonRDD
     )
+
+
+@dataclass(frozen=True, slots=True)
+class JobTask:
+    """Does the job whose place in the list is the number of the task. Jobs are pickled one by one: a task unpickles its
+    own alone.
+    """
+
+    jobs: tuple[bytes, ...]
+
+    def __call__(self) -> Iterator[Result]:
+        """The message of the job, as one result; or that it was given back, as in `WriteTask`."""
+        job: Job = pickle.loads(self.jobs[task_number()])
+        try:
+            result = Result(MESSAGES, encode_messages([job.message()]))
+        except GivenBack as e:
+            result = Result(GIVEN_BACK, str(e).encode())
+        yield result
+
+
+def job_task(jobs: Iterable[Job]) -> JobTask:
+    """The task that does these jobs."""
+    return JobTask(tuple(cloudpickle.dumps(job) for job in jobs))

@@ -1,12 +1,12 @@
 """A Spark query whose first tasks get the rows of a DataFrame; tasks send each other rows of binary columns."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from bucketline.streaming.tasks.session_settings import held_setting
 from bucketline.streaming.tasks.wire import (
     RESULT_DDL,
     ROUTED_DDL,
@@ -39,7 +39,8 @@ def frame_job(spark: Any, frame: Any, first: First, after: Sequence[tuple[int, N
     get what is routed to them. Returns what the last stage says, by the number of the task.
     """
     _bound_arrow(spark)
-    with _planned_once(spark):
+    # Actions inside keep the plan that they start with.
+    with held_setting(spark, ADAPTIVE, "false"):
         task: First = first
         for count, next_task in after:
             frame = sent(frame, task, count)
@@ -103,14 +104,3 @@ def _bound_arrow(spark: Any) -> None:
     current = spark.conf.get(ARROW_BYTES, None)
     if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
         spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))
-
-
-@contextmanager
-def _planned_once(spark: Any) -> Iterator[None]:
-    """Actions inside keep the plan that they start with; what the session said before holds again afterwards."""
-    before = spark.conf.get(ADAPTIVE)
-    spark.conf.set(ADAPTIVE, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(ADAPTIVE, before)

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from bucketline.conf.option import parse_bool
 from bucketline.streaming.tasks.bytes_job import nothing
 from bucketline.streaming.tasks.frame_schema import frame_schema
+from bucketline.streaming.tasks.session_settings import held_setting
 
 MESSAGE_ROWS = 128
 """Of Kafka's largest records, 1 MiB unless the broker allows more, these are 128 MiB."""
@@ -50,10 +51,7 @@ def frame_messages(spark: Any, frame: Any) -> FrameMessages | None:
 def _messages(spark: Any, frame: Any) -> Any:
     """The RDD, planned with few rows a message; what the session said before holds again afterwards."""
     before = spark.conf.get(ARROW_ROWS, "10000")
-    if before.isdigit() and 0 < int(before) <= MESSAGE_ROWS:
+    if before.isdigit() and 0 < int(before) < MESSAGE_ROWS:
         return frame._jdf.toArrowBatchRdd()
-    spark.conf.set(ARROW_ROWS, str(MESSAGE_ROWS))
-    try:
+    with held_setting(spark, ARROW_ROWS, str(MESSAGE_ROWS), default="10000"):
         return frame._jdf.toArrowBatchRdd()
-    finally:
-        spark.conf.set(ARROW_ROWS, before)

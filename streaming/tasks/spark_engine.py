@@ -16,11 +16,10 @@ from bucketline.state.store.engine.joined import Joined
 from bucketline.state.store.write.sealed_runs import RunForm
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_plan import Workers
-from bucketline.streaming.tasks.bytes_job import bytes_job, rdd_job
+from bucketline.streaming.tasks.bytes_job import bytes_job, job_task, rdd_job
 from bucketline.streaming.tasks.frame_job import frame_job
 from bucketline.streaming.tasks.frame_messages import frame_messages
 from bucketline.streaming.tasks.given_frame import given_frame
-from bucketline.streaming.tasks.job_task import job_task
 from bucketline.streaming.tasks.join_task import join_stage
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome

@@ -72,6 +72,10 @@ class Cluster:
     broadcasts: "list[FakeBroadcast]" = field(default_factory=list)
 
     @property
+    def _jsparkSession(self) -> int:
+        return id(self)
+
+    @property
     def sparkContext(self) -> "Cluster":
         return self
 

@@ -20,7 +20,7 @@ from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite,
 from bucketline.state.store.write.placing import Placing
 from bucketline.state.store.write.stages import WriteStage
 from bucketline.state.store.write.table_at import table_at
-from bucketline.streaming.tasks.job_task import job_task
+from bucketline.streaming.tasks.bytes_job import job_task
 from bucketline.streaming.tasks.owned_buckets import owned_buckets
 from bucketline.streaming.tasks.placement import Destination
 from tests.support.tables.commits import data_file
