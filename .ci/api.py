@@ -18,13 +18,13 @@ HEAD = """# API reference
 
 The public names of `import bucketline as bl`. This page is made from the docstrings by `.ci/run api`; change it there.
 
-`Data` is a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`. `Filter` is a condition as SQL text or a
-`pyarrow.compute.Expression`. `Version` is the id of a snapshot or the name of a tag. Every function raises
-subclasses of `BucketlineError`; [errors](errors.md) says what to do about each.
+`Data` is a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`, or anything with `__arrow_c_stream__`. `Filter` is a
+condition as SQL text or a `pyarrow.compute.Expression`. `Version` is the id of a snapshot or the name of a tag. Every
+function raises subclasses of `BucketlineError`; [errors](errors.md) says what to do about each.
 """
 FIRST = ("create_table", "open_table", "Table", "catalog", "Catalog", "WriteResult", "TableSink", "compact", "rescale")
-MEMBERS = {"Table": ("schema", "options", "primary_key", "partition_by", "comment", "uri", "refreshed"), "Catalog": ()}
-"""Classes whose methods are shown, with those of their bases that are."""
+MEMBERS = ("Table", "Catalog")
+"""Classes whose methods are shown, those of their bases first."""
 RESULTS: tuple[type, ...] = (ExpireResult, OrphanResult, Finding)
 WIDTH = 110
 
@@ -59,18 +59,18 @@ def _described(name: str, found: Any) -> Iterator[str]:
     if is_dataclass(found) and name not in MEMBERS:
         yield _code(f"{name}(", [f.replace("field(default_factory=dict)", "{}") for f in fields], ")")
     yield from _text(definition)
-    for member in _members(found, MEMBERS[name]) if name in MEMBERS else ():
+    for member in _members(found) if name in MEMBERS else ():
         yield f"#### {name}.{member.name}\n"
         yield from _documented(member, f"{name}.")
 
 
-def _members(kind: type, inherited: tuple[str, ...]) -> Iterator[ast.FunctionDef]:
-    """The public methods and properties of a class: of its bases those asked for, then its own."""
-    for base in (*kind.__mro__[1:], kind):
+def _members(kind: type) -> Iterator[ast.FunctionDef]:
+    """The public methods and properties of a class, those of its bases first."""
+    for base in reversed(kind.__mro__):
         body = _defined(base, base.__name__).body if base.__module__.startswith("bucketline") else []
         for member in body:
             if isinstance(member, ast.FunctionDef) and not member.name.startswith("_"):
-                yield from [member] if base is kind or member.name in inherited else []
+                yield member
 
 
 def _documented(definition: ast.FunctionDef, owner: str) -> Iterator[str]:

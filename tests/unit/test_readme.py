@@ -58,6 +58,7 @@ def test_the_readme_stays_short() -> None:
 
 def test_the_python_without_spark_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    make_demo(tmp_path)
     ours = [block for block in blocks("python") if not block.needs_spark and not block.needs_others]
     assert len(ours) >= 3
     names: dict[str, object] = {}

@@ -57,25 +57,26 @@ class Request:
     limit: int | None = None
 
 
-def read_table(table: TableHandle, request: Request) -> Rows:
-    """The schema of the requested rows, and the rows, batch by batch. Raises as `Table.to_batches`."""
+def read_table(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> Rows:
+    """The schema of the requested rows, and the rows, batch by batch; of what is `seen`, if that is given. Raises as
+    `Table.to_batches`."""
     if request.limit is not None and request.limit < 0:
         raise OptionError(f"a read cannot be limited to {request.limit} rows", key="limit", value=request.limit)
     if request.changes_since is not None:
         schema, rows = _changes_of(table, request, request.changes_since)
     else:
-        schema, rows = _rows_at(table, request)
+        schema, rows = _rows_at(table, request, seen)
     return schema, rows if request.limit is None else _first(rows, request.limit)
 
 
-def read_whole(table: TableHandle, request: Request) -> pa.Table:
+def read_whole(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> pa.Table:
     """As `read_table`, all rows at once. Up to `_MOST_READERS` parts of buckets are read at the same time, one on each
     core. Memory: the rows, and what each reader holds.
     """
     if request.limit is not None or request.changes_since is not None:
-        schema, rows = read_table(table, request)
+        schema, rows = read_table(table, request, seen=seen)
         return pa.Table.from_batches(rows, schema=schema)
-    plan = plan_rows(table, request)
+    plan = plan_rows(table, request, seen=seen)
     with ExitStack() as opened:
         sources = [source for planned in plan.planned for source in _sources(planned, plan.projection, opened)]
         batches = all_items(sources, min(core_count(), _MOST_READERS))
@@ -108,8 +109,8 @@ def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatc
         left -= batch.num_rows
 
 
-def _rows_at(table: TableHandle, request: Request) -> Rows:
-    plan = plan_rows(table, request)
+def _rows_at(table: TableHandle, request: Request, seen: Sequence[Sight]) -> Rows:
+    plan = plan_rows(table, request, seen=seen)
     rows = [_rows_of(p, plan.projection) for p in plan.planned]
     if len(rows) == 1:
         return plan.out, rows[0]

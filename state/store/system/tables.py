@@ -46,6 +46,11 @@ def shows_snapshot(name: str) -> bool:
     return name.lower() in _TRAVELLING
 
 
+def keeps_rows(name: str) -> bool:
+    """Whether a system table is about the table, and small; else it has rows of the table."""
+    return name.lower() in _TABLES
+
+
 def system_table(table: TableHandle, name: str) -> Rows:
     """The columns and rows of a system table. Raises OptionError for a name that is none, and for time travel of one
     that shows no snapshot."""

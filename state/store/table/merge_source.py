@@ -15,6 +15,7 @@ from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.engine.given_streams import given
 from bucketline.state.store.read.predicate import conjunction
 from bucketline.state.store.table.write import SpreadData, with_kinds
 from bucketline.state.store.write.run_buffer import Blob, RunBuffer, again
@@ -135,7 +136,7 @@ def spooled(
     """The source, readable until the block ends. Raises SchemaMismatchError for columns that do not fit."""
     key = JoinKey(schema, check_key(schema, on))
     seen = Seen(key)
-    count = _SHARES_OF_A_STREAM
+    data, count = given(data), _SHARES_OF_A_STREAM
     if not isinstance(data, pa.RecordBatchReader):
         count = 1 + getattr(data, "nbytes", 0) // max(1, memory_bytes)
     out: pa.Schema | None = None

@@ -28,6 +28,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngine
 from bucketline.state.store.engine.given_rows import GivenRows
+from bucketline.state.store.engine.given_streams import given
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.change_rules import check_changeable
 from bucketline.state.store.table.changed_write import planned_until_first
@@ -76,9 +77,10 @@ def overwrite_table(
             RowAcceptance(table.table_schema).accept(rows.schema.empty_table())
             spread = _SpreadRows(rows)
             return again(partial(_overwrite_once, table, spread, partition, options or {}, engine))
-    local = _GivenRows(data, row_kinds)
+    rows_here = given(data)
+    local = _GivenRows(rows_here, row_kinds)
     write = partial(_overwrite_once, table, local, partition, options or {}, engine)
-    return write() if isinstance(data, pa.RecordBatchReader) else again(write)
+    return write() if isinstance(rows_here, pa.RecordBatchReader) else again(write)
 
 
 class _Source(Protocol):

@@ -3,9 +3,8 @@
 Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Self
 
 import pyarrow as pa
@@ -23,34 +22,13 @@ from bucketline.state.commit.schema_change import (
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.sql.compute.conditions import Filter
 from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
-from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.catalog.table_handle import TableHandle, create_handle, open_handle
 from bucketline.state.store.catalog.tell_once import tell_all
-from bucketline.state.store.catalog.versions import Version
-from bucketline.state.store.doctor.examine import examine
-from bucketline.state.store.doctor.finding import Finding
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.maintenance.expiry import ExpireResult
-from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orphan_files
-from bucketline.state.store.read.table_read import Request, live_files, read_table, read_whole
-from bucketline.state.store.read.views import snapshots_table
-from bucketline.state.store.system.tables import system_table
+from bucketline.state.store.table.care.kept_table import KeptTable
 from bucketline.state.store.table.compact import compact_table
-from bucketline.state.store.table.maintenance import (
-    branch_table,
-    expire_table,
-    expire_table_partitions,
-    forward_table,
-    mark_table_done,
-    milliseconds,
-    roll_back_table,
-    tag_table,
-    tags_table,
-    unbranch_table,
-    untag_table,
-)
 from bucketline.state.store.table.merge import merge_rows
 from bucketline.state.store.table.overwrite import drop_partitions, overwrite_table, truncate_table
 from bucketline.state.store.table.rescale import rescale_table
@@ -61,98 +39,11 @@ from bucketline.state.types.logical import DataType
 
 
 @dataclass(frozen=True, repr=False)
-class Table:
+class Table(KeptTable):
     """A table at a path, with the schema that was its newest when it was opened (see `refreshed`).
 
     `open_table` and `create_table` make it.
     """
-
-    _handle: TableHandle
-
-    def __repr__(self) -> str:
-        return f"Table({self.uri!r})"
-
-    @property
-    def path(self) -> str:
-        """The path of the table's folder."""
-        return self._handle.path
-
-    @property
-    def uri(self) -> str:
-        """The path or URI that opens the table in any process, whatever its working directory."""
-        return self._handle.uri
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns, in order, as Arrow fields."""
-        return self._handle.schema
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The table's options, with those that it was opened with."""
-        return self._handle.options
-
-    @property
-    def primary_key(self) -> tuple[str, ...]:
-        """The columns of the primary key; empty for append tables."""
-        return self._handle.primary_key
-
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
-        return self._handle.partition_by
-
-    @property
-    def comment(self) -> str | None:
-        """The table's comment."""
-        return self._handle.comment
-
-    def refreshed(self) -> Self:
-        """The same table with its newest schema."""
-        return replace(self, _handle=self._handle.refreshed())
-
-    def to_arrow(
-        self,
-        columns: Iterable[str] | None = None,
-        filter: Filter | None = None,
-        snapshot: Version | None = None,
-        read_optimized: bool = False,
-        *,
-        changes_since: Version | None = None,
-        limit: int | None = None,
-    ) -> pa.Table:
-        """The rows as one table; parts of it are read at the same time, at most eight, one on each core. Arguments,
-        order of rows and errors are those of `to_batches`.
-        """
-        return read_whole(self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
-
-    def to_batches(
-        self,
-        columns: Iterable[str] | None = None,
-        filter: Filter | None = None,
-        snapshot: Version | None = None,
-        read_optimized: bool = False,
-        *,
-        changes_since: Version | None = None,
-        limit: int | None = None,
-    ) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches, in bounded memory.
-
-        Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
-        `columns` are names in the order wanted (None: all). `filter` is a condition on any columns of the table, as an
-        Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`). At most `limit` rows come. `snapshot` is
-        the id of a snapshot or the name of a tag, read with the schema of its time; by default the snapshot that the
-        options name, else the newest with this handle's schema. `read_optimized` reads only the last level, without
-        merging. `changes_since` (an id, 0 for the beginning, or a tag) reads what was committed after that snapshot, up
-        to `snapshot`, instead: rows as they were stored, commit by commit, with an int8 column `_row_kind` at the end.
-        They come from changelog files if the table has them, else from appended files; overwrites give no changes.
-        Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that does not
-        exist, UnsupportedTableError for a table that cannot be read, CorruptFileError and StorageError.
-        """
-        schema, rows = read_table(
-            self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit)
-        )
-        return pa.RecordBatchReader.from_batches(schema, rows)
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
         """Commits the rows of `data` as one batch, with inline compaction as the options say. Returns the newest
@@ -273,119 +164,6 @@ class Table:
         UnsupportedTableError, and CommitConflictError when a partition was changed meanwhile.
         """
         return rescale_table(self._handle, bucket_num, partitions, engine=engine)
-
-    def snapshots(self) -> pa.Table:
-        """All snapshots, oldest first, with the columns of Paimon's $snapshots."""
-        return snapshots_table(self._handle.snapshot_store)
-
-    def files(self) -> pa.Table:
-        """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
-
-        Files of a fallback branch are among them only for partitions of which this branch has files, but shows none.
-        """
-        return live_files(self._handle)
-
-    def system(self, name: str) -> pa.Table:
-        """A system table, with Paimon's columns: `snapshots`, `files`, `schemas`, `options`, `tags`, `branches`,
-        `consumers`, `manifests`, `partitions`, `buckets`, `aggregation_fields`, `table_indexes`, `statistics`, `ro`,
-        `audit_log` or `binlog`. Raises OptionError for another name."""
-        schema, rows = system_table(self._handle, name)
-        return pa.Table.from_batches(rows, schema=schema)
-
-    def tags(self) -> pa.Table:
-        """All tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
-        return tags_table(self._handle)
-
-    def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
-        """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`
-        (None: `tag.default-time-retained`, if the table says so)."""
-        tag_table(self._handle, name, snapshot, retained)
-
-    def delete_tag(self, name: str) -> bool:
-        """Removes a tag and the files that only it needs; False when there is none."""
-        return untag_table(self._handle, name)
-
-    def branches(self) -> list[str]:
-        """The names of the branches beside `main`."""
-        return Branches(self._handle.io, self.path).known()
-
-    def create_branch(self, name: str, tag: str | None = None) -> None:
-        """Creates a branch: empty, or at a tag. Open it with the option `branch`, to read and to write it."""
-        branch_table(self._handle, name, tag)
-
-    def delete_branch(self, name: str) -> bool:
-        """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
-        return unbranch_table(self._handle, name)
-
-    def fast_forward(self, branch: str) -> int:
-        """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
-
-        What the table has beyond the last snapshot that both share is replaced; so are its schemas, and tags of the
-        same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that is not
-        there or has no snapshot.
-        """
-        return forward_table(self._handle, branch)
-
-    def rollback_to(self, target: int | str) -> int:
-        """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed, and the tag of
-        a stream moves back. No writer may be active."""
-        return roll_back_table(self._handle, target)
-
-    def expire_snapshots(
-        self,
-        *,
-        retain_min: int | None = None,
-        retain_max: int | None = None,
-        older_than: timedelta | None = None,
-        limit: int | None = None,
-    ) -> ExpireResult:
-        """Removes old snapshots and the files that only they needed; None means: as the table's options say. Tags whose
-        time is over go too, and changelogs that have outlived their snapshots for as long as the options say.
-
-        `limit` is the most snapshots to remove (None: all that may be removed). Files of tags, branches and consumers
-        stay.
-        """
-        return expire_table(
-            self._handle, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit
-        )
-
-    def expire_partitions(self, older_than: timedelta | None = None) -> tuple[str, ...]:
-        """Drops the partitions that have expired, in one commit or several, and returns their folders' names.
-
-        By the options `partition.expiration-*` and `partition.timestamp-*` of the table; `older_than` replaces
-        `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
-        OptionError where nothing says when partitions expire, and as `overwrite`.
-        """
-        return expire_table_partitions(self._handle, older_than=older_than)
-
-    def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
-        """Marks partitions as done and returns their folders' names: by a `_SUCCESS` file in each folder, a report to a
-        server, or in the REST catalog, as `partition.mark-done-action` says.
-
-        `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`. Raises
-        OptionError for another action, StorageError for a mark that was not accepted, UnsupportedTableError where the
-        catalog takes none.
-        """
-        return mark_table_done(self._handle, partitions)
-
-    def remove_orphan_files(
-        self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
-    ) -> OrphanResult:
-        """Finds the files that no snapshot, tag or branch names, and removes them unless it is a dry run.
-
-        Only those that have not changed for `older_than`. Of what is removed that is at least a day, since files that a
-        writer has made and not committed yet look the same. `no_writers` lifts that limit. Danger: if anybody writes to
-        the table after all, Paimon or a job that is paused included, its next snapshot can name files that are gone,
-        and rows are lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes any age),
-        UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError when it is not
-        known what is in use.
-        """
-        age_ms = milliseconds(older_than, "older_than")
-        return remove_orphan_files(self._handle, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
-
-    def doctor(self, rows: bool = False) -> list[Finding]:
-        """Finds what is broken in this table, errors first. `rows` also reads the live rows. Changes nothing."""
-        return examine(self._handle, rows=rows)
 
     def alter(self, *changes: SchemaChange) -> Self:
         """The table after changes of its schema (`schema_change`), all of which make one version of it.

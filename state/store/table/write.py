@@ -19,6 +19,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import Engine, Parts, ShapedFrame, SparkFrame
 from bucketline.state.store.engine.given_rows import GivenRows
+from bucketline.state.store.engine.given_streams import ArrowArray, ArrowStream, given
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.cycle import Commit, carry_out, noted
 from bucketline.state.store.table.write_result import WriteResult
@@ -27,7 +28,7 @@ from bucketline.state.store.write.commit_change import appended
 from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import WriteScope
 
-Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
+Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray
 SpreadData: TypeAlias = Data | SparkFrame | ShapedFrame
 """Data of an operation that takes an engine: a DataFrame with that of Spark."""
 
@@ -48,10 +49,12 @@ def write_table(
     rows are written again; those of a reader, which can be read only once, make it a FilesGoneError.
     """
 
-    def write() -> WriteResult:
-        return _write_once(table, data, row_kinds, options or {})
+    rows = given(data)
 
-    return write() if isinstance(data, pa.RecordBatchReader) else repeat_if_gone(write)
+    def write() -> WriteResult:
+        return _write_once(table, rows, row_kinds, options or {})
+
+    return write() if isinstance(rows, pa.RecordBatchReader) else repeat_if_gone(write)
 
 
 def _write_once(
@@ -91,12 +94,14 @@ def write_source(
 
 def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
     """The data as tables that carry their row kinds in `_row_kind`, where kinds are given."""
+    data = given(data)
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if not isinstance(data, pa.Table | pa.RecordBatchReader):
         is_sparks = type(data).__module__.startswith("pyspark.")
         raise SchemaMismatchError(
-            f"data must be a pyarrow Table, RecordBatch or RecordBatchReader, found {type(data).__name__}"
+            "data must be a pyarrow Table, RecordBatch or RecordBatchReader, or Arrow data of another library "
+            f"(__arrow_c_stream__), found {type(data).__name__}"
             + ("; Spark's tasks read one with engine=bucketline.spark_engine(spark)" if is_sparks else "")
         )
     if row_kinds is None:

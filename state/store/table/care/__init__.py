@@ -1,0 +1,1 @@
+"""Keeping a table: tags, branches, expiry, and what is done by hand."""

@@ -1,0 +1,115 @@
+"""What keeps a table small and sound: tags, branches, expiry, and the search for what is broken."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from bucketline.state.store.doctor.examine import examine
+from bucketline.state.store.doctor.finding import Finding
+from bucketline.state.store.maintenance.expiry import ExpireResult
+from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orphan_files
+from bucketline.state.store.table.maintenance import (
+    branch_table,
+    expire_table,
+    expire_table_partitions,
+    forward_table,
+    mark_table_done,
+    milliseconds,
+    roll_back_table,
+    tag_table,
+    unbranch_table,
+    untag_table,
+)
+from bucketline.state.store.table.view.readable import ReadableTable
+
+
+@dataclass(frozen=True, repr=False)
+class KeptTable(ReadableTable):
+    """A table that is read and looked after; `Table` adds what changes its rows and columns."""
+
+    def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
+        """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`
+        (None: `tag.default-time-retained`, if the table says so)."""
+        tag_table(self._handle, name, snapshot, retained)
+
+    def delete_tag(self, name: str) -> bool:
+        """Removes a tag and the files that only it needs; False when there is none."""
+        return untag_table(self._handle, name)
+
+    def create_branch(self, name: str, tag: str | None = None) -> None:
+        """Creates a branch: empty, or at a tag. Open it with the option `branch`, to read and to write it."""
+        branch_table(self._handle, name, tag)
+
+    def delete_branch(self, name: str) -> bool:
+        """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
+        return unbranch_table(self._handle, name)
+
+    def fast_forward(self, branch: str) -> int:
+        """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
+
+        What the table has beyond the last snapshot that both share is replaced; so are its schemas, and tags of the
+        same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that is not
+        there or has no snapshot.
+        """
+        return forward_table(self._handle, branch)
+
+    def rollback_to(self, target: int | str) -> int:
+        """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed, and the tag of
+        a stream moves back. No writer may be active."""
+        return roll_back_table(self._handle, target)
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_min: int | None = None,
+        retain_max: int | None = None,
+        older_than: timedelta | None = None,
+        limit: int | None = None,
+    ) -> ExpireResult:
+        """Removes old snapshots and the files that only they needed; None means: as the table's options say. Tags whose
+        time is over go too, and changelogs that have outlived their snapshots for as long as the options say.
+
+        `limit` is the most snapshots to remove (None: all that may be removed). Files of tags, branches and consumers
+        stay.
+        """
+        return expire_table(
+            self._handle, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit
+        )
+
+    def expire_partitions(self, older_than: timedelta | None = None) -> tuple[str, ...]:
+        """Drops the partitions that have expired, in one commit or several, and returns their folders' names.
+
+        By the options `partition.expiration-*` and `partition.timestamp-*` of the table; `older_than` replaces
+        `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
+        OptionError where nothing says when partitions expire, and as `overwrite`.
+        """
+        return expire_table_partitions(self._handle, older_than=older_than)
+
+    def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
+        """Marks partitions as done and returns their folders' names: by a `_SUCCESS` file in each folder, a report to a
+        server, or in the REST catalog, as `partition.mark-done-action` says.
+
+        `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`. Raises
+        OptionError for another action, StorageError for a mark that was not accepted, UnsupportedTableError where the
+        catalog takes none.
+        """
+        return mark_table_done(self._handle, partitions)
+
+    def remove_orphan_files(
+        self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
+    ) -> OrphanResult:
+        """Finds the files that no snapshot, tag or branch names, and removes them unless it is a dry run.
+
+        Only those that have not changed for `older_than`. Of what is removed that is at least a day, since files that a
+        writer has made and not committed yet look the same. `no_writers` lifts that limit. Danger: if anybody writes to
+        the table after all, Paimon or a job that is paused included, its next snapshot can name files that are gone,
+        and rows are lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes any age),
+        UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError when it is not
+        known what is in use.
+        """
+        age_ms = milliseconds(older_than, "older_than")
+        return remove_orphan_files(self._handle, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
+
+    def doctor(self, rows: bool = False) -> list[Finding]:
+        """Finds what is broken in this table, errors first. `rows` also reads the live rows. Changes nothing."""
+        return examine(self._handle, rows=rows)

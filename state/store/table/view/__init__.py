@@ -1,0 +1,1 @@
+"""Reading a table: its rows in every form that other libraries take."""

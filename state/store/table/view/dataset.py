@@ -1,0 +1,183 @@
+"""A table as a `pyarrow.dataset.Dataset`, so that DuckDB, Polars and all else that takes one read only what they need.
+
+Source: pyarrow 26 Dataset, Scanner; DuckDB and Polars ask such an object for `schema`, `scanner` and `to_batches`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.sql.compute.conditions import Filter
+from bucketline.state.store.table.view.sources import RowSource, Wanted
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]
+"""Names of columns; or names of what is computed, each with its Arrow expression."""
+
+_NOT_SO = "read this dataset of bucketline by its methods scanner, to_batches and to_table"
+_HINTS = ("batch_readahead", "fragment_readahead", "use_threads", "cache_metadata", "memory_pool")
+"""Arguments that say how fast Arrow would read; rows are the same without."""
+
+
+class TableDataset(ds.UnionDataset):  # type: ignore[misc]
+    """The rows of a table; columns, filters and limits go into the read, which opens only files that can have such
+    rows.
+
+    It shows the snapshot that there was when it was made. Arrow's own code, which would pass by these methods, finds a
+    file whose name says so.
+    """
+
+    _rows: RowSource
+    _also: pc.Expression | None
+
+    def __init__(self, rows: RowSource, also: pc.Expression | None = None) -> None:
+        form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
+        nothing = form.make_fragment(_NOT_SO, filesystem=nowhere)
+        super().__init__(rows.schema, [ds.FileSystemDataset([nothing], rows.schema, form, nowhere)])
+        self._rows, self._also = rows, also
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return TableDataset, (self._rows, self._also)
+
+    def __repr__(self) -> str:
+        return f"TableDataset({', '.join(self._rows.schema.names)})"
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All rows and columns as a stream, for libraries that know no datasets."""
+        return self._reader(Wanted(also=self._also)).__arrow_c_stream__(requested_schema)
+
+    def scanner(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        batch_size: int | None = None,
+        **hints: object,
+    ) -> ds.Scanner:
+        """A scanner of these columns of the rows that pass, which can be read once."""
+        wanted = self._wanted(columns, filter, hints)
+        computed = columns if isinstance(columns, Mapping) else None
+        # Without reading ahead: who stops early has read little.
+        return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed, batch_readahead=0)
+
+    def to_batches(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        batch_size: int | None = None,
+        **hints: object,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that pass, batch by batch."""
+        if isinstance(columns, Mapping):
+            return iter(self.scanner(columns, filter, batch_size, **hints).to_reader())
+        return iter(self._reader(self._wanted(columns, filter, hints), batch_size))
+
+    def to_table(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        batch_size: int | None = None,
+        **hints: object,
+    ) -> pa.Table:
+        """The rows that pass, all at once."""
+        if isinstance(columns, Mapping) or batch_size is not None:
+            return self.scanner(columns, filter, batch_size, **hints).to_table()
+        return self._rows.whole(self._wanted(columns, filter, hints))
+
+    def head(
+        self,
+        num_rows: int,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        batch_size: int | None = None,
+        **hints: object,
+    ) -> pa.Table:
+        """The first rows that pass; the read ends after them."""
+        wanted = replace(self._wanted(columns, filter, hints), limit=num_rows)
+        computed = columns if isinstance(columns, Mapping) else None
+        return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed).to_table()
+
+    def count_rows(self, filter: Filter | None = None, **hints: object) -> int:
+        """How many rows pass."""
+        return sum(batch.num_rows for batch in self.to_batches([], filter, None, **hints))
+
+    def take(
+        self,
+        indices: object,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        batch_size: int | None = None,
+        **hints: object,
+    ) -> pa.Table:
+        """The rows at these positions among those that pass, in the order of `to_table`."""
+        return self.to_table(columns, filter, batch_size, **hints).take(indices)
+
+    def filter(self, expression: pc.Expression | None) -> "TableDataset":
+        """The same rows with one more condition, for all that is read of them."""
+        if expression is None or not isinstance(expression, pc.Expression):
+            raise SchemaMismatchError(f"a dataset is filtered by an Arrow expression, found {expression!r}")
+        return TableDataset(self._rows, expression if self._also is None else self._also & expression)
+
+    def sort_by(self, sorting: object, **kwargs: Any) -> ds.InMemoryDataset:
+        """All rows in an order, in memory."""
+        return ds.InMemoryDataset(self.to_table()).sort_by(sorting, **kwargs)
+
+    def join(self, right_dataset: Any, *given: Any, **kwargs: Any) -> ds.InMemoryDataset:
+        """All rows joined to those of another dataset, in memory."""
+        return ds.InMemoryDataset(self.to_table()).join(_in_memory(right_dataset), *given, **kwargs)
+
+    def join_asof(self, right_dataset: Any, *given: Any, **kwargs: Any) -> ds.InMemoryDataset:
+        """All rows joined to the nearest ones of another dataset, in memory."""
+        return ds.InMemoryDataset(self.to_table()).join_asof(_in_memory(right_dataset), *given, **kwargs)
+
+    def get_fragments(self, filter: Filter | None = None) -> NoReturn:
+        """Refused: a file of a table is no part of its rows, which come out of several files by merging."""
+        raise UnsupportedTableError(f"a table has no fragments that can be read apart; {_NOT_SO}")
+
+    def replace_schema(self, schema: pa.Schema) -> NoReturn:
+        """Refused: the rows have the columns of the table."""
+        raise UnsupportedTableError("the columns are those of the table; name those wanted, and cast what is read")
+
+    def _reader(self, wanted: Wanted, batch_size: int | None = None) -> pa.RecordBatchReader:
+        schema, rows = self._rows.read(wanted)
+        return pa.RecordBatchReader.from_batches(schema, rows if batch_size is None else _cut(rows, batch_size))
+
+    def _wanted(self, columns: Columns | None, filter: Filter | None, hints: Mapping[str, object]) -> Wanted:
+        unknown = next((name for name, value in hints.items() if name not in _HINTS and value is not None), None)
+        if unknown is not None:
+            raise OptionError(f"a table cannot be scanned with {unknown}; leave it out", key=unknown)
+        names = columns
+        if isinstance(columns, Mapping):
+            names = used_columns(self._rows.schema, list(columns.values()))
+        return Wanted(None if names is None else list(names), filter, self._also)
+
+
+def used_columns(schema: pa.Schema, computed: Sequence[pc.Expression]) -> list[str]:
+    """The columns that expressions name. Raises SchemaMismatchError for one that does not fit the columns."""
+    names = {str(number): expression for number, expression in enumerate(computed)}
+
+    def fits(columns: pa.Schema) -> bool:
+        try:
+            ds.Scanner.from_batches([], schema=columns, columns=names)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    if not fits(schema):
+        raise SchemaMismatchError(f"columns {computed} do not fit the table's: {', '.join(schema.names)}")
+    return [name for name in schema.names if not fits(schema.remove(schema.get_field_index(name)))]
+
+
+def _in_memory(dataset: Any) -> Any:
+    return ds.InMemoryDataset(dataset.to_table()) if isinstance(dataset, TableDataset) else dataset
+
+
+def _cut(rows: Iterator[pa.RecordBatch], batch_size: int) -> Iterator[pa.RecordBatch]:
+    if batch_size < 1:
+        raise OptionError(f"a batch has at least one row, not {batch_size}", key="batch_size", value=batch_size)
+    return (batch.slice(start, batch_size) for batch in rows for start in range(0, batch.num_rows, batch_size))

@@ -1,0 +1,27 @@
+"""A dataset as what other libraries call a table: a LazyFrame of Polars, a relation of DuckDB."""
+
+from importlib import import_module
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.store.table.view.dataset import TableDataset
+
+
+def as_polars(dataset: TableDataset) -> Any:
+    """The dataset as a LazyFrame. Raises OptionError where Polars is not installed."""
+    try:
+        polars = import_module("polars")
+    except ImportError as e:
+        raise OptionError("to_polars needs Polars: pip install polars", key="polars") from e
+    return polars.scan_pyarrow_dataset(dataset)
+
+
+def as_duckdb(dataset: TableDataset, con: Any, name: str) -> Any:
+    """The dataset as a view of a connection, and that view as a relation."""
+    con.register(name, dataset)
+    return con.view(name)
+
+
+def own_name(uri: str) -> str:
+    """The table's name, which is the last folder of its path."""
+    return uri.rstrip("/").rsplit("/", 1)[-1]

@@ -1,0 +1,215 @@
+"""What every reader of a table asks of it: its columns and options, its rows, what it says of itself."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.compute.conditions import Filter
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.versions import Version
+from bucketline.state.store.read.table_read import Request, live_files, read_table, read_whole
+from bucketline.state.store.read.views import snapshots_table
+from bucketline.state.store.system.tables import system_table
+from bucketline.state.store.table.maintenance import tags_table
+from bucketline.state.store.table.view.dataset import TableDataset
+from bucketline.state.store.table.view.frames import as_duckdb, as_polars, own_name
+from bucketline.state.store.table.view.sources import rows_of, system_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from pandas import DataFrame
+    from polars import LazyFrame
+
+
+@dataclass(frozen=True, repr=False)
+class ReadableTable:
+    """A table that is read; `Table` adds what changes it."""
+
+    _handle: TableHandle
+
+    def __repr__(self) -> str:
+        return f"Table({self.uri!r})"
+
+    @property
+    def path(self) -> str:
+        """The path of the table's folder."""
+        return self._handle.path
+
+    @property
+    def uri(self) -> str:
+        """The path or URI that opens the table in any process, whatever its working directory."""
+        return self._handle.uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in order, as Arrow fields."""
+        return self._handle.schema
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The table's options, with those that it was opened with."""
+        return self._handle.options
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key; empty for append tables."""
+        return self._handle.primary_key
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return self._handle.partition_by
+
+    @property
+    def comment(self) -> str | None:
+        """The table's comment."""
+        return self._handle.comment
+
+    def refreshed(self) -> Self:
+        """The same table with its newest schema."""
+        return replace(self, _handle=self._handle.refreshed())
+
+    def to_arrow(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,
+        snapshot: Version | None = None,
+        read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The rows as one table; parts of it are read at the same time, at most eight, one on each core. Arguments,
+        order of rows and errors are those of `to_batches`.
+        """
+        return read_whole(self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
+
+    def to_batches(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,
+        snapshot: Version | None = None,
+        read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, in bounded memory.
+
+        Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
+        `columns` are names in the order wanted (None: all). `filter` is a condition on any columns of the table, as an
+        Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`). At most `limit` rows come. `snapshot` is
+        the id of a snapshot or the name of a tag, read with the schema of its time; by default the snapshot that the
+        options name, else the newest with this handle's schema. `read_optimized` reads only the last level, without
+        merging. `changes_since` (an id, 0 for the beginning, or a tag) reads what was committed after that snapshot, up
+        to `snapshot`, instead: rows as they were stored, commit by commit, with an int8 column `_row_kind` at the end.
+        They come from changelog files if the table has them, else from appended files; overwrites give no changes.
+        Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that does not
+        exist, UnsupportedTableError for a table that cannot be read, CorruptFileError and StorageError.
+        """
+        schema, rows = read_table(
+            self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit)
+        )
+        return pa.RecordBatchReader.from_batches(schema, rows)
+
+    def to_reader(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,
+        snapshot: Version | None = None,
+        read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """The same as `to_batches`, by the name that other libraries use."""
+        return self.to_batches(columns, filter, snapshot, read_optimized, changes_since=changes_since, limit=limit)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All rows and columns as a stream, for what takes Arrow data: `pa.table(table)`, `pl.DataFrame(table)`.
+
+        It is a full scan, since a stream cannot be told what is needed: `dataset` can.
+        """
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def dataset(
+        self, snapshot: Version | None = None, read_optimized: bool = False, *, system: str | None = None
+    ) -> TableDataset:
+        """The table as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and anything else that reads one.
+
+        Columns, filters and limits go into the read, so that files, row groups and columns that are not needed are not
+        read. It shows one snapshot, whatever is committed later: `snapshot` as in `to_batches`, else the newest at the
+        time of this call. `system` names a system table instead (`files`); `audit_log` and `binlog` are read anew by
+        each scan. Raises as `to_batches`; a fragment of it, or another schema, is refused.
+        """
+        if system is not None:
+            if read_optimized:
+                raise OptionError("a system table is not read optimized; leave out one of both", key="read_optimized")
+            return TableDataset(system_rows(self._handle, system, snapshot))
+        return TableDataset(rows_of(self._handle, snapshot, read_optimized=read_optimized))
+
+    def to_pandas(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,
+        snapshot: Version | None = None,
+        read_optimized: bool = False,
+        *,
+        changes_since: Version | None = None,
+        limit: int | None = None,
+    ) -> "DataFrame":
+        """The rows as a pandas DataFrame. Arguments and errors are those of `to_batches`; pandas must be installed."""
+        return self.to_arrow(
+            columns, filter, snapshot, read_optimized, changes_since=changes_since, limit=limit
+        ).to_pandas()
+
+    def to_polars(self, snapshot: Version | None = None, read_optimized: bool = False) -> "LazyFrame":
+        """The table as a Polars LazyFrame, whose columns and filters go into the read (see `dataset`).
+
+        Raises as `dataset`, and OptionError where Polars is not installed.
+        """
+        return as_polars(self.dataset(snapshot, read_optimized))
+
+    def to_duckdb(
+        self,
+        con: "DuckDBPyConnection",
+        name: str | None = None,
+        snapshot: Version | None = None,
+        read_optimized: bool = False,
+    ) -> "DuckDBPyRelation":
+        """Makes the table a view of a DuckDB connection, and returns it as a relation of DuckDB.
+
+        The view has the table's own name, or `name`, for as long as the connection lasts. Columns and filters go into
+        the read (see `dataset`). The view shows one snapshot; call this again for a newer one. Raises as `dataset`.
+        """
+        return as_duckdb(self.dataset(snapshot, read_optimized), con, own_name(self.uri) if name is None else name)
+
+    def snapshots(self) -> pa.Table:
+        """All snapshots, oldest first, with the columns of Paimon's $snapshots."""
+        return snapshots_table(self._handle.snapshot_store)
+
+    def files(self) -> pa.Table:
+        """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
+
+        Files of a fallback branch are among them only for partitions of which this branch has files, but shows none.
+        """
+        return live_files(self._handle)
+
+    def system(self, name: str) -> pa.Table:
+        """A system table, with Paimon's columns: `snapshots`, `files`, `schemas`, `options`, `tags`, `branches`,
+        `consumers`, `manifests`, `partitions`, `buckets`, `aggregation_fields`, `table_indexes`, `statistics`, `ro`,
+        `audit_log` or `binlog`. Raises OptionError for another name."""
+        schema, rows = system_table(self._handle, name)
+        return pa.Table.from_batches(rows, schema=schema)
+
+    def tags(self) -> pa.Table:
+        """All tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
+        return tags_table(self._handle)
+
+    def branches(self) -> list[str]:
+        """The names of the branches beside `main`."""
+        return Branches(self._handle.io, self.path).known()

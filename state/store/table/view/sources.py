@@ -1,0 +1,123 @@
+"""Where the rows of a dataset come from: a snapshot of a table, or one of its system tables.
+
+Source: Paimon 2.0 SystemTableLoader, for the names of system tables.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.compute.conditions import Filter, plan_condition
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.versions import Version
+from bucketline.state.store.read.fallback import Sight, sights
+from bucketline.state.store.read.projection import filtered
+from bucketline.state.store.read.table_read import Request, Rows, filter_condition, read_table, read_whole
+from bucketline.state.store.system.tables import keeps_rows, system_table
+from bucketline.state.types.arrow import logical_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a source: columns in order (None: all), two conditions that both must pass, the most rows."""
+
+    columns: Sequence[str] | None = None
+    filter: Filter | None = None
+    also: pc.Expression | None = None
+    limit: int | None = None
+
+
+class RowSource(Protocol):
+    """Rows whose columns are known before any is read. Errors as of `Table.to_batches`."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def read(self, wanted: Wanted) -> Rows: ...
+
+    def whole(self, wanted: Wanted) -> pa.Table: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSource:
+    """The rows of what was `seen` of a table when the source was made, whatever is committed later."""
+
+    schema: pa.Schema
+    table: TableHandle
+    seen: tuple[Sight, ...]
+    read_optimized: bool = False
+
+    def read(self, wanted: Wanted) -> Rows:
+        return read_table(self.table, self._request(wanted), seen=self.seen)
+
+    def whole(self, wanted: Wanted) -> pa.Table:
+        return read_whole(self.table, self._request(wanted), seen=self.seen)
+
+    def _request(self, wanted: Wanted) -> Request:
+        filter = wanted.filter
+        if wanted.also is not None:
+            own = next(s for s in self.seen if s.table is self.table)
+            filter = filter_condition(filter, own.schema).also(wanted.also)
+        return Request(wanted.columns, filter, None, self.read_optimized, limit=wanted.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSource:
+    """The rows of a system table: those that are `known`, or what it shows whenever it is read."""
+
+    schema: pa.Schema
+    table: TableHandle
+    name: str
+    known: pa.Table | None
+
+    def read(self, wanted: Wanted) -> Rows:
+        columns = self.schema.names if wanted.columns is None else list(wanted.columns)
+        out = self.schema.empty_table().select(columns).schema
+        return out, self._passing(wanted, columns)
+
+    def whole(self, wanted: Wanted) -> pa.Table:
+        schema, rows = self.read(wanted)
+        return pa.Table.from_batches(rows, schema=schema)
+
+    def _passing(self, wanted: Wanted, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        condition = plan_condition(wanted.filter, logical_fields(self.schema))
+        if wanted.also is not None:
+            condition = condition.also(wanted.also)
+        batches = system_table(self.table, self.name)[1] if self.known is None else iter(self.known.to_batches())
+        left = wanted.limit
+        for batch in batches:
+            for kept in filtered(batch, condition):
+                if left is not None:
+                    kept = kept.slice(0, left)
+                    left -= kept.num_rows
+                yield kept.select(columns)
+                if left == 0:
+                    return
+
+
+def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool) -> SnapshotSource:
+    """The rows of a snapshot: the one that is named, else that of the options, else the newest. Raises as
+    `Table.to_batches`."""
+    seen = tuple(sights(table, version))
+    schema, _ = read_table(table, Request(read_optimized=read_optimized, limit=0), seen=seen)
+    return SnapshotSource(schema, table, seen, read_optimized)
+
+
+def system_rows(table: TableHandle, name: str, version: Version | None) -> RowSource:
+    """The rows of a system table. Raises OptionError for a name that is none, and for a version."""
+    if version is not None:
+        raise OptionError(
+            "a system table is read at the snapshot that its table was opened at; leave out snapshot, and open the "
+            f"table with options={{'scan.snapshot-id': '{version}'}}",
+            key="snapshot",
+            value=version,
+        )
+    if name.lower() == "ro":
+        return rows_of(table, None, read_optimized=True)
+    schema, rows = system_table(table, name)
+    known = pa.Table.from_batches(rows, schema=schema) if keeps_rows(name) else None
+    return SystemSource(schema, table, name, known)
