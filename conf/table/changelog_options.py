@@ -21,6 +21,7 @@ from bucketline.conf.table.file_options import (
     METADATA_STATS_MODE_PER_LEVEL,
     check_file_options,
 )
+from bucketline.conf.table.index_options import PREFIX
 from bucketline.conf.table.merge_options import MERGE_ENGINE, SEQUENCE_FIELD
 from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
@@ -108,8 +109,8 @@ CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options for a table's changelog files, under the keys of those for data files."""
-    of_changelog = dict(options)
+    """The options for a table's changelog files, under the keys of those for data files. They have no indexes."""
+    of_changelog = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
     of_changelog[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)
     _take_over(of_changelog, CHANGELOG_FILE_FORMAT, FILE_FORMAT, FILE_FORMAT_PER_LEVEL)
     _take_over(of_changelog, CHANGELOG_FILE_COMPRESSION, FILE_COMPRESSION, FILE_COMPRESSION_PER_LEVEL)

@@ -1,19 +1,36 @@
 """Paimon's options for indexes inside of data files, `file-index.*`: which columns they name, by which index.
 
-This release builds no such index, and readers do not need one. Paimon cannot write a table whose options name what is
-not there.
-Source: Paimon 2.0 FileIndexOptions.
+Bloom filters are written and used; of the others nothing is, and readers do not need them. Paimon cannot write a table
+whose options name what is not there.
+Source: Paimon 2.0 FileIndexOptions, BloomFilterFileIndex.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.option import Option, parse_bool, parse_float, parse_int, parse_size
+
+T = TypeVar("T")
 
 PREFIX = "file-index."
 _COLUMNS = ".columns"
 _PARTS = 3
 """`bloom-filter.a.items`: the index, the column and its parameter. Other keys are no parameters of a column."""
+
+BLOOM_FILTER = "bloom-filter"
+"""The name of that index, in options and in files."""
+
+IN_MANIFEST_THRESHOLD = Option(
+    f"{PREFIX}in-manifest-threshold", parse_size, 500, "bytes up to which the index of a data file is kept in manifests"
+)
+READ_ENABLED = Option(f"{PREFIX}read.enabled", parse_bool, True, "reads pass over files by their indexes")
+
+INDEX_OPTIONS: Mapping[str, Option[Any]] = {IN_MANIFEST_THRESHOLD.key: IN_MANIFEST_THRESHOLD}
+
+_MOST_ITEMS = 1_000_000
+_WRONG_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +41,60 @@ class IndexedColumn:
     index: str
     column: str
     map_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BloomColumn:
+    """A column that gets bloom filters; of a map perhaps the values under one key. A filter is made for at most `items`
+    different values, and answers wrongly for `wrong_share` of the values that a file does not have."""
+
+    column: str
+    map_key: str | None = None
+    items: int = _MOST_ITEMS
+    wrong_share: float = _WRONG_SHARE
+
+
+def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
+    """The columns that get bloom filters, each once. Raises OptionError for a parameter that cannot be read."""
+    found: dict[tuple[str, str | None], BloomColumn] = {}
+    for indexed in indexed_columns(options):
+        if indexed.index != BLOOM_FILTER or not indexed.column:
+            continue
+        names = [indexed.column]
+        if indexed.map_key is not None:
+            names.insert(0, f"{indexed.column}[{indexed.map_key}]")
+        found[indexed.column, indexed.map_key] = BloomColumn(
+            indexed.column,
+            indexed.map_key,
+            _parameter(options, names, "items", _item_count, _MOST_ITEMS),
+            _parameter(options, names, "fpp", _share, _WRONG_SHARE),
+        )
+    return tuple(found.values())
+
+
+def _parameter(
+    options: Mapping[str, str], names: list[str], parameter: str, parse: Callable[[str], T], default: T
+) -> T:
+    """A parameter of the first of the names that has it."""
+    for name in names:
+        value = Option(f"{PREFIX}{BLOOM_FILTER}.{name}.{parameter}", parse, None, "").find(options)
+        if value is not None:
+            return value
+    return default
+
+
+def _item_count(text: str) -> int:
+    count = parse_int(text)
+    if count < 1:
+        raise OptionError("a filter is made for one value at least", value=text)
+    return count
+
+
+def _share(text: str) -> float:
+    share = parse_float(text)
+    if not 0 < share < 1:
+        raise OptionError("the share of wrong answers lies between 0 and 1, as 0.01", value=text)
+    return share
 
 
 def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:

@@ -70,7 +70,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         incremental-between-tag-to-snapshot incremental-between-timestamp incremental-to-auto-tag
         consumer-id consumer.ignore-progress consumer.mode
         continuous.discovery-interval source.split.target-size source.split.open-file-cost read.batch-size
-        source.split.target-size-with-column-pruning file-reader-async-threshold file-index.read.enabled
+        source.split.target-size-with-column-pruning file-reader-async-threshold
         read.changelog read.allow.fullScan read.stream.maxFilesPerTrigger read.stream.maxBytesPerTrigger
         read.stream.maxRowsPerTrigger read.stream.minRowsPerTrigger read.stream.maxTriggerDelayMs
         read.shuffle-bucket-with-partition table-read.sequence-number.enabled key-value.sequence_number.enabled
@@ -106,8 +106,8 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         global-index.build.max-shard global-index.thread-num metastore.tag-to-partition.preview
     """,
     _METADATA: """
-        file-index.in-manifest-threshold manifest-sort.enabled manifest-sort.partition-field
-        manifest-sort.max-rewrite-size manifest.delete-file-drop-stats manifest.merge-optimize.enabled
+        manifest-sort.enabled manifest-sort.partition-field manifest-sort.max-rewrite-size
+        manifest.delete-file-drop-stats manifest.merge-optimize.enabled
         commit.discard-duplicate-files visibility-callback.enabled
     """,
 }
@@ -132,7 +132,7 @@ def has_no_effect(key: str) -> str | None:
 
 HARMLESS_PREFIXES: Mapping[str, str] = {
     "fields.": "read by the merge engine, which checks them with the columns",
-    "file-index.": "builds optional indexes inside data files; readers do not need them",
+    "file-index.": "builds optional indexes of data files; readers do not need them",
     "parquet.": _ENGINE,
     "orc.": _ENGINE,
     "avro.": _ENGINE,

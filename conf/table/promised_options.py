@@ -7,14 +7,15 @@ Source: Paimon 2.0 CoreOptions, SparkConnectorOptions.
 
 from collections.abc import Mapping
 
-_INDEXES = "no index is written into files; queries read more than they would with one"
+from bucketline.conf.table.index_options import BLOOM_FILTER, INDEX_OPTIONS, PREFIX, READ_ENABLED
+
+_INDEXES = "no index of this kind is written; queries read more than they would with one"
 _NO_COLUMN = "rows are read without their sequence numbers"
 _STOPS = "a read stops at such a file; 'bucketline doctor' names all of them"
 _CLUSTERS = "writes do not sort rows; 'bucketline compact --order-by' does"
 _EVOLVES = "a write takes the columns of the table; jobs add new ones with 'schema-evolution' = 'evolve'"
 
-_FILE_INDEX = "file-index."
-_NO_INDEX = frozenset({"file-index.read.enabled", "file-index.in-manifest-threshold"})
+_KEPT = (*INDEX_OPTIONS, READ_ENABLED.key, f"{PREFIX}{BLOOM_FILTER}.")
 
 OF_READS: Mapping[str, str] = {
     **dict.fromkeys(("table-read.sequence-number.enabled", "key-value.sequence_number.enabled"), _NO_COLUMN),
@@ -40,7 +41,7 @@ def unkept_by_writes(key: str, options: Mapping[str, str]) -> str | None:
     """Why nothing comes of an option of writes; None for others, and for one that is off."""
     if _is_off(options.get(key, "")):
         return None
-    return _INDEXES if key.startswith(_FILE_INDEX) and key not in _NO_INDEX else OF_WRITES.get(key)
+    return _INDEXES if key.startswith(PREFIX) and not key.startswith(_KEPT) else OF_WRITES.get(key)
 
 
 def _is_off(text: str) -> bool:

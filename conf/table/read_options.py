@@ -11,6 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_count, parse_enum, parse_int, parse_text
 from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table.choices import ChangeFiles
+from bucketline.conf.table.index_options import READ_ENABLED
 
 
 def _folder(text: str) -> str:
@@ -75,6 +76,7 @@ GIVEN_WHEN_OPENED = (
     POSTPONE_MERGE_ON_READ,
     SCAN_FALLBACK_BRANCH,
     SCAN_PRIMARY_BRANCH,
+    READ_ENABLED,
 )
 """Options that may be given when a table is opened."""
 

@@ -37,6 +37,7 @@ from bucketline.conf.table.expiry_options import EXPIRY_OPTIONS, check_expiry_op
 from bucketline.conf.table.external_options import EXTERNAL_OPTIONS, check_external_options
 from bucketline.conf.table.field_options import check_stats_modes
 from bucketline.conf.table.file_options import FILE_OPTIONS, check_file_options
+from bucketline.conf.table.index_options import INDEX_OPTIONS, bloom_columns
 from bucketline.conf.table.memory_options import BOUNDED, MEMORY_OPTIONS
 from bucketline.conf.table.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
@@ -144,6 +145,7 @@ HONOURED: Mapping[str, Option[Any]] = {
     **COMPACTION_OPTIONS,
     **MEMORY_OPTIONS,
     **FILE_OPTIONS,
+    **INDEX_OPTIONS,
     **BUCKET_OPTIONS,
     **CHANGELOG_OPTIONS,
     **OWN_OPTIONS,
@@ -196,6 +198,7 @@ def write_checks(
         if option is not None:
             yield partial(option.find, options)
     yield partial(check_file_options, options)
+    yield partial(bloom_columns, options)
     yield partial(check_stats_modes, options)
     yield partial(check_changelog_options, options, primary_key)
     yield partial(check_expiry_options, options, partition_keys, has_primary_key=bool(primary_key))

@@ -13,6 +13,7 @@ from bucketline.conf.table import compaction_options as compaction
 from bucketline.conf.table import expiry_options as expiry
 from bucketline.conf.table import external_options as external
 from bucketline.conf.table import file_options as files
+from bucketline.conf.table import index_options as indexes
 from bucketline.conf.table import merge_options as merge
 from bucketline.conf.table import read_options as reading
 from bucketline.conf.table import table_options as table
@@ -132,6 +133,13 @@ class DataFileSettings(Settings):
     stats_mode_per_level = Value(files.METADATA_STATS_MODE_PER_LEVEL)
     dense_stats = Value(files.STATS_DENSE_STORE)
     columns_with_stats = Value(files.STATS_KEEP_FIRST_N_COLUMNS)
+
+    index_in_manifest_bytes = Value(indexes.IN_MANIFEST_THRESHOLD)
+
+    @cached_property
+    def bloom_columns(self) -> tuple[indexes.BloomColumn, ...]:
+        """The columns that get bloom filters. Raises OptionError for a parameter that cannot be read."""
+        return indexes.bloom_columns(self.options)
 
     def format_of(self, level: int) -> FileFormat:
         """The format of files on a level."""
@@ -292,6 +300,7 @@ class ReadSettings(Settings):
     change_files = Value(reading.INCREMENTAL_BETWEEN_SCAN_MODE)
     sees_level0 = Value(reading.DV_MERGE_ON_READ)
     sees_postponed = Value(reading.POSTPONE_MERGE_ON_READ)
+    uses_indexes = Value(indexes.READ_ENABLED)
     fallback_branch = OptionalValue(reading.SCAN_FALLBACK_BRANCH)
     primary_branch = OptionalValue(reading.SCAN_PRIMARY_BRANCH)
     row_tracking = Value(reading.ROW_TRACKING_ENABLED)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tests.bench import (
     avro_stream,
+    bloom_filters,
     bucket_modes,
     decode,
     flush,
@@ -35,6 +36,7 @@ BENCHES: Mapping[str, Bench] = {
     "5-small": small_batch.run,
     "5-index": key_index.run,
     "avro": avro_stream.run,
+    "bloom": bloom_filters.run,
     "decode": decode.run,
     "kafka": kafka.run,
     "modes": table_modes.run,

@@ -124,8 +124,12 @@ class BucketAccess:
     def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:
         """Removes files that the caller has just written and nothing names."""
         bucket = BucketFiles(*bucket_id, total_buckets=0, files=())
-        places = [self.files.place(bucket, file) for file in files]
-        all_at_once(self.files.io, [partial(io.delete, path) for io, path in places])
+        removals = []
+        for file in files:
+            io, path = self.files.place(bucket, file)
+            folder = path.rpartition("/")[0]
+            removals += [partial(io.delete, path), *(partial(io.delete, f"{folder}/{n}") for n in file.extra_files)]
+        all_at_once(self.files.io, removals)
 
     @contextmanager
     def removed_on_error(self, bucket_id: BucketId) -> Iterator[list[DataFileMeta]]:

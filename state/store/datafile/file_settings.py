@@ -18,6 +18,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import stats_modes
 from bucketline.state.format.storable import refuse_columns
 from bucketline.state.store.datafile.formats import FORMATS, FileSettings, RowSink
+from bucketline.state.store.datafile.index_of_rows import indexed_fields
 from bucketline.state.types.arrow import key_value_fields
 from bucketline.state.types.logical import DataField
 
@@ -42,6 +43,7 @@ def file_settings(
     """The settings that a table's options give for files of a level, or of the postpone bucket.
 
     Postponed files are Avro, whatever the options say, unless Avro has no place for a column; they keep no statistics.
+    They have no index either: their rows are read with those of all buckets.
     Raises UnsupportedTableError for columns that are not written in the format, OptionError for options that
     do not fit.
     """
@@ -71,6 +73,8 @@ def file_settings(
         is_dense=settings.dense_stats,
         modes=modes,
         is_legacy_ltz=settings.legacy_instants,
+        indexed=() if postponed is not None else indexed_fields(schema),
+        index_in_manifest_bytes=settings.index_in_manifest_bytes,
     )
 
 

@@ -15,6 +15,7 @@ from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.store.datafile.avro_rows import AvroRows
 from bucketline.state.store.datafile.avro_sink import AvroSink
 from bucketline.state.store.datafile.dictionary_choice import DictionaryChoice
+from bucketline.state.store.datafile.index_of_rows import IndexedField
 from bucketline.state.store.datafile.orc_rows import OrcRows
 from bucketline.state.store.datafile.orc_sink import OrcSink
 from bucketline.state.store.datafile.parquet_rows import ParquetRows
@@ -40,6 +41,9 @@ class FileSettings:
     is_legacy_ltz: bool = True
     """Whether ORC stores an instant as its time in UTC."""
     dictionaries: DictionaryChoice = field(default_factory=DictionaryChoice, compare=False, repr=False)
+    indexed: tuple[IndexedField, ...] = ()
+    """The columns that the file's index has a bloom filter of."""
+    index_in_manifest_bytes: int = 0
 
 
 class FileRows(Protocol):

@@ -5,6 +5,7 @@ Source: Paimon 2.0 KeyValueDataFileWriter, RowDataFileWriter, RollingFileWriter,
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
+from bucketline.state.format.index.file_index import INDEX_SUFFIX
 from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
@@ -23,6 +25,7 @@ from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.store.datafile.external_places import ExternalPlaces
 from bucketline.state.store.datafile.file_settings import Postponed, file_settings, row_sink
 from bucketline.state.store.datafile.formats import FileSettings
+from bucketline.state.store.datafile.index_of_rows import IndexOfRows
 from bucketline.state.store.storage.errors import storage_errors
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE, VALUE_KIND, arrow_schema
@@ -162,7 +165,7 @@ class RollingWriter:
         group = pa.concat_tables(self._pending)
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
         if self._open is None:
-            name = data_file_name(self._settings.prefix, self._uuid, len(self._made), self._settings.form.value)
+            name = data_file_name(self._settings.prefix, self._uuid, len(self._closed), self._settings.form.value)
             outside = self._outside.place(name)
             io, path = self._io, f"{self._directory}/{name}"
             if outside is not None:
@@ -178,7 +181,16 @@ class RollingWriter:
         if self._open is None:
             return
         file, self._open = self._open, None
-        self._closed.append(self._describe(file, file.finish()))
+        described = self._describe(file, file.finish())
+        index = file.index.to_bytes()
+        if index is not None and len(index) <= self._settings.index_in_manifest_bytes:
+            described = replace(described, embedded_index=index)
+        elif index is not None:
+            io, path = self._made[-1]
+            self._made.append((io, f"{path}{INDEX_SUFFIX}"))
+            io.write_new(f"{path}{INDEX_SUFFIX}", index)
+            described = replace(described, extra_files=(f"{file.name}{INDEX_SUFFIX}",))
+        self._closed.append(described)
 
     def _describe(self, file: "_OpenFile", size_bytes: int) -> DataFileMeta:
         assert file.values is not None
@@ -231,6 +243,7 @@ class _OpenFile:
         self.sequence_range: tuple[int, int] | None = None
         self.values: ColumnStats | None = None
         self.key_stats: ColumnStats | None = None
+        self.index = IndexOfRows(settings.indexed)
         self._modes = settings.modes
         self._path = path
         self._sink = io.open_output(path)
@@ -246,6 +259,7 @@ class _OpenFile:
         """Adds a row group of at least one row."""
         with storage_errors(self._path):
             self._rows.write(group)
+        self.index.add(group)
         stats = collect_stats(group, fields, self._modes)
         if keys:
             self._note_keys(group, keys, stats.of_keys(keys))

@@ -26,6 +26,7 @@ from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions
 from bucketline.state.store.read.evolved_rows import fill_tracked
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
 from bucketline.state.store.read.row_groups import FileShare, GroupChoice
+from bucketline.state.store.read.wanted_values import WantedValues
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 _MOST_GROUPS = 8
@@ -47,6 +48,7 @@ class FileAccess:
     choice: GroupChoice | None = None
     share: FileShare | None = None
     mappings: Mappings = field(default_factory=Mappings, compare=False, repr=False)
+    wanted: WantedValues = field(default_factory=WantedValues, compare=False, repr=False)
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """The place of a data file: on the table's storage, or at its full path."""

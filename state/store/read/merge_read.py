@@ -25,6 +25,7 @@ from bucketline.state.store.datafile.data_files import BATCH_ROWS, read_schema
 from bucketline.state.store.index.deletion_vectors import drop_deleted
 from bucketline.state.store.read.evolved_rows import columns_of_files, side_by_side
 from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.file_index import narrowed_by_index
 from bucketline.state.store.read.projection import Projection, as_shown, filtered, project
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.read.row_groups import group_choice
@@ -58,6 +59,7 @@ def read_buckets(
     """
     read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
     access = replace(access, choice=group_choice(access.schema, projection.expression))
+    buckets = (narrowed_by_index(access, bucket, projection.expression) for bucket in buckets)
     if isinstance(access.io, OpenAhead) or not answers_late(access.io):
         for bucket in buckets:
             yield from project(access.schema, read_bucket(access, bucket, projection.needed, batch_rows), projection)

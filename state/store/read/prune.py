@@ -43,6 +43,10 @@ class BucketFiles:
     total_buckets: int
     files: tuple[DataFileMeta, ...]
 
+    def with_files(self, files: Iterable[DataFileMeta]) -> "BucketFiles":
+        """The same bucket with some of its files."""
+        return BucketFiles(self.partition, self.bucket, self.total_buckets, tuple(files))
+
 
 def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
     """Live entries by bucket: partitions in byte order, buckets ascending, all files of each."""
@@ -104,6 +108,26 @@ def prune_stored(
     return pruning.by_values(pruning.by_bucket(pruning.by_partition(buckets)))
 
 
+def keeps_file(
+    schema: TableSchema,
+    files: Sequence[DataFileMeta],
+    file: DataFileMeta,
+    by_values: Collection[str],
+    by_keys: Collection[str],
+) -> bool:
+    """Whether a read opens one of the files of a bucket, given the names of those whose rows may pass the filter by all
+    their values, and by their keys alone."""
+    if not schema.primary_keys:
+        return file.file_name in by_values
+    # Versions of a row are whole rows here: where none can pass, the newest cannot either. Engines that build rows
+    # out of several versions give no such proof.
+    whole_rows = not schema.settings.merge.engine.builds_rows
+    if whole_rows and not any(f.file_name in by_values for f in files):
+        return False
+    has_one = _has_one_version_of_each_key(files, schema.settings.changelog.deletion_vectors)
+    return file.file_name in (by_values if has_one else by_keys)
+
+
 @dataclass(slots=True)
 class _Pruning:
     schema: TableSchema
@@ -148,23 +172,9 @@ class _Pruning:
     def by_file(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
         if self.schema.settings.reading.data_evolution:
             return self.by_row_range(buckets)
-        if not self.schema.primary_keys:
-            return self.by_values(buckets)
         by_values = self._passing(buckets, self._value_guarantee)
-        by_keys = self._passing(buckets, self._key_guarantee)
-        # Versions of a row are whole rows here: where none can pass, the newest cannot either. Engines that build rows
-        # out of several versions give no such proof.
-        whole_rows = not self.schema.settings.merge.engine.builds_rows
-
-        has_vectors = self.schema.settings.changelog.deletion_vectors
-
-        def is_kept(bucket: BucketFiles, file: DataFileMeta) -> bool:
-            if whole_rows and not any(f.file_name in by_values for f in bucket.files):
-                return False
-            has_one = _has_one_version_of_each_key(bucket.files, has_vectors)
-            return file.file_name in (by_values if has_one else by_keys)
-
-        return _narrowed(buckets, is_kept)
+        by_keys = self._passing(buckets, self._key_guarantee) if self.schema.primary_keys else by_values
+        return _narrowed(buckets, lambda bucket, file: keeps_file(self.schema, bucket.files, file, by_values, by_keys))
 
     def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
         """Without the files of ranges of row ids in which no row can pass: a file alone does not hold whole rows."""
@@ -248,9 +258,7 @@ def _narrowed(buckets: Sequence[BucketFiles], keep: Callable[[BucketFiles, DataF
     for b in buckets:
         files = tuple(f for f in b.files if keep(b, f))
         if files:
-            narrowed.append(
-                b if len(files) == len(b.files) else BucketFiles(b.partition, b.bucket, b.total_buckets, files)
-            )
+            narrowed.append(b if len(files) == len(b.files) else b.with_files(files))
     return narrowed
 
 

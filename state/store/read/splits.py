@@ -22,6 +22,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
 from bucketline.state.store.read.fallback import Sight
+from bucketline.state.store.read.file_index import narrowed_by_index
 from bucketline.state.store.read.merge_read import read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.projection import Projection, is_tracked
@@ -144,7 +145,9 @@ def plan_scan(table: TableHandle, request: Request, *, snapshot: Snapshot | None
                 for partition_buckets in by_partition.values()
             ]
             continue
-        for bucket in prune(access.schema, planned.buckets, plan.projection.expression, access.schema_of):
+        expression = plan.projection.expression
+        for kept_bucket in prune(access.schema, planned.buckets, expression, access.schema_of):
+            bucket = narrowed_by_index(access, kept_bucket, expression, opens_files=False)
             for files in _units(sight.schema, bucket):
                 kept = tuple(f for f in files if f.level >= least_level)
                 if kept:

@@ -78,7 +78,7 @@ def test_a_table_that_is_opened_for_writing_says_it_once(tmp_path: Path, caplog:
     assert table_at(open_handle(table.path), {}).plan.sink.route_memory_bytes == 32 * MB
 
 
-@pytest.mark.parametrize("key", ["file-index.bloom-filter.columns", *OF_WRITES, *OF_READS])
+@pytest.mark.parametrize("key", ["file-index.bitmap.columns", *OF_WRITES, *OF_READS])
 def test_what_is_promised_and_not_kept_is_told_unless_it_is_off(key: str) -> None:
     advise = advise_read if key in OF_READS else advise_write
     (sentence,) = advise({key: "true", "bucket": "1"})
@@ -87,17 +87,18 @@ def test_what_is_promised_and_not_kept_is_told_unless_it_is_off(key: str) -> Non
     assert advise({key: "False", "bucket": "1"}) == ()
 
 
-def test_indexes_that_are_there_already_need_no_word() -> None:
+def test_bloom_filters_need_no_word() -> None:
     assert advise_write({"file-index.read.enabled": "true", "file-index.in-manifest-threshold": "1 kb"}) == ()
+    assert advise_write({"file-index.bloom-filter.columns": "a", "file-index.bloom-filter.a.fpp": "0.01"}) == ()
 
 
 def test_a_table_says_once_what_is_not_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    options = {"bucket": "1", "file-index.bloom-filter.columns": "id", "table-read.sequence-number.enabled": "true"}
+    options = {"bucket": "1", "file-index.bitmap.columns": "id", "table-read.sequence-number.enabled": "true"}
     path = create_table(str(tmp_path / "w.db" / "t"), "id INT", ["id"], options=options).path
     with caplog.at_level(logging.WARNING, "bucketline"):
         for _ in range(2):
             table = open_table(path)
             table.write(ROWS)
-    told = ["rows are read without their sequence numbers", "no index is written into files"]
+    told = ["rows are read without their sequence numbers", "no index of this kind is written"]
     assert len(caplog.messages) == 2
     assert all(text in message for text, message in zip(told, caplog.messages, strict=True))

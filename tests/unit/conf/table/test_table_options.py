@@ -16,6 +16,7 @@ from bucketline.conf.table import (
     expiry_options,
     external_options,
     file_options,
+    index_options,
     memory_options,
     merge_options,
     own_options,
@@ -318,7 +319,15 @@ def test_every_option_that_is_honoured_is_read_somewhere() -> None:
     texts = [p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py")]
     words = Counter(word for text in texts for word in re.findall(r'\w+|"[a-z0-9.-]+"', text))
     topics = [merge_options, compaction_options, file_options, bucket_options]
-    topics += [changelog_options, memory_options, expiry_options, tag_options, external_options, read_options]
+    topics += [
+        changelog_options,
+        memory_options,
+        expiry_options,
+        tag_options,
+        external_options,
+        read_options,
+        index_options,
+    ]
     members = [found for module in (table_options, own_options, *topics) for found in vars(module).items()]
     names = {id(option): name for name, option in members if isinstance(option, Option)}
     for option in HONOURED.values():

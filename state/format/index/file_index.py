@@ -1,0 +1,111 @@
+"""The index of one data file: the stored indexes of its columns, in a file beside it or in its manifest entry.
+
+All numbers are big-endian; names are in Java's modified UTF-8.
+Source: Paimon 2.0 FileIndexFormat; docs/concepts/spec/fileindex.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bucketline.conf.wording import counted
+from bucketline.state.errors import CorruptFileError
+
+INDEX_SUFFIX = ".index"
+"""What the name of an index file adds to that of its data file."""
+
+HEAD_START_BYTES = 16
+"""The bytes that say how long the head is (`head_bytes`)."""
+
+_MAGIC = 1493475289347502
+_VERSION = 1
+_NOTHING = -1
+_START = struct.Struct(">qii")
+_NUMBER = struct.Struct(">i")
+_PLACE = struct.Struct(">ii")
+_LENGTH = struct.Struct(">H")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """Where the index of a column lies, in bytes of the whole. `length` is 0 for a column without any row."""
+
+    column: str
+    kind: str
+    start: int
+    length: int
+
+
+def index_name(column: str, map_key: str | None = None) -> str:
+    """What an indexed column, or the values under one key of a map, is called in an index file."""
+    return column if map_key is None else f"{column}[{map_key}]"
+
+
+def encode_file_index(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
+    """The bytes of an index with these parts: for each column, the stored index of each kind."""
+    head_length = _START.size + 2 * _NUMBER.size
+    for column, kinds in columns.items():
+        head_length += len(_modified_utf8(column)) + _NUMBER.size
+        head_length += sum(len(_modified_utf8(kind)) + _PLACE.size for kind in kinds)
+    head = bytearray(_START.pack(_MAGIC, _VERSION, head_length) + _NUMBER.pack(len(columns)))
+    body = bytearray()
+    for column, kinds in columns.items():
+        head += _modified_utf8(column) + _NUMBER.pack(len(kinds))
+        for kind, stored in kinds.items():
+            head += _modified_utf8(kind) + _PLACE.pack(head_length + len(body), len(stored))
+            body += stored
+    return bytes(head + _NUMBER.pack(0) + body)
+
+
+def head_bytes(start: bytes) -> int:
+    """How many bytes the head has, by the first `HEAD_START_BYTES`. Raises CorruptFileError."""
+    if len(start) < _START.size:
+        raise CorruptFileError(f"a file index of {counted(len(start), 'byte')} ends inside its head", offset=len(start))
+    magic, version, length = _START.unpack_from(start)
+    if magic != _MAGIC or length < _START.size:
+        raise CorruptFileError("this is no file index", offset=0)
+    if version != _VERSION:
+        raise CorruptFileError(f"a file index of version {version}, {_VERSION} is known", offset=8)
+    return int(length)
+
+
+def decode_head(head: bytes) -> tuple[StoredIndex, ...]:
+    """The indexes that a head of `head_bytes` names, or that a whole index does. Raises CorruptFileError."""
+    at, found = _START.size, []
+    try:
+        if head_bytes(head) > len(head):
+            raise CorruptFileError(
+                f"a file index ends inside its head, after {counted(len(head), 'byte')}", offset=len(head)
+            )
+        (column_count,) = _NUMBER.unpack_from(head, at)
+        at += _NUMBER.size
+        for _ in range(column_count):
+            column, at = _name_at(head, at)
+            (kind_count,) = _NUMBER.unpack_from(head, at)
+            at += _NUMBER.size
+            for _ in range(kind_count):
+                kind, at = _name_at(head, at)
+                start, length = _PLACE.unpack_from(head, at)
+                at += _PLACE.size
+                found.append(StoredIndex(column, kind, max(0, start), 0 if start == _NOTHING else length))
+    except (struct.error, UnicodeDecodeError) as e:
+        raise CorruptFileError(f"the head of a file index cannot be read: {e}", offset=at) from e
+    return tuple(found)
+
+
+def _name_at(head: bytes, at: int) -> tuple[str, int]:
+    (length,) = _LENGTH.unpack_from(head, at)
+    at += _LENGTH.size
+    if at + length > len(head):
+        raise CorruptFileError("the head of a file index ends inside a name", offset=at)
+    # Surrogates stand for themselves, and a NUL takes two bytes.
+    text = head[at : at + length].replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16"), at + length
+
+
+def _modified_utf8(text: str) -> bytes:
+    """A name with its length before it."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    halves = "".join(chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2))
+    encoded = halves.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
+    return _LENGTH.pack(len(encoded)) + encoded

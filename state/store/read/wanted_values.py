@@ -1,0 +1,101 @@
+"""Which values a filter asks of a column: the few that all rows passing it have, as in `id = 7` or `id IN (1, 2)`.
+
+A filter is an opaque Arrow expression, and Arrow alone judges it: for each literal in it, and for what lies between two
+of them, Arrow is asked whether a row can pass. Literals that are not found make the answer weaker, never wrong.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.read.predicate import filter_columns, possible
+from bucketline.state.types.arrow import arrow_schema, representable
+from bucketline.state.types.logical import TypeRoot
+
+_MOST_VALUES = 256
+"""More values than these are not looked for: each of them costs a question to Arrow."""
+
+
+class WantedValues:
+    """What a filter wants of the columns of a table, found out once for all files of a read."""
+
+    def __init__(self) -> None:
+        self._found: tuple[TableSchema, pc.Expression, Mapping[int, pa.Array]] | None = None
+
+    def of(self, schema: TableSchema, expression: pc.Expression) -> Mapping[int, pa.Array]:
+        """By the id of a column the values of which every row passing the filter has one. CHAR columns are left out:
+        they are read with blanks that files do not have."""
+        found = self._found
+        if found is None or found[0] is not schema or found[1] is not expression:
+            columns = arrow_schema(representable(schema.fields))
+            looked_at = filter_columns(columns, expression)
+            fields = [f for f in schema.fields if f.name in looked_at and f.name not in schema.partition_keys]
+            fields = [f for f in fields if f.type.is_atomic and f.type.root is not TypeRoot.CHAR]
+            wanted = wanted_values(columns, expression, [f.name for f in fields])
+            found = schema, expression, {f.id: wanted[f.name] for f in fields if f.name in wanted}
+            self._found = found
+        return found[2]
+
+
+def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[str]) -> dict[str, pa.Array]:
+    """For columns among `names` the values, of the column's type, of which every row passing the filter has one.
+
+    Columns that may have others, also null, are left out; so are floats, of which Arrow folds 0.0 and -0.0 together.
+    """
+    literals = list(_literals(expression))
+    found: dict[str, pa.Array] = {}
+    for name in names:
+        kind = schema.field(name).type
+        if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+            continue
+        known = _of_type(literals, kind)
+        if known:
+            wanted = _wanted(schema, expression, name, pa.concat_arrays(known).unique().drop_null())
+            if wanted is not None:
+                found[name] = wanted
+    return found
+
+
+def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.Array) -> pa.Array | None:
+    """Those of the values with which a row may pass; None where it may with another."""
+    if not 0 < len(values) <= _MOST_VALUES:
+        return None
+    column = pc.field(name)
+    ordered = values.take(pc.sort_indices(values))
+    points = list(ordered)
+    between = [column.is_null(), column < points[0], column > points[-1]]
+    between += [(column > low) & (column < high) for low, high in pairwise(points)]
+    if possible(schema, expression, between).any():
+        return None
+    return ordered.filter(pa.array(possible(schema, expression, [column == point for point in points])))
+
+
+def _of_type(literals: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
+    """The literals that are values of the type exactly."""
+    found = []
+    for values in literals:
+        try:
+            found.append(values.cast(kind))
+        except (pa.ArrowException, OverflowError):
+            continue
+    return found
+
+
+def _literals(expression: pc.Expression) -> Iterator[pa.Array]:
+    """The literals in an expression, as its serialized form lists them, and the values of each IN."""
+    try:
+        _, (serialized, *_) = expression.__reduce__()
+        with pa.ipc.open_file(serialized) as reader:
+            columns = reader.read_all().columns
+    except (pa.ArrowException, TypeError, ValueError):
+        return
+    for column in columns:
+        values = column.combine_chunks()
+        if not pa.types.is_struct(values.type):
+            yield values
+        elif values.type.get_field_index("value_set") >= 0:
+            value_set = values.field("value_set")
+            yield value_set.flatten() if pa.types.is_list(value_set.type) else value_set
