@@ -28,6 +28,7 @@ from bucketline.streaming.batch.recover import (
     DIGEST,
     END_OFFSETS,
     KEY_SHARES,
+    PIN,
     SHARED_BUCKETS,
     SOURCE,
     SOURCE_TABLES,
@@ -102,6 +103,21 @@ def commit_batch(
     if rejected is not None:
         _LOG.warning("batch %d: %s", identity.batch_id, rejected.line())
     count = 0 if rejected is None else rejected.count
+    return commit_accepted(target, identity, outcome, count, key_shares, check, empties=empties)
+
+
+def commit_accepted(
+    target: Target,
+    identity: BatchIdentity,
+    outcome: Outcome,
+    count: int,
+    key_shares: int | None = None,
+    check: AppendCheck | None = None,
+    *,
+    empties: bool = False,
+) -> tuple[Target, CommitReport]:
+    """As `commit_batch`, where `count` rejected records have been settled before."""
+    at = target.at
     counts = BatchCounts(outcome.accepted_rows, count, target.state.rejected_in_all or 0, identity.behind)
     properties = (
         batch_properties(identity, outcome.notes, key_shares, target.state.shares_buckets)
@@ -178,6 +194,7 @@ def batch_properties(
         NOTE_PROPERTY: ",".join(notes) or None,
         KEY_SHARES: None if key_shares is None else str(key_shares),
         SHARED_BUCKETS: "true" if shares_buckets else None,
+        PIN: identity.pin,
     }
     return {key: text for key, text in named.items() if text is not None}
 

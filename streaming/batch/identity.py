@@ -34,7 +34,8 @@ class BatchIdentity:
     `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
     every start of the query; `source` is what the job calls its cluster, `cluster` what the cluster calls itself;
     `checkpoint` is where the query keeps its state; `behind` counts the records that wait at the source, as of the last
-    batch's end; `topic_ids` are the ids of its topics in Kafka, of those that are known.
+    batch's end; `topic_ids` are the ids of its topics in Kafka, of those that are known. `turn` counts the batches that
+    bring rows to one table, where not each batch does; `pin` names the settings of a job of many tables.
     """
 
     query_id: str
@@ -48,6 +49,13 @@ class BatchIdentity:
     checkpoint: str | None = None
     behind: int | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    turn: int | None = None
+    pin: str | None = None
+
+    @property
+    def commit_number(self) -> int:
+        """By which what is done in every n-th batch is counted."""
+        return self.batch_id if self.turn is None else self.turn
 
     def commit_user(self, sink_id: str | None) -> str:
         return commit_user(self.query_id, sink_id)

@@ -32,7 +32,7 @@ def plan_batch(
     could share them."""
     at, state = target.at, target.state
     plan = at.plan
-    trigger = plan.trigger(identity.batch_id)
+    trigger = plan.trigger(identity.commit_number)
     if state.owes_full and trigger is not CompactTrigger.NONE:
         trigger = CompactTrigger.FULL
     scope = WriteScope(

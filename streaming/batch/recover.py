@@ -23,6 +23,8 @@ KEY_SHARES = "bucketline.key-shares"
 SHARED_BUCKETS = "bucketline.shared-buckets"
 """Snapshot property, "true" once the stream has to expect buckets that hold keys of several shares."""
 
+PIN = "bucketline.pin"
+"""Snapshot property: the hash of the settings with which a job of many tables has written the batch."""
 
 SOURCE_TABLES = "bucketline.source-tables"
 """Snapshot property: the source's tables whose records the stream has written, where their keys may meet."""
@@ -92,8 +94,11 @@ class UserHistory:
     is_running: bool = False
 
 
-def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool) -> WriteBatch | SkipBatch:
-    """Whether the batch is written or skipped.
+def decide(
+    batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool, at_least: int | None = None
+) -> WriteBatch | SkipBatch:
+    """Whether the batch is written or skipped. The table has to show batch `at_least` or a later one: the batch before,
+    if nothing else is known; below 0 it need not show any.
 
     Raises CheckpointMismatchError when the table is ahead of the checkpoint, holds the batch with other input, or can
     no longer tell.
@@ -112,7 +117,8 @@ def decide(batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool)
             table_batch=newest,
             checkpoint_batch=batch.batch_id,
         )
-    if batch.batch_id > 0 and not (newest == batch.batch_id - 1 and history.complete):
+    needed = batch.batch_id - 1 if at_least is None else at_least
+    if needed >= 0 and not (newest is not None and newest >= needed and history.complete):
         why = "the table was rolled back or replaced" if history.complete else "snapshots have expired"
         raise ahead_of_table(batch.batch_id, newest, why, history_complete=history.complete)
     if history.others:

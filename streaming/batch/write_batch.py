@@ -168,15 +168,18 @@ def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
     return identity if job.topics is None else replace(identity, topic_ids=job.topics.ids_of(identity))
 
 
-def decide(target: Target, identity: BatchIdentity, job: Job) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
-    """The target at the newest snapshot, and whether the batch is to be written. Raises as `recover.decide`."""
+def decide(
+    target: Target, identity: BatchIdentity, job: Job, at_least: int | None = None
+) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
+    """The target at the newest snapshot, and whether the batch is to be written; `at_least` as in `recover.decide`,
+    which says what is raised."""
     target = target.refreshed()
     check_plan_ahead(target.at)
     target, history = read_history(taken_over(target))
     if (history.commits or history.marker) and new_partitions(identity):
         history = replace(history, others=other_queries(target))
     try:
-        decision = recover.decide(identity, history, allow_reprocess=job.allow_reprocess)
+        decision = recover.decide(identity, history, allow_reprocess=job.allow_reprocess, at_least=at_least)
     except recover.CheckpointMismatchError as e:
         check_rolled_back(target.at, e)
         raise
@@ -281,7 +284,7 @@ def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkE
     """For a batch that is in the table: the compaction that was due with it, idle buckets included."""
     settle_skipped(target)
     at = target.at
-    trigger = at.plan.trigger(identity.batch_id)
+    trigger = at.plan.trigger(identity.commit_number)
     due = at.due(trigger) if trigger is not CompactTrigger.NONE else []
     states = at.bucket_states(trigger) if due else {}
     write = at.plan.bucket_write(trigger)
@@ -309,8 +312,8 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
     again = Again(engine, compactor(target, identity.batch_id), done.trigger, target.budget(), told)
     target, rounds = settle_visibility(target, again, done.messages, done.report.committed)
     if done.outcome is not None:
-        plan_ahead(target.at, target.user, identity.batch_id)
-    notice_batch(target, identity.batch_id)
+        plan_ahead(target.at, target.user, identity.commit_number)
+    notice_batch(target, identity.commit_number)
     hidden = frozenset(partition for partition, _ in target.state.hidden or {})
     report = done.report.with_rounds(rounds, later)
     marked = Upkept(done_partitions=target.upkeep.mark_done(target.at, hidden=hidden))
@@ -348,7 +351,7 @@ def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage,
 def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
     """Moves postponed rows to their buckets, when this batch's turn has come."""
     plan, every = target.at.plan, target.at.plan.sink.postpone_compact_batches
-    is_due = every is not None and ((identity.batch_id + 1) % every == 0 or target.state.owes_postponed)
+    is_due = every is not None and ((identity.commit_number + 1) % every == 0 or target.state.owes_postponed)
     if not plan.mode.postpones or not is_due:
         return target, done
     target = target.refreshed()

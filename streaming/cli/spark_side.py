@@ -7,8 +7,8 @@ from types import ModuleType
 import click
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import (
-    of_one_table,
     read_assignments,
     read_settings_file,
     resolve_jobs,
@@ -81,8 +81,10 @@ def ingest(
             handler.addFilter(MaskingFilter(program.secrets))
     ending = process_ending()
     with signals_to(ending):
-        spark_module("job.run").run_job(
-            of_one_table(config),
+        of_one = isinstance(config, JobConfig)
+        run = spark_module("job.run").run_job if of_one else spark_module("job.many.run").run_routed
+        run(
+            config,
             reset_identity=reset_identity,
             allow_reprocess=allow_reprocess,
             ending=ending,

@@ -71,9 +71,9 @@ def create_declared(
     has_waited = False
     while not is_ending():
         records = read_first(spark, config.source, options, _MOST_RECORDS)
-        declared = when_registry_answers(partial(_declared, config, records), _wait_ms(config))
+        declared = when_registry_answers(partial(declared_in, config, records), _wait_ms(config))
         if declared is not None:
-            table = _created(config, declared, records)
+            table = created_as(config, declared, records)
             return table, _from_the_first(config, source) if has_waited else source
         if has_table(config):
             return open_existing(config), source
@@ -111,7 +111,8 @@ def _from_the_first(config: JobConfig, source: SourceOptions) -> SourceOptions:
     return replace(source, options=start_at(source.options, EARLIEST))
 
 
-def _declared(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
+def declared_in(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
+    """The table that records declare; None where none of them does."""
     decode, messages, create = config.source.decode, config.messages, config.create
     assert create is not None
     schemas = None if config.registry is None else RegistrySchemas(config.registry, SystemIds().new_uuid())
@@ -127,7 +128,8 @@ def _declared(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
             schemas.forget()
 
 
-def _created(config: JobConfig, declared: DeclaredTable, records: pa.Table) -> Table:
+def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) -> Table:
+    """The table, made as it was declared, or found so. Raises SchemaMismatchError for another one."""
     assert config.create is not None
     columns = columns_text(logical_fields(declared.columns))
     create = replace(config.create, schema=columns, primary_key=declared.primary_key)

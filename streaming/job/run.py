@@ -56,7 +56,7 @@ from bucketline.streaming.job.start_report import StartReport
 from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.tasks.kafka_errors import topic_missing
 
-_SESSION_ZONE = "spark.sql.session.timeZone"
+SESSION_ZONE = "spark.sql.session.timeZone"
 _LOG = logging.getLogger("bucketline.job")
 
 
@@ -76,12 +76,12 @@ def run_job(
     signals of this process. `log` says what Spark logs of an error that ends the job. Raises BucketlineError when the
     sink, the table, the settings or Spark fail.
     """
-    with nullcontext(ending) if ending is not None else _ending_by_signals() as asked:
+    with nullcontext(ending) if ending is not None else ending_by_signals() as asked:
         _run_until(asked, config, spark, log, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
 
 
 @contextmanager
-def _ending_by_signals() -> Iterator[Ending]:
+def ending_by_signals() -> Iterator[Ending]:
     ending = process_ending()
     with signals_to(ending):
         yield ending
@@ -117,9 +117,9 @@ def _run_until(
             config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
         )
         if step is not None:
-            step = step_for(replace(step, zone=session.conf.get(_SESSION_ZONE)), schema)
+            step = step_for(replace(step, zone=session.conf.get(SESSION_ZONE)), schema)
         cluster = admin.cluster() if kafka else ClusterNow()
-        topics = _watch_topics(AskTopicIds(admin, reader), source.options, cluster) if kafka else None
+        topics = watch_topics(AskTopicIds(admin, reader), source.options, cluster) if kafka else None
         if reset_identity:
             source = _reset(session, config, source, table, cluster, admin)
         elif kafka:
@@ -148,8 +148,8 @@ def _run_until(
             if step is None:
                 stream = choose_rows(stream, config.columns, config.source.format)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
-            _LOG.info("starting the query: reading from %s", _source_name(config.source.format, source.options))
-            query = _with_trigger(writer, config.trigger).start()
+            _LOG.info("starting the query: reading from %s", source_name(config.source.format, source.options))
+            query = with_trigger(writer, config.trigger).start()
         try:
             with kafka_failures(source.options if kafka else None):
                 starting = StartReport()
@@ -184,7 +184,7 @@ def _check_checkpoint(
         topics.accept(checkpoint.topic_ids(cluster.id), cluster.topic_ids)
 
 
-def _watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
+def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
     """What watches the topics of a job; None where the cluster is not known, as ids count within one."""
     if cluster.id is None:
         _LOG.warning(
@@ -201,7 +201,7 @@ def _finish(sink: TableSink, session: Any, query_id: str, ending: Ending) -> Non
         _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
 
 
-def _source_name(name: str, options: Mapping[str, str]) -> str:
+def source_name(name: str, options: Mapping[str, str]) -> str:
     """The source's name for messages; for Kafka its servers and topics."""
     if name != KAFKA:
         return name
@@ -209,7 +209,7 @@ def _source_name(name: str, options: Mapping[str, str]) -> str:
     return f"Kafka at {source.servers}, {'no topic' if source.topics_text is None else source.topics_text}"
 
 
-def _with_trigger(writer: Any, trigger: Trigger) -> Any:
+def with_trigger(writer: Any, trigger: Trigger) -> Any:
     if trigger.interval_ms is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")

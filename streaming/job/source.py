@@ -69,6 +69,15 @@ def read_stream(
     return _kafka_columns(stream, fields, tells_partitions) if source.format == KAFKA else stream
 
 
+def read_records(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> Any:
+    """The stream of a job that takes records apart by table, with all that records may have.
+
+    Raises OptionError when Spark does not know the source, or it has no column `value`.
+    """
+    stream = _opened(spark.readStream, source.format, dict(options), spark.version)
+    return _select(stream, [name for name in RECORD_TYPES if name == "value" or name in stream.columns])
+
+
 def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], most: int) -> pa.Table:
     """Up to so many records of a source whose values are to be decoded, with Kafka's columns as far as it has them.
 

@@ -27,14 +27,15 @@ _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 @dataclass(frozen=True, slots=True)
 class FrameMessages:
-    """Messages in an RDD of Java with one partition, and what they are of."""
+    """Messages in an RDD of Java, and what they are of."""
 
     rdd: Any
     schema: pa.Schema
 
 
-def frame_messages(spark: Any, frame: Any) -> FrameMessages | None:
-    """The rows, one partition after the other in their order; None where this Spark hands them out in another way."""
+def frame_messages(spark: Any, frame: Any, *, is_alone: bool = True) -> FrameMessages | None:
+    """The rows, for one task that is alone, one partition after the other in their order; or for a task for each
+    partition. None where this Spark hands them out in another way."""
     large = parse_bool(spark.conf.get(_LARGE_TYPES, "false"))
     try:
         messages = _messages(spark, frame).toJavaRDD()
@@ -44,7 +45,8 @@ def frame_messages(spark: Any, frame: Any) -> FrameMessages | None:
         # What Py4J says of a method that this version does not have.
         return None
     # Where there is no partition, Spark joins them into none; and a job is to have a task.
-    rdd = messages.coalesce(1) if messages.getNumPartitions() else nothing(spark, 1)
+    joined = messages.coalesce(1) if is_alone else messages
+    rdd = joined if messages.getNumPartitions() else nothing(spark, 1)
     return FrameMessages(rdd, frame_schema(frame, has_large_types=large))
 
 

@@ -40,11 +40,13 @@ REPORT = "report"
 GIVEN_BACK = "given back"
 UNFIT = "unfit"
 MIXED = "mixed"
+TABLES = "tables"
+ERROR = "error"
 
 ANY_TASK = 0
 """The task for what may go to any."""
 
-_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED, RUNS)
+_KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED, RUNS, TABLES)
 _HEAD = Struct("<BxxxIIiiiqqqi")
 """The kind, the lengths of the partition and the feeds, and the numbers of a run."""
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count", "group")

@@ -1,5 +1,7 @@
 """Dynamic buckets: a key stays where the HASH index of its partition has it, new keys fill buckets up."""
 
+from dataclasses import replace
+
 from bucketline.state.bucket.allocation import Assigners, assigner_count
 from bucketline.state.commit.change import AppendCheck
 from bucketline.state.store.index.hash_index_store import rows_by_bucket
@@ -35,6 +37,21 @@ class Dynamic(Mode):
             place=IndexedKeys(new) if shares > 1 else None,
             assigners=new.assigners,
             tasks=TaskCounts(tasks, tasks),
+        )
+
+    def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
+        """All keys of a partition go to one task, which finds the buckets of known keys and of new ones."""
+        new = stages.write.groups if stages.place is None else stages.place
+        new = new.new if isinstance(new, IndexedKeys) else new
+        assert isinstance(new, NewKeys), "dynamic buckets are found by keys"
+        alone = Assigners({}, 1)
+        return replace(
+            stages,
+            seal=replace(stages.seal, grouping=HashShares(alone)),
+            write=replace(stages.write, groups=IndexedKeys(replace(new, assigners=alone))),
+            place=None,
+            assigners=alone,
+            tasks=TaskCounts(1),
         )
 
 

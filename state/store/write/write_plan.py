@@ -109,6 +109,11 @@ class Mode:
         """How the rows of a source are written."""
         raise NotImplementedError
 
+    def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
+        """The stages for tasks that read without knowing what the table holds, with no stage between them and those
+        that write. Raises UnsupportedTableError where rows cannot be sent so."""
+        return stages
+
     def in_batch(self, plan: "WritePlan") -> "Mode":
         """The mode of a write that is one commit and belongs to no stream."""
         del plan

@@ -12,6 +12,7 @@ from typing import Any, cast
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.commit.change import AppendCheck
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.cross.cross_overwrite import CrossOverwriteKeys
 from bucketline.state.store.write.cross.cross_write import CrossWrite
@@ -68,6 +69,13 @@ class CrossPartition(Mode):
             place=None,
             assigners=Assigners(first=shares, across_partitions=True),
             tasks=TaskCounts(shares, shares),
+        )
+
+    def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
+        raise UnsupportedTableError(
+            f"{stages.write.write.access.uri} is a table whose primary key lacks partition columns: its key index is "
+            "for a job of this table alone; give it a job of its own, or add the partition columns to its key",
+            path=stages.write.write.access.uri,
         )
 
     def replacing(self, plan: WritePlan) -> Mode:

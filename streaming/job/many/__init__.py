@@ -1,0 +1,1 @@
+"""Jobs of several tables: from the job file to the query that writes them."""

@@ -1,0 +1,84 @@
+"""How a job of several tables gets at each of them: as a job of that table alone would."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import CREATE, JobConfig
+from bucketline.conf.routes.routed_job import Resolved, RoutedJob
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.table.table import handle_of
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.step_for_table import decode_step, step_for
+from bucketline.streaming.job.check import check_with, sink_options_of
+from bucketline.streaming.job.create_declared import created_as, declared_in
+from bucketline.streaming.job.job_table import has_table, no_table, open_existing, open_or_create
+
+_HEADERS = "headers"
+
+
+@dataclass(frozen=True, slots=True)
+class JobDoors:
+    """The tables of a job. `zone` is that of the session, `registry` has the schemas of Avro records, and `has_headers`
+    if records come with their headers."""
+
+    routed: RoutedJob
+    zone: str
+    registry: RegistrySchemas | None = None
+    has_headers: bool = False
+    _configs: dict[Resolved, JobConfig] = field(default_factory=dict)
+
+    def config(self, to: Resolved) -> JobConfig:
+        """As `Doors.config`."""
+        if to not in self._configs:
+            self._configs[to] = self.routed.config_of(to)
+        return self._configs[to]
+
+    def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
+        """As `Doors.open`."""
+        is_declared = config.create is not None and config.create.schema is None
+        if has_table(config):
+            handle = handle_of(open_existing(config))
+            if is_declared and may_create and sample is not None and handle.snapshot_store.latest_id() is None:
+                # Somebody else has made it meanwhile: it has to be what the records declare.
+                handle = self._declared(config, sample)
+        elif not may_create:
+            return None
+        elif config.create is None:
+            raise no_table(config)
+        else:
+            handle = self._declared(config, sample) if is_declared else handle_of(open_or_create(config))
+        check_with(config, handle.table_schema)
+        return handle
+
+    def _declared(self, config: JobConfig, sample: pa.Table | None) -> TableHandle:
+        declared = None if sample is None else declared_in(config, sample)
+        if declared is None or sample is None:
+            raise OptionError(
+                f"create: auto: the first records for {config.table} declare no columns; write them in create.schema",
+                key=CREATE.key,
+            )
+        return handle_of(created_as(config, declared, sample))
+
+    def options(self, config: JobConfig) -> Mapping[str, str]:
+        """As `Doors.options`."""
+        return sink_options_of(config)
+
+    def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
+        """As `Doors.step`. Raises OptionError for a column that is filled from headers, which do not come."""
+        schema = table.table_schema
+        step = decode_step(
+            config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
+        )
+        assert step is not None, "records of several tables are decoded"
+        step = step_for(replace(step, zone=self.zone, registry=self.registry), schema)
+        if _HEADERS in step.input_columns and not self.has_headers:
+            raise OptionError(
+                f"{config.table} has a column that is filled from the headers of records: set "
+                "source.options.includeHeaders to true",
+                key="source.options.includeHeaders",
+            )
+        return step

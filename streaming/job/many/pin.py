@@ -1,0 +1,43 @@
+"""The settings of a job that decide which rows its tables get: they are pinned before a batch is committed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from bucketline.conf.job import CATALOG, CHECKPOINT, OPTIONS, SOURCE_OPTIONS, SOURCE_READER, STORAGE, TRIGGER, Setting
+from bucketline.conf.routes.route_options import COMMIT_PARALLELISM, ON_TABLE_FAILURE, TABLES
+from bucketline.conf.routes.routed_job import RoutedJob, routed_job
+from bucketline.conf.secrets import mask
+from bucketline.conf.sink_options import KEY_ORDER
+
+PINNED = "the settings that the batch was begun with"
+_REGISTRY = "source.registry."
+_FREE = tuple(o.key for o in (CHECKPOINT, TRIGGER, SOURCE_READER, COMMIT_PARALLELISM, ON_TABLE_FAILURE, KEY_ORDER))
+"""What a job may change in the middle of a batch: it decides no rows."""
+_FREE_NAMES = ("bad-records.", "metrics.")
+_FREE_FAMILIES = (SOURCE_OPTIONS, STORAGE, CATALOG, _REGISTRY)
+"""Families that say how something is reached, and hold the secrets. What is read is in the batch's offsets."""
+
+
+def is_pinned(key: str) -> bool:
+    """Whether a setting decides rows."""
+    name = key
+    if key.startswith(TABLES):
+        name = key.removeprefix(TABLES).partition(".")[2]
+    name = name.removeprefix(OPTIONS)
+    return name not in _FREE and not key.startswith(_FREE_FAMILIES) and not name.startswith(_FREE_NAMES)
+
+
+def pinned_settings(job: RoutedJob) -> tuple[str, str]:
+    """The settings that decide rows as a text, and its hash."""
+    texts = {key: setting.text for key, setting in job.settings.items() if is_pinned(key)}
+    shown = {key: text for key, text in sorted(texts.items()) if mask(key, text) == text}
+    text = json.dumps(shown, separators=(",", ":"))
+    return text, hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def with_pinned(job: RoutedJob, text: str) -> RoutedJob:
+    """The job with pinned settings in place of its own; what decides no rows, and secrets, are as the job says now."""
+    pinned: Mapping[str, str] = json.loads(text)
+    free = {key: setting for key, setting in job.settings.items() if not is_pinned(key)}
+    return routed_job({**free, **{key: Setting(value, PINNED) for key, value in pinned.items()}})

@@ -1,0 +1,193 @@
+"""The streaming job of a job file with several tables: source → sink → query, until it is done or asked to end.
+
+Tables are opened when records come for them: at the start nothing of storage is asked but the checkpoint.
+"""
+
+import logging
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.message_options import TRUNCATE, Truncate
+from bucketline.conf.resolve import show_settings
+from bucketline.conf.routes.routed_job import Resolved, RoutedJob
+from bucketline.conf.source_options import (
+    INCLUDE_HEADERS,
+    KAFKA,
+    find_option,
+    most_records,
+    source_identity,
+    source_options,
+    with_headers,
+)
+from bucketline.state.determinism import SystemIds
+from bucketline.streaming.batch.failure import SparkLog, explained
+from bucketline.streaming.batch.write_batch import Job
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.rejects import RejectPolicy
+from bucketline.streaming.job.ask_topic_ids import AskTopicIds
+from bucketline.streaming.job.await_end import await_end
+from bucketline.streaming.job.beside import beside_start
+from bucketline.streaming.job.check import check_without_table
+from bucketline.streaming.job.choose_reader import choose_reader, splits
+from bucketline.streaming.job.ending import Ending
+from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.kafka_admin import ClusterNow, jvm_admin
+from bucketline.streaming.job.kafka_failure import kafka_failures
+from bucketline.streaming.job.many.doors import JobDoors
+from bucketline.streaming.job.many.pin import pinned_settings, with_pinned
+from bucketline.streaming.job.many.sink import ManySink
+from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.run import SESSION_ZONE, ending_by_signals, source_name, watch_topics, with_trigger
+from bucketline.streaming.job.source import read_records
+from bucketline.streaming.job.start_report import StartReport
+from bucketline.streaming.many.job import ManyJob, ManyState
+from bucketline.streaming.many.ledger_files import LedgerFiles, ledger_files
+from bucketline.streaming.many.tables import Tables
+from bucketline.streaming.tasks.spark_engine import SparkEngine
+
+_LOG = logging.getLogger("bucketline.job")
+_KEPT = "spark.sql.streaming.minBatchesToRetain"
+_MOST_REJECTS = 1 << 31
+
+
+def run_routed(
+    routed: RoutedJob,
+    spark: Any | None = None,
+    *,
+    reset_identity: bool = False,
+    allow_reprocess: bool = False,
+    ending: Ending | None = None,
+    log: SparkLog = SparkLog.OURS_ONCE,
+) -> None:
+    """Runs a job of several tables; as `run_job`. Raises OptionError for what such a job cannot do."""
+    if reset_identity:
+        raise OptionError(
+            "--reset-identity is not built for jobs with 'tables' yet: restore the checkpoint, or give each table that "
+            "is to go on a job of its own",
+            key="reset-identity",
+        )
+    with nullcontext(ending) if ending is not None else ending_by_signals() as asked:
+        _run_until(asked, routed, spark, log, allow_reprocess=allow_reprocess)
+
+
+def _run_until(ending: Ending, routed: RoutedJob, spark: Any | None, log: SparkLog, *, allow_reprocess: bool) -> None:
+    common = routed.common
+    check_routed(routed)
+    files = ledger_files(common.checkpoint, common.storage)
+    source = source_options(common.source)
+    for line in source.advice:
+        _LOG.warning("%s", line)
+    for key, shown, origin in show_settings(routed.settings):
+        _LOG.info("%s = %s (%s)", key, shown, origin)
+    options = dict(with_headers(source.options)) if common.source.decode.is_avro else dict(source.options)
+    kafka = common.source.format == KAFKA
+    with (
+        explained(),
+        open_session("bucketline tables", spark, ending, log) as session,
+        beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
+        jvm_admin(session, options) as admin,
+    ):
+        reader = choose_reader(session, common.source, options, beside)
+        cluster = admin.cluster() if kafka else ClusterNow()
+        topics = watch_topics(AskTopicIds(admin, reader), options, cluster) if kafka else None
+        if topics is not None:
+            topics.accept({}, cluster.topic_ids)
+        registry = None
+        if common.registry is not None:
+            registry = RegistrySchemas(common.registry, SystemIds().new_uuid())
+        one = Job(
+            checkpoint=common.checkpoint,
+            source=source_identity(common.source),
+            cluster=cluster.id,
+            allow_reprocess=allow_reprocess,
+            topics=topics,
+            most_records=most_records(options) if kafka else None,
+        )
+        zone = session.conf.get(SESSION_ZONE)
+        has_headers = (find_option(options, INCLUDE_HEADERS) or "false").lower() == "true"
+        files = LedgerFiles(files.io, files.root, _kept(session), files.world)
+        made = partial(_made, files=files, zone=zone, registry=registry, has_headers=has_headers)
+
+        def pinned(text: str, user: str) -> tuple[ManyJob, ManyState]:
+            begun = with_pinned(routed, text)
+            return many_job(begun, one, registry), made(begun, user)
+
+        sink = ManySink(
+            many_job(routed, one, registry),
+            lambda user: made(routed, user),
+            lambda text, user: (
+                many_job(with_pinned(routed, text), one, registry),
+                made(with_pinned(routed, text), user),
+            ),
+            kafka=reader,
+            joins_partitions=kafka and not splits(options),
+        )
+        gate = BatchGate(sink)
+        with kafka_failures(options if kafka else None), explained():
+            stream = read_records(session, common.source, options)
+            writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", common.checkpoint)
+            _LOG.info("starting the query: reading from %s", source_name(common.source.format, options))
+            query = with_trigger(writer, common.trigger).start()
+        try:
+            with kafka_failures(options if kafka else None):
+                starting = StartReport()
+                await_end(query, gate, ending, starting)
+            if common.trigger.interval_ms is None and not gate.is_closed:
+                starting.end(gate)
+                hidden = sink.finish(SparkEngine(session))
+                if hidden:
+                    _LOG.warning("the job ends with %d rows that cannot be read yet; they are in their tables", hidden)
+        finally:
+            sink.stop()
+            if registry is not None:
+                registry.forget()
+
+
+def check_routed(routed: RoutedJob) -> None:
+    """Returns if nothing speaks against the settings of a job of several tables. Raises BucketlineError."""
+    for route in routed.routes:
+        config = routed.config_of(Resolved(route.number, route.target))
+        check_without_table(config)
+        if config.messages.truncate is Truncate.APPLY:
+            raise OptionError(
+                f"tables[{route.number}]: {TRUNCATE.key} = {Truncate.APPLY.value} is not built for jobs with 'tables' "
+                "yet: give the table a job of its own, or set it to skip or reject",
+                key=TRUNCATE.key,
+            )
+
+
+def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = None) -> ManyJob:
+    """What the job says of all its batches."""
+    common = routed.common
+    text, pin = pinned_settings(routed)
+    nameless = DecodeStep(
+        common.source.decode, (), reject_limit=_MOST_REJECTS, messages=common.messages, registry=registry
+    )
+    return ManyJob(
+        routes=routed,
+        unmatched=routed.unmatched,
+        on_failure=routed.on_table_failure,
+        commit_parallelism=routed.commit_parallelism,
+        nameless=nameless,
+        rejects=RejectPolicy(common.bad_records.path, common.bad_records.max_count),
+        storage=common.storage,
+        pin=pin,
+        settings=text,
+        one=one,
+    )
+
+
+def _made(
+    routed: RoutedJob, user: str, *, files: LedgerFiles, zone: str, registry: RegistrySchemas | None, has_headers: bool
+) -> ManyState:
+    """What a process keeps between the batches of a query."""
+    return ManyState(files, Tables(JobDoors(routed, zone, registry, has_headers), user))
+
+
+def _kept(session: Any) -> int:
+    """How many batches Spark keeps the offsets of."""
+    text = session.conf.get(_KEPT, "100")
+    return max(2, int(text)) if text.isdigit() else 100

@@ -1,0 +1,135 @@
+"""The foreachBatch function of a job of several tables."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bucketline.conf.wording import counted
+from bucketline.streaming.batch.batch_metrics import measure
+from bucketline.streaming.batch.failure import explained_in_one_line
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of
+from bucketline.streaming.batch.progress import BatchReport
+from bucketline.streaming.batch.registry_wait import wait_of, when_registry_answers
+from bucketline.streaming.batch.write_batch import identify
+from bucketline.streaming.decode.decode_step import RECORD_TYPES
+from bucketline.streaming.log import log_to_standard_error
+from bucketline.streaming.many.batch import write_many
+from bucketline.streaming.many.job import ManyJob, ManyState, Told
+from bucketline.streaming.many.pinned import begun_otherwise
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.many.spark_tables import SparkTables
+from bucketline.streaming.tasks.read_task import Frame, Records
+from bucketline.streaming.tasks.spark_engine import SparkEngine
+
+_LOG = logging.getLogger("bucketline.many")
+_SHOWN = 3
+
+Pinned = Callable[[str, str], tuple[ManyJob, ManyState]]
+"""The job, and what a process keeps of it, with other settings that decide rows, for the writer of that name."""
+
+
+@dataclass(slots=True)
+class ManySink:
+    """Writes the batches of one query into many tables; use as `foreachBatch(sink)`, in one process.
+
+    `make_state` gives what is kept, once the query's name is known; `kafka` says how tasks read Kafka themselves.
+    """
+
+    job: ManyJob
+    make_state: Callable[[str], ManyState]
+    pinned: Pinned
+    kafka: Callable[[], KafkaReader | None] | None = None
+    joins_partitions: bool = False
+    _state: ManyState | None = field(default=None, init=False)
+    _engine: SparkTables | None = field(default=None, init=False)
+
+    def __call__(self, batch: Any, batch_id: int) -> None:
+        log_to_standard_error()
+        with explained_in_one_line():
+            self.write(batch, identify(batch, batch_id, self.job.one))
+
+    def write(self, batch: Any, identity: BatchIdentity) -> Told:
+        """As a call, for a batch whose identity is known."""
+        if self._engine is None or self._state is None:
+            self._engine = SparkTables(batch.sparkSession)
+            self._state = self.make_state(identity.commit_user(None))
+        engine, job, state = self._engine, self.job, self._state
+        other = begun_otherwise(job, state, identity)
+        if other is not None:
+            _LOG.warning(
+                "batch %d was begun with other settings of the job, and some of its tables hold it: it is finished "
+                "with those; the settings as they are now count from the next batch on",
+                identity.batch_id,
+            )
+            job, state = self.pinned(other, identity.commit_user(None))
+
+        def source() -> Records:
+            return self._records(batch, identity, engine)
+
+        told = when_registry_answers(
+            lambda: write_many(job, state, identity, engine, source),
+            wait_of(job.nameless),
+            state.files.world,
+        )
+        if other is not None:
+            self._state.forget()
+        self._tell(told, identity, state)
+        return told
+
+    def _records(self, batch: Any, identity: BatchIdentity, engine: SparkTables) -> Records:
+        """Where tasks get the records of all tables from, with all columns that one of them may need."""
+        kafka = None if self.kafka is None else self.kafka()
+        frame = Frame(batch, self.job.nameless)
+        source = records_of(frame, identity, kafka, engine.parallelism)
+        if isinstance(source, KafkaRanges):
+            columns = tuple(c for c in RECORD_TYPES if c != "headers" or c in source.columns)
+            return replace(source, columns=columns)
+        return read_by_one_task(source, identity, engine.parallelism) if self.joins_partitions else source
+
+    def _tell(self, told: Told, identity: BatchIdentity, state: ManyState) -> None:
+        for report in told.reports:
+            _LOG.debug("%s", report.line(), extra={"bucketline": report})
+            known = state.tables.get_by_path(report.table)
+            if known is not None:
+                measure(report, state.tables.user, known.target.at.plan.sink.metrics)
+        _LOG.info("%s", line_of(told, identity))
+
+    def stop(self) -> None:
+        """Ends what a query that is stopped still holds."""
+        if self._engine is not None:
+            self._engine.close()
+        if self.job.one.topics is not None:
+            self.job.one.topics.ask.close()
+
+    def finish(self, engine: SparkEngine) -> int:
+        """Compacts, once a query has ended, what its batches still owe; the rows that readers do not see even then."""
+        return 0 if self._state is None else self._state.tables.finish(engine)
+
+
+def line_of(told: Told, identity: BatchIdentity) -> str:
+    """What is said of a batch of many tables."""
+    parts = [f"batch {identity.batch_id}"]
+    if told.is_skipped:
+        return f"{parts[0]}: all of its tables have it already"
+    rows, stored = _sum(told.reports, "input_rows"), _sum(told.reports, "stored_rows")
+    parts.append(f"{counted(len(told.reports), 'table')}, {counted(rows, 'row')} in, {stored:,} stored")
+    largest = sorted(told.reports, key=lambda r: -r.input_rows)[:_SHOWN]
+    if largest:
+        parts.append(", ".join(f"{r.table.rpartition('/')[2]} {r.input_rows:,}" for r in largest))
+    if rejected := _sum(told.reports, "rejected_rows"):
+        parts.append(f"rejected {rejected:,}")
+    if told.left_out:
+        parts.append(f"{counted(told.left_out, 'record')} of no table")
+    if told.parked_records or told.failed:
+        names = sorted({*told.parked_records, *told.failed})
+        shown = ", ".join(n.rpartition("/")[2] for n in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        parts.append(f"{counted(len(names), 'table')} parked ({shown})")
+    if told.reports:
+        parts.append(f"{max(r.total_seconds for r in told.reports):.2f} s")
+    return " | ".join(parts)
+
+
+def _sum(reports: tuple[BatchReport, ...], name: str) -> int:
+    return sum(int(getattr(report, name)) for report in reports)

@@ -1,0 +1,1 @@
+"""One streaming job that writes many tables, each exactly once."""

@@ -1,0 +1,137 @@
+"""A batch as one of its tables sees it, and what the ledger says of the table before and after: pure decisions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from bucketline.conf.routes.routed_job import Resolved
+from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
+from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.many.ledger import Entry, Ledger, Offsets, Parked, offsets_text
+from bucketline.streaming.tasks.many.split import Feed, Resolver
+from bucketline.streaming.tasks.many.table_notes import TableNote
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpan:
+    """The offsets between which a batch reads Kafka; both empty for other sources."""
+
+    start: Offsets
+    end: Offsets
+
+
+def span_of(identity: BatchIdentity) -> BatchSpan:
+    return BatchSpan(_numbered(identity.start_offsets), _numbered(identity.end_offsets))
+
+
+def _numbered(offsets: str | None) -> dict[Feed, int]:
+    return {(topic, int(partition)): offset for (topic, partition), offset in kafka_offsets(offsets).items()}
+
+
+def identity_for(
+    batch: BatchIdentity, span: BatchSpan, entry: Entry | None, fed: Iterable[Feed], pin: str
+) -> BatchIdentity:
+    """The batch for one table: its snapshots carry the offsets of the partitions that have fed it by then, from where
+    it still lacks records."""
+    commits = 0 if entry is None else entry.commits
+    if not span.end:
+        return replace(batch, turn=commits, pin=pin)
+    known = frozenset() if entry is None else entry.fed
+    cutoff: Offsets = {} if entry is None or entry.cutoff is None else entry.cutoff
+    feeds = sorted({*known, *fed} & span.end.keys())
+    start = {f: max(span.start[f], cutoff.get(f, 0)) for f in feeds if f in span.start}
+    topics = {topic for topic, _ in feeds}
+    return replace(
+        batch,
+        start_offsets=offsets_text(start),
+        end_offsets=offsets_text({f: span.end[f] for f in feeds}),
+        topic_ids={topic: found for topic, found in batch.topic_ids.items() if topic in topics},
+        turn=commits,
+        pin=pin,
+    )
+
+
+def at_least(entry: Entry | None) -> int:
+    """The batch that a table has to show before this one; below 0 where it need not show any. A table that the ledger
+    does not know may have been that of a job of one table: what it shows is looked at by itself."""
+    return -1 if entry is None or entry.last_batch is None else entry.last_batch
+
+
+def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> None:
+    """Returns if the table is the one that the ledger knows, and lacks no records before the batch. Raises
+    CheckpointMismatchError."""
+    if entry is None:
+        return
+    if entry.birth and birth != entry.birth:
+        state = "is gone" if not birth else "was dropped and created again"
+        raise CheckpointMismatchError(
+            f"{name}, which this job has written, {state}: what the job has read for it is not in it. Restore the "
+            f"table; or run `ingest --forget {name}` once: the job then writes it from here on as a new one",
+            path=name,
+        )
+    missing = left_out(entry, span)
+    if missing:
+        topic, partition = missing[0]
+        raise CheckpointMismatchError(
+            f"{name} has its records up to offset {(entry.cutoff or {})[missing[0]]} of topic {topic!r} partition "
+            f"{partition} only, and the batch begins at {span.start[missing[0]]}: its route was taken out of the job "
+            f"and put back, and what came in between is not in it. Run `ingest --forget {name}` once to go on without "
+            "these records; or --reset-identity, which reads them",
+            path=name,
+        )
+
+
+def left_out(entry: Entry, span: BatchSpan) -> list[Feed]:
+    """The partitions of which a table lacks records before the batch."""
+    return sorted(f for f, at in (entry.cutoff or {}).items() if span.start.get(f, at) > at)
+
+
+def next_ledger(
+    before: Ledger | None,
+    batch: BatchIdentity,
+    span: BatchSpan,
+    pin: str,
+    changed: Mapping[str, Entry],
+    routes: Resolver,
+) -> Ledger:
+    """The ledger after a batch, which has changed these entries. A table whose records no route takes any
+    more keeps what it has: up to the beginning of the batch."""
+    tables = {} if before is None else dict(before.tables)
+    for name, entry in tables.items():
+        if entry.parked is not None:
+            continue
+        if not is_routed(name, entry, routes):
+            tables[name] = entry if entry.cutoff is not None else replace(entry, cutoff=span.start)
+        elif not left_out(entry, span):
+            tables[name] = replace(entry, cutoff=_left_of(entry.cutoff, span.end))
+    for name, entry in changed.items():
+        tables[name] = replace(entry, cutoff=_left_of(entry.cutoff, span.end)) if entry.parked is None else entry
+    return Ledger(batch.query_id, batch.batch_id, batch.digest, pin, span.end, tables)
+
+
+def _left_of(cutoff: Offsets | None, end: Offsets) -> Offsets | None:
+    """A cut-off behind the batch in some partition stays, so that records before it are not read again."""
+    ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
+    return {**end, **ahead} if ahead else None
+
+
+def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
+    """Whether some of the records that came into a table would come there today."""
+    if not entry.origins:
+        return True
+    found = (routes.resolve(origin.name, origin.topic) for origin in entry.origins)
+    return any(isinstance(to, Resolved) and to.table == name for to in found)
+
+
+def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, *, wrote: bool) -> Entry:
+    """What the ledger says of a table once a batch has brought it records; `wrote` if it has a commit of the batch."""
+    entry = Entry(birth) if entry is None else entry
+    fed, origins = entry.fed | note.spans.keys(), entry.origins | note.origins
+    entry = replace(entry, birth=birth, fed=fed, origins=origins)
+    return replace(entry, last_batch=batch, commits=entry.commits + 1) if wrote else entry
+
+
+def parked_entry(entry: Entry | None, batch: BatchIdentity, span: BatchSpan, user: str, why: str, now_ms: int) -> Entry:
+    """What the ledger says of a table that has failed in a batch: it has its records up to there."""
+    entry = Entry("") if entry is None else entry
+    parked = Parked(batch.batch_id, user, batch.digest, span.start, span.end, why, now_ms)
+    return replace(entry, parked=parked, cutoff=span.start if entry.cutoff is None else entry.cutoff)

@@ -1,0 +1,64 @@
+"""What a job of many tables says of all its batches, and what a process keeps from batch to batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
+from bucketline.streaming.batch.progress import BatchReport
+from bucketline.streaming.batch.write_batch import Job
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.rejects import RejectPolicy
+from bucketline.streaming.many.ledger import Ledger
+from bucketline.streaming.many.ledger_files import LedgerFiles
+from bucketline.streaming.many.tables import Tables
+from bucketline.streaming.tasks.many.split import Resolver
+
+
+@dataclass(frozen=True, slots=True)
+class ManyJob:
+    """What a job says of all its batches. `settings` is the text that decides rows, and `pin` its hash.
+
+    `nameless` decodes what belongs to no table, `rejects` says what is done with it where it is bad, and `storage` how
+    that place is reached. `one` has what a job of one table says as well.
+    """
+
+    routes: Resolver
+    unmatched: Unmatched
+    on_failure: OnTableFailure
+    commit_parallelism: int
+    nameless: DecodeStep
+    rejects: RejectPolicy
+    storage: Mapping[str, str]
+    pin: str
+    settings: str
+    one: Job = field(default_factory=Job)
+
+
+@dataclass(slots=True)
+class ManyState:
+    """What a process keeps. `ledger` is that of the last batch; it has to be looked for first. `touched` is how many
+    tables that batch had records of."""
+
+    files: LedgerFiles
+    tables: Tables
+    ledger: Ledger | None = None
+    has_looked: bool = False
+    touched: int = 0
+
+    def forget(self) -> None:
+        """Drops all that is kept: after an error nothing of it is trusted."""
+        self.tables.forget_all()
+        self.ledger, self.has_looked = None, False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a batch of many tables came to: the reports of its tables, those that have failed and were parked, and how
+    many records of parked tables it has left out. `is_skipped` when all of it was written before."""
+
+    reports: tuple[BatchReport, ...] = ()
+    failed: Mapping[str, BucketlineError] = field(default_factory=dict)
+    parked_records: Mapping[str, int] = field(default_factory=dict)
+    left_out: int = 0
+    is_skipped: bool = False

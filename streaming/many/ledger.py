@@ -1,0 +1,175 @@
+"""What a job of many tables knows of them between two batches: one file a batch in the checkpoint.
+
+A table commits only in batches that bring it rows, so that its newest snapshot does not say up to where the job has
+read for it. The ledger does: it names each table's last batch, and where its records end.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bucketline.conf.routes.route import SourceName
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.streaming.tasks.many.split import Feed, Origin
+
+FORMAT = 1
+
+Offsets = Mapping[Feed, int]
+"""Topic and partition → the next offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A table that failed: the batch that it failed in, as that was planned, and why. `since_ms` is when."""
+
+    batch: int
+    user: str
+    digest: str | None
+    start: Offsets
+    end: Offsets
+    why: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the job knows of a table.
+
+    `birth` names its first schema: a table that is dropped and created again has another. `last_batch` is the newest
+    batch that brought it rows, `commits` how many did. `fed` are the partitions that have brought it records, `origins`
+    the source's tables and topics. All records before `cutoff` are in the table; None: all before the end of the
+    ledger's batch, as for each table that takes part.
+    """
+
+    birth: str
+    last_batch: int | None = None
+    commits: int = 0
+    fed: frozenset[Feed] = frozenset()
+    origins: frozenset[Origin] = frozenset()
+    cutoff: Offsets | None = None
+    parked: Parked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The ledger of one batch of a query: `end` are the offsets behind the batch, `pin` names the settings that it was
+    written with, `tables` are all that the job has ever written, by their targets."""
+
+    query: str
+    batch: int
+    digest: str | None
+    pin: str
+    end: Offsets
+    tables: Mapping[str, Entry] = field(default_factory=dict)
+
+    def cutoff(self, target: str) -> Offsets:
+        """Up to where a table has its records; everything for one that the job does not know: it has none to miss."""
+        entry = self.tables.get(target)
+        return self.end if entry is None or entry.cutoff is None else entry.cutoff
+
+    def with_entry(self, target: str, entry: Entry) -> "Ledger":
+        return replace(self, tables={**self.tables, target: entry})
+
+    def without(self, target: str) -> "Ledger":
+        return replace(self, tables={t: e for t, e in self.tables.items() if t != target})
+
+    def encode(self) -> bytes:
+        """The text of the file; the same ledger is the same text."""
+        said = {
+            "format": FORMAT,
+            "query": self.query,
+            "batch": self.batch,
+            "digest": self.digest,
+            "pin": self.pin,
+            "end": _topics(self.end),
+            "tables": {target: _said(entry) for target, entry in sorted(self.tables.items())},
+        }
+        return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_ledger(data: bytes, path: str) -> Ledger:
+    """The ledger in a file. Raises CorruptFileError, and UnsupportedTableError for a newer format."""
+    try:
+        said = json.loads(data)
+        if said["format"] != FORMAT:
+            raise UnsupportedTableError(
+                f"{path} is a ledger of format {said['format']}, and {FORMAT} is known: a newer bucketline has written "
+                "the checkpoint; use that one",
+                path=path,
+            )
+        tables = {target: _entry(entry) for target, entry in said["tables"].items()}
+        end = offsets_in(said["end"])
+        return Ledger(said["query"], int(said["batch"]), said["digest"], said["pin"], end, tables)
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise CorruptFileError(
+            f"{path} is no ledger, or is cut short; restore the checkpoint, or run the job once with --reset-identity",
+            path=path,
+        ) from e
+
+
+def _topics(offsets: Offsets) -> dict[str, dict[str, int]]:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def offsets_in(topics: Mapping[str, Mapping[str, int]]) -> dict[Feed, int]:
+    """Offsets in the form of Spark's own, by topic and partition."""
+    return {(t, int(p)): int(offset) for t, of in topics.items() for p, offset in of.items()}
+
+
+def offsets_text(offsets: Offsets) -> str:
+    """Offsets as a batch's identity has them: those of one Kafka source."""
+    return json.dumps([_topics(offsets)], sort_keys=True)
+
+
+def _said(entry: Entry) -> dict[str, Any]:
+    said: dict[str, Any] = {"birth": entry.birth, "last-batch": entry.last_batch, "commits": entry.commits}
+    fed: dict[str, list[int]] = {}
+    for topic, partition in sorted(entry.fed):
+        fed.setdefault(topic, []).append(partition)
+    said["fed"] = fed
+    said["origins"] = sorted(
+        ([None if o.name is None else [o.name.table, o.name.schema, o.name.database], o.topic] for o in entry.origins),
+        key=str,
+    )
+    if entry.cutoff is not None:
+        said["cutoff"] = _topics(entry.cutoff)
+    if entry.parked is not None:
+        p = entry.parked
+        said["parked"] = {
+            "batch": p.batch,
+            "user": p.user,
+            "digest": p.digest,
+            "start": _topics(p.start),
+            "end": _topics(p.end),
+            "why": p.why,
+            "since-ms": p.since_ms,
+        }
+    return said
+
+
+def _entry(said: Mapping[str, Any]) -> Entry:
+    parked = said.get("parked")
+    cutoff = said.get("cutoff")
+    return Entry(
+        birth=said["birth"],
+        last_batch=said["last-batch"],
+        commits=int(said["commits"]),
+        fed=frozenset((topic, int(p)) for topic, partitions in said["fed"].items() for p in partitions),
+        origins=frozenset(Origin(None if n is None else SourceName(*n), topic) for n, topic in said["origins"]),
+        cutoff=None if cutoff is None else offsets_in(cutoff),
+        parked=None
+        if parked is None
+        else Parked(
+            parked["batch"],
+            parked["user"],
+            parked["digest"],
+            offsets_in(parked["start"]),
+            offsets_in(parked["end"]),
+            parked["why"],
+            parked["since-ms"],
+        ),
+    )

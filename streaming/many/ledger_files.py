@@ -1,0 +1,178 @@
+"""The ledgers and pins of a job in its checkpoint, read and written by our own storage; which ledger a batch goes on
+from.
+
+A ledger is made if there is none, and durable before Spark hears that its batch is done: what Spark believes done is in
+a ledger.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.job import CHECKPOINT
+from bucketline.state.determinism import SYSTEM_WORLD, World
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.many.ledger import Ledger, decode_ledger
+
+_OURS = "bucketline"
+_REMEDY = (
+    "Restore the checkpoint as a whole, as it was; or, with a Kafka source, run the job once with --reset-identity, "
+    "which begins at what the tables hold"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The settings that decide the rows of a batch, without secrets, by their hash; and the tables that it writes, each
+    with the number of its route."""
+
+    batch: int
+    digest: str | None
+    hash: str
+    settings: str
+    tables: Mapping[str, int]
+
+    def encode(self) -> bytes:
+        said = {
+            "format": 1,
+            "batch": self.batch,
+            "digest": self.digest,
+            "hash": self.hash,
+            "settings": self.settings,
+            "tables": dict(self.tables),
+        }
+        return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_pin(data: bytes, path: str) -> Pin:
+    """The pin in a file. Raises CorruptFileError."""
+    try:
+        said: Mapping[str, Any] = json.loads(data)
+        return Pin(said["batch"], said["digest"], said["hash"], said["settings"], dict(said["tables"]))
+    except (ValueError, KeyError, TypeError) as e:
+        raise CorruptFileError(f"{path} is no pin of a batch, or is cut short. {_REMEDY}", path=path) from e
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFiles:
+    """The folder of a job's checkpoint that is ours. `kept` is how many ledgers are kept: as many as Spark keeps
+    offsets of batches."""
+
+    io: FileIO
+    root: str
+    kept: int = 100
+    world: World = SYSTEM_WORLD
+
+    def numbers(self) -> list[int]:
+        """The batches that have a ledger, ascending."""
+        return sorted(int(name) for name in self.io.list_names(f"{self.root}/ledger") if name.isdigit())
+
+    def read(self, batch: int) -> Ledger | None:
+        """The ledger of a batch; None where there is none."""
+        path = self._ledger(batch)
+        data = self.io.read_optional(path)
+        return None if data is None else decode_ledger(data, path)
+
+    def put(self, ledger: Ledger) -> None:
+        """Makes the ledger of a batch; one of the same batch and input stays as it is.
+
+        Raises CheckpointMismatchError where there is one of another input, or of another query.
+        """
+        if self.io.publish(self._ledger(ledger.batch), ledger.encode()):
+            return
+        there = self.read(ledger.batch)
+        if there is None or (there.query, there.digest) != (ledger.query, ledger.digest):
+            raise CheckpointMismatchError(
+                f"{self._ledger(ledger.batch)} is of another input than batch {ledger.batch} of this job has: a second "
+                f"job uses the checkpoint, or it was rewound. Stop the other one. {_REMEDY}",
+                path=self.root,
+                checkpoint_batch=ledger.batch,
+            )
+
+    def replace(self, ledger: Ledger) -> None:
+        """Writes a ledger in place of the one of its batch."""
+        self.io.overwrite(self._ledger(ledger.batch), ledger.encode())
+
+    def prune(self, batch: int) -> None:
+        """Removes the ledger and the pin that are too old once `batch` has a ledger."""
+        for folder in ("ledger", "pins"):
+            self.io.delete(f"{self.root}/{folder}/{batch - self.kept}")
+
+    def read_pin(self, batch: int) -> Pin | None:
+        path = f"{self.root}/pins/{batch}"
+        data = self.io.read_optional(path)
+        return None if data is None else decode_pin(data, path)
+
+    def put_pin(self, pin: Pin) -> None:
+        """Pins a batch; whoever may not replace a pin has looked before."""
+        self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
+
+    def _ledger(self, batch: int) -> str:
+        return f"{self.root}/ledger/{batch}"
+
+
+def ledger_files(
+    checkpoint: str, storage: Mapping[str, str], kept: int = 100, world: World = SYSTEM_WORLD
+) -> LedgerFiles:
+    """The files of a checkpoint. Raises OptionError for a checkpoint that our storage does not reach."""
+    try:
+        io, root = file_io_for(checkpoint, storage, world)
+        io.require_publish()
+    except (OptionError, UnsupportedTableError) as e:
+        raise OptionError(
+            f"a job with 'tables' keeps a ledger in its checkpoint, and {checkpoint} cannot be written to that way: "
+            f"{e.message} Use a checkpoint where tables can be as well",
+            key=CHECKPOINT.key,
+        ) from e
+    return LedgerFiles(io, f"{root}/{_OURS}", kept, world)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ledger that a batch goes on from; None where the job has none yet. `is_done` when it is the batch's own."""
+
+    ledger: Ledger | None
+    is_done: bool = False
+
+
+def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) -> Found:
+    """The ledger of the batch before, or that of the batch itself where it was done already.
+
+    Raises CheckpointMismatchError where ledgers and Spark's own files of the checkpoint do not fit.
+    """
+    numbers = files.numbers()
+    newest = numbers[-1] if numbers else None
+    if newest is None:
+        return Found(None)
+    ledger = files.read(newest)
+    if ledger is None:
+        raise CorruptFileError(f"{files.root}/ledger/{newest} is listed and not there. {_REMEDY}", path=files.root)
+    why: str | None = None
+    if ledger.query != query:
+        why = f"it is of query {ledger.query}, and this is query {query}"
+    elif newest == batch and ledger.digest != digest:
+        why = f"it has batch {batch} with other input"
+    elif newest not in (batch, batch - 1):
+        why = f"it is at batch {newest}, and the checkpoint at batch {batch}"
+    if why is not None:
+        raise CheckpointMismatchError(
+            f"the ledger in {files.root} does not fit the checkpoint: {why}. The checkpoint was rewound, copied or "
+            f"restored in part. {_REMEDY}",
+            path=files.root,
+            checkpoint_batch=batch,
+        )
+    return Found(ledger, is_done=newest == batch)
+
+
+def ledger_lost(files: LedgerFiles, target: str, batch: int) -> BucketlineError:
+    """The error for a table that was written with a ledger, where there is none."""
+    return CheckpointMismatchError(
+        f"{target} has batches of this job that were written with a ledger, and {files.root} has none, at batch "
+        f"{batch}: the folder was removed, or left out of a copy. {_REMEDY}",
+        path=target,
+        checkpoint_batch=batch,
+    )

@@ -1,0 +1,36 @@
+"""What came of one table's part in a batch: what the tasks that read say, and those that write, put together."""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.message import decode_messages
+from bucketline.state.store.commit.discard import discarded_on_error
+from bucketline.state.store.compact.bucket_access import BucketAccess
+from bucketline.state.store.engine.engine import Outcome
+from bucketline.streaming.tasks.many.table_notes import TableNote
+from bucketline.streaming.tasks.outcome import read_outcome
+from bucketline.streaming.tasks.wire import ERROR, MESSAGES, Result
+
+
+def outcome_of(results: Sequence[Result], note: TableNote, access: BucketAccess) -> Outcome:
+    """The outcome of a table. Raises the error of a task that could not write it; what others have written is removed
+    then."""
+    errors = [pickle.loads(r.payload) for r in results if r.kind == ERROR]
+    if errors:
+        with discarded_on_error(access) as messages:
+            messages += [m for r in results if r.kind == MESSAGES for m in decode_messages(r.payload)]
+            first = min(errors, key=str)
+            assert isinstance(first, BucketlineError), "only errors of ours travel"
+            raise first
+    made = read_outcome(results, access)
+    return replace(
+        made,
+        rejects=(*note.rejects, *made.rejects),
+        need=note.need,
+        skipped_records=tuple(sorted((kind.value, count) for kind, count in note.seen.skipped.items())),
+        source_tables=tuple(sorted(note.seen.tables)),
+        unexpected=tuple(sorted(note.seen.unexpected.items())),
+        mixed=tuple(sorted((*note.mixed, *made.mixed))),
+    )

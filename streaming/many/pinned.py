@@ -1,0 +1,35 @@
+"""A batch that was begun with other settings: some of its tables may hold it as those settings made it."""
+
+from bucketline.conf.routes.routed_job import Resolved
+from bucketline.state.store.write.table_at import table_at
+from bucketline.streaming.batch.history import read_history
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.many.job import ManyJob, ManyState
+
+
+def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> str | None:
+    """The settings that the batch has to be finished with; None where the job's own may write it: no table holds it
+    yet, or it was begun with the same ones. Asked once, by the first batch of a process."""
+    if state.has_looked:
+        return None
+    pin = state.files.read_pin(identity.batch_id)
+    if pin is None or pin.hash == job.pin or pin.digest != identity.digest:
+        return None
+    if state.files.read(identity.batch_id) is not None:
+        return None
+    is_begun = any(_holds(state, name, route, identity) for name, route in pin.tables.items())
+    return pin.settings if is_begun else None
+
+
+def _holds(state: ManyState, name: str, route: int, identity: BatchIdentity) -> bool:
+    """Whether a table has a snapshot of the batch."""
+    doors = state.tables.doors
+    config = doors.config(Resolved(route, name))
+    handle = doors.open(config, None, may_create=False)
+    if handle is None:
+        return False
+    target, history = read_history(Target(table_at(handle, doors.options(config)), state.tables.user).refreshed())
+    del target
+    known = (*history.commits, *([history.marker] if history.marker else ()))
+    return any(s.commit_identifier == identity.batch_id for s in known)

@@ -1,0 +1,217 @@
+"""The tables of a job that this process has open: their numbers, and how tasks read the records of each.
+
+A table gets its number when it is opened, and keeps it as long as the process lives. What tasks have to know of it is
+packed when it is opened, and again when its schema or its settings have changed: a batch costs nothing for a table that
+it brings nothing.
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.job import JobConfig
+from bucketline.conf.routes.route import case_twins
+from bucketline.conf.routes.routed_job import Resolved
+from bucketline.state.errors import TableNotFoundError
+from bucketline.state.format.paths import SCHEMA_DIR
+from bucketline.state.lsm.merge.engines import merging_of
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.write.stages import Stages
+from bucketline.state.store.write.table_at import table_at
+from bucketline.state.store.write.write_plan import Workers
+from bucketline.streaming.batch.conform import fit_decoder
+from bucketline.streaming.batch.finish import finish_stream
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.key_order import policy_of
+from bucketline.streaming.batch.make_visible import hidden_rows
+from bucketline.streaming.batch.plan import plan_batch
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.metrics.outlets import open_outlets
+from bucketline.streaming.tasks.many.read_tables import KnownTables, TableReading, packed
+from bucketline.streaming.tasks.many.split import Feed
+from bucketline.streaming.tasks.read_task import Frame, Records
+from bucketline.streaming.tasks.spark_engine import SparkEngine
+
+_LOG = logging.getLogger("bucketline.many")
+_NO_LIMIT = 1 << 31
+_ONE_BATCH = BatchIdentity("", 0, None, None, None)
+
+
+class Doors(Protocol):
+    """How a job gets at its tables."""
+
+    def config(self, to: Resolved) -> JobConfig:
+        """The settings of a table, as those of a job of this table alone."""
+        ...
+
+    def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
+        """The table; where there is none it is made, as its settings or the first of its records say, if it may be.
+        None where there is none, and it may not. Raises BucketlineError for a table that cannot be used or made."""
+        ...
+
+    def options(self, config: JobConfig) -> Mapping[str, str]:
+        """The options of the table's sink."""
+        ...
+
+    def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
+        """What turns the table's records into rows, those of other tables left out before."""
+        ...
+
+
+@dataclass(slots=True)
+class Known:
+    """An open table. `target` is what its last batch has left, `step` decodes its records as the table was opened,
+    `birth` names its first schema; `reading` is what tasks know of it, `since` as in `TableReading`.
+    """
+
+    number: int
+    to: Resolved
+    config: JobConfig
+    target: Target
+    step: DecodeStep
+    birth: str
+    reading: TableReading | None = None
+    since: Mapping[Feed, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.to.table
+
+    def stages(self, target: Target, identity: BatchIdentity) -> Stages[Records]:
+        """How a batch's rows get into the table as it is now. Raises as `fit_decoder` and `Mode.by_owner`."""
+        step = fit_decoder(self.step, target.at)
+        source = Frame(None, step)
+        stages = plan_batch(target, identity, source, Workers(1, _NO_LIMIT))
+        return target.at.plan.mode.by_owner(stages)
+
+    def reading_of(self, stages: Stages[Records]) -> TableReading:
+        """How tasks read the table's records for these stages."""
+        source = stages.source
+        assert isinstance(source, Frame) and isinstance(source.decode, DecodeStep), "records are decoded"
+        plan = self.target.at.plan
+        looks = policy_of(plan, source.decode) is not None and merging_of(plan.schema).order_matters()
+        return TableReading(
+            stages.seal,
+            stages.assigners,
+            self.number,
+            source.decode,
+            source.reject_limit or 1,
+            looks,
+            dict(self.since),
+        )
+
+
+@dataclass(slots=True)
+class Tables:
+    """The open tables of a job, which commits to all of them under one name."""
+
+    doors: Doors
+    user: str
+    _known: dict[str, Known] = field(default_factory=dict)
+    _packed: dict[int, bytes] = field(default_factory=dict)
+    _by_number: dict[int, Known] = field(default_factory=dict)
+    _told: KnownTables | None = None
+    _next: int = 0
+
+    def get(self, name: str) -> Known | None:
+        return self._known.get(name)
+
+    def get_by_path(self, path: str) -> Known | None:
+        """The open table at a path."""
+        return next((known for known in self._known.values() if known.target.at.table.path == path), None)
+
+    def numbered(self, number: int) -> Known:
+        return self._by_number[number]
+
+    def open(self, to: Resolved, sample: Sequence[pa.Table], *, is_known: bool) -> Known:
+        """Opens a table, which is made where there is none and the job says so; but not one that the job has written
+        before. Raises TableNotFoundError, and what is raised for a table that cannot be made or written."""
+        twin = case_twins(self._known, to.table)
+        if twin is not None:
+            raise OptionError(
+                f"{to.table!r} and {twin!r} differ in upper and lower case only, and not every storage tells them "
+                "apart; give one of them a route of its own with another table",
+                key="table",
+            )
+        config = self.doors.config(to)
+        records = pa.concat_tables(sample) if sample else None
+        handle = self.doors.open(config, records, may_create=not is_known)
+        if handle is None:
+            raise TableNotFoundError(
+                f"{to.table}, which this job has written, is gone. Restore it; or run `ingest --forget {to.table}` "
+                "once: the job then makes it anew, or leaves it out",
+                path=to.table,
+            )
+        return self.add(to, handle, config)
+
+    def add(self, to: Resolved, handle: TableHandle, config: JobConfig) -> Known:
+        """Opens a table. Raises as `table_at`, and what its settings or its mode do not allow."""
+        at = table_at(handle, self.doors.options(config), is_stream=True)
+        at.table.io.require_publish()
+        open_outlets(at.plan.sink.metrics)
+        known = Known(self._next, to, config, Target(at, self.user), self.doors.step(config, handle), birth_of(handle))
+        self.fit(known, known.stages(known.target, _ONE_BATCH))
+        self._next += 1
+        self._known[to.table] = self._by_number[known.number] = known
+        return known
+
+    def fit(self, known: Known, stages: Stages[Records]) -> bool:
+        """Has tasks read the table as these stages ask for; whether that is new."""
+        reading = known.reading_of(stages)
+        if reading == known.reading:
+            return False
+        known.reading = reading
+        self._packed[known.number] = packed(reading)
+        self._told = None
+        return True
+
+    def forget(self, name: str) -> None:
+        """Closes a table: its next batch opens it again."""
+        known = self._known.pop(name, None)
+        if known is not None:
+            del self._by_number[known.number], self._packed[known.number]
+            self._told = None
+
+    def forget_all(self) -> None:
+        for name in list(self._known):
+            self.forget(name)
+
+    def told(self, parked: frozenset[str]) -> KnownTables:
+        """What tasks have to know; the same value as long as nothing has changed."""
+        if self._told is None or self._told.parked != parked:
+            numbers = {name: known.number for name, known in self._known.items()}
+            self._told = KnownTables(numbers, dict(self._packed), parked)
+        return self._told
+
+    def all(self) -> list[Known]:
+        return [self._known[name] for name in sorted(self._known)]
+
+    def finish(self, engine: SparkEngine) -> int:
+        """Does what batches still owe, once there are no more; the rows that readers do not see even then."""
+        left = 0
+        for known in self.all():
+            if known.target.at.view.snapshot is None:
+                continue
+            try:
+                known.target = finish_stream(known.target, engine)
+                left += hidden_rows(known.target).rows
+            except BucketlineError as e:
+                _LOG.warning("%s: what the query still owes could not be compacted: %s", known.name, e)
+        return left
+
+
+def birth_of(table: TableHandle) -> str:
+    """The hash of the table's first schema, which a table that is made anew has another of; empty where it is gone."""
+    data = table.io.read_optional(f"{table.metadata_path}/{SCHEMA_DIR}/schema-0")
+    return "" if data is None else hashlib.sha256(data).hexdigest()[:32]
+
+
+def without_filter(step: DecodeStep) -> DecodeStep:
+    """The step for records that have been split by table already."""
+    return replace(step, messages=replace(step.messages, source_table=None))

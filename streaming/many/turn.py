@@ -1,0 +1,144 @@
+"""One table in a batch that brings it records: decide, plan, check, commit; each step is that of a job of one table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bucketline.state.commit.change import AppendCheck
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.engine.engine import Engine, Outcome
+from bucketline.state.store.write.stages import Stages
+from bucketline.streaming.batch import recover
+from bucketline.streaming.batch.back_pressure import Relief, relieve
+from bucketline.streaming.batch.commit import commit_accepted
+from bucketline.streaming.batch.conform import grow_table, of_one_source_table, refuse_need, refuse_unexpected
+from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
+from bucketline.streaming.batch.key_order import policy_of, settle_mixed_keys
+from bucketline.streaming.batch.plan import keeps_values
+from bucketline.streaming.batch.progress import BatchReport
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.batch.write_batch import Done, compact_what_was_due, decide, report, settle
+from bucketline.streaming.many.entries import BatchSpan, at_least, check_entry, identity_for
+from bucketline.streaming.many.job import ManyJob, ManyState
+from bucketline.streaming.many.ledger import Entry
+from bucketline.streaming.many.ledger_files import ledger_lost
+from bucketline.streaming.many.tables import Known
+from bucketline.streaming.tasks.many.split import Feed
+from bucketline.streaming.tasks.many.table_notes import TableNote
+from bucketline.streaming.tasks.read_task import Records
+
+
+@dataclass(slots=True)
+class Turn:
+    """A table in a batch. `note` is what tasks have read for it, `entry` what the ledger says of it, `identity` the
+    batch as the table sees it. Until it is `decided` nothing is known; `is_new` if the table lacks the batch.
+    """
+
+    known: Known
+    entry: Entry | None
+    identity: BatchIdentity
+    target: Target
+    note: TableNote
+    decided: bool = False
+    is_new: bool = True
+    has_grown: bool = False
+    relief: Relief = field(default_factory=Relief)
+    stages: Stages[Records] | None = None
+    outcome: Outcome | None = None
+    rejected: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.known.name
+
+    @property
+    def wrote(self) -> bool:
+        """Whether the table holds a commit of the batch, or is to get one."""
+        if not self.is_new:
+            return True
+        return self.outcome is not None and bool(self.outcome.messages or self.rejected)
+
+    def discard(self) -> None:
+        """Removes what tasks have written of it."""
+        if self.outcome is not None:
+            self.target.at.discard(self.outcome.messages)
+
+
+def decide_turn(
+    turn: Turn, job: ManyJob, state: ManyState, batch: BatchIdentity, span: BatchSpan, engine: Engine
+) -> None:
+    """Whether the table lacks the batch. Nothing is changed, unless buckets with too many runs are compacted before.
+
+    Raises CheckpointMismatchError where table, ledger and checkpoint disagree.
+    """
+    known, entry = turn.known, turn.entry
+    check_entry(known.name, entry, known.birth, span)
+    turn.target, decision = decide(turn.target, turn.identity, replace(job.one, topics=None), at_least(entry))
+    own = turn.target.state.commits
+    has_lost = state.ledger is None and batch.batch_id > 0 and not job.one.allow_reprocess
+    if has_lost and any(recover.PIN in s.properties for s in own) and _is_before(own, batch):
+        raise ledger_lost(state.files, known.name, batch.batch_id)
+    if entry is None and own and span.end:
+        # What a job of this table alone has read is in it as well.
+        entry = Entry(known.birth, fed=_fed(own))
+        turn.identity = identity_for(batch, span, entry, turn.note.spans, job.pin)
+    turn.decided, turn.is_new = True, isinstance(decision, recover.WriteBatch)
+    if turn.is_new:
+        turn.target, turn.relief = relieve(turn.target, engine)
+
+
+def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
+    """Whether the table's newest batch is one before this: the first batch of a job has no ledger before it."""
+    return any(s.commit_identifier < batch.batch_id for s in own)
+
+
+def _fed(own: Sequence[Snapshot]) -> frozenset[Feed]:
+    places = (kafka_offsets(s.properties.get(recover.END_OFFSETS)) for s in own)
+    return frozenset((topic, int(partition)) for of in places for topic, partition in of)
+
+
+def plan_turn(turn: Turn) -> None:
+    """Plans the table's part, on the table changed so that it has a place for what the records need."""
+    if turn.note.need:
+        need = Outcome(need=turn.note.need)
+        if turn.has_grown:
+            refuse_need(turn.target.at, need)
+        turn.target = turn.target.with_table(grow_table(turn.target.at, need))
+        turn.has_grown = True
+    turn.stages = turn.known.stages(turn.target, turn.identity)
+
+
+def check_turn(turn: Turn, batch: BatchIdentity) -> None:
+    """Returns if nothing speaks against the rows that tasks have written. Raises the errors of a job of one table."""
+    assert turn.outcome is not None and turn.stages is not None, "the table is to be written"
+    outcome, decode = turn.outcome, turn.stages.source.decode
+    turn.target = of_one_source_table(turn.target, outcome, decode)
+    refuse_unexpected(turn.target, outcome, decode)
+    turn.target = settle_mixed_keys(turn.target, batch, outcome, policy_of(turn.target.at.plan, decode))
+
+
+def commit_turn(turn: Turn, engine: Any, times: tuple[float, float, float]) -> BatchReport | None:
+    """Commits the table's rows, or does what is left of a batch that it holds; None where there is nothing. `times` are
+    when the batch began, was planned, and had been written."""
+    started, planned, ran = times
+    if not turn.is_new:
+        turn.target, done = compact_what_was_due(turn.target, turn.identity, engine)
+    elif not turn.wrote:
+        turn.known.target = turn.target
+        return None
+    else:
+        assert turn.outcome is not None and turn.stages is not None, "the table was written"
+        check = None
+        counts_buckets = turn.target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT
+        if keeps_values(turn.stages.source.decode) and counts_buckets:
+            check = AppendCheck.ROWS_READ
+        turn.target, said = commit_accepted(
+            turn.target, turn.identity, turn.outcome, turn.rejected, turn.stages.key_shares, check
+        )
+        trigger = turn.stages.write.write.trigger
+        done = Done(trigger, turn.outcome.messages, said, turn.outcome, planned, ran, turn.relief)
+    turn.target, done = settle(turn.target, turn.identity, engine, done)
+    if done.outcome is not None and turn.target.at.plan.mode.postpones:
+        turn.target = turn.target.refreshed()
+    turn.known.target = turn.target
+    return report(turn.target, turn.identity, done, started)

@@ -1,0 +1,317 @@
+"""Executor, first stage of a job that writes many tables: records → sealed runs of each table, and notes of what came.
+
+Records are split by table, and decoded when enough have come: a call of a decoder costs as much as hundreds of records.
+Rows and records of all tables share the memory that a job of one table has. An error of one table's records is a note
+of that table, and the others go on; the driver decides what becomes of it.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.job import RecordFormat
+from bucketline.conf.routes.route_options import Unmatched
+from bucketline.conf.routes.routed_job import Left, Resolved
+from bucketline.state.bucket.allocation import Assigners
+from bucketline.state.store.write.owned.owner_runs import OwnerRun
+from bucketline.state.store.write.sealed_runs import SealPlan
+from bucketline.streaming.decode.avro.avro_reader import AvroReader
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
+from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, pack_rejects
+from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
+from bucketline.streaming.tasks.kafka_consumers import KEPT
+from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
+from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
+from bucketline.streaming.tasks.kafka_fetch import RangeFetch
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.many.split import Feed, Origin, Part, Resolver, Splitter, not_before, spans
+from bucketline.streaming.tasks.many.table_notes import NO_TABLE, NewTable, TableNote, TaskNotes
+from bucketline.streaming.tasks.placement import Destination
+from bucketline.streaming.tasks.read_task import Reading, Sealing, joined_messages, task_number
+from bucketline.streaming.tasks.wire import REJECTS, RUNS, SEEN, TABLES, Routed, routed_note
+
+RECORD_BYTES = 32 << 20
+"""Bytes of records that wait for their decoders, of all tables together."""
+RECORDS_AT_ONCE = 20_000
+"""Records of one table that are decoded together."""
+ROW_BYTES = 64 << 20
+"""Bytes of rows that are not sealed yet, of all tables together."""
+_SAMPLE_RECORDS, _SAMPLE_BYTES = 1000, 1 << 20
+_MOST_REJECTS = 1000
+_UNNAMED = "the message names no table, and no route is for its topic"
+
+
+@dataclass(frozen=True, slots=True)
+class TableReading:
+    """How the records of one table become runs. `first` is the task that its buckets begin with, `assigners` as in
+    `Stages`; it `looks` at the partition of each record where the order of rows matters. Records before `since` in
+    their partitions are not read.
+    """
+
+    seal: SealPlan
+    assigners: Assigners
+    first: int
+    decode: DecodeStep
+    reject_limit: int
+    looks: bool = False
+    since: Mapping[Feed, int] = field(default_factory=dict)
+
+    def among(self, tasks: int) -> Destination:
+        """Which of so many tasks that write gets which rows."""
+        return Destination(tasks, self.assigners, self.first % tasks)
+
+    def sealing(self, tasks: int, feeds: KafkaFeeds | None) -> Sealing:
+        """A reading of the table that begins in this task."""
+        of_rows = feeds if self.looks else None
+        return Sealing(Reading(self.seal, self.among(tasks), self.decode, self.reject_limit, of_rows))
+
+
+@dataclass(slots=True)
+class KnownTables:
+    """What tasks have to know of the tables of a job: their numbers by target, and how each is read, packed one by one:
+    a task unpacks those that it reads. Records of `parked` targets are counted and left out.
+
+    It goes to each worker once, and stays there until it changes.
+    """
+
+    numbers: Mapping[str, int]
+    packed: Mapping[int, bytes]
+    parked: frozenset[str] = frozenset()
+    _unpacked: dict[int, TableReading] = field(default_factory=dict)
+
+    def reading(self, number: int) -> TableReading:
+        """How the records of a table are read."""
+        found = self._unpacked.get(number)
+        if found is None:
+            found = self._unpacked[number] = unpacked(self.packed[number])
+        return found
+
+
+def packed(reading: TableReading) -> bytes:
+    """What `KnownTables` has of a table."""
+    data = pickle.dumps(reading, pickle.HIGHEST_PROTOCOL)
+    size = len(data).to_bytes(8, "little")
+    return size + bytes(pa.Codec("zstd", compression_level=1).compress(data, asbytes=True))
+
+
+def unpacked(data: bytes) -> TableReading:
+    found = pickle.loads(pa.Codec("zstd").decompress(data[8:], int.from_bytes(data[:8], "little"), asbytes=True))
+    assert isinstance(found, TableReading)
+    return found
+
+
+class Kept(Protocol):
+    """Something that workers have: what is broadcast, or the thing itself."""
+
+    @property
+    def value(self) -> KnownTables: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTables:
+    """How tasks read the records of all tables; plain values, so that it travels. `notes_to` is the task of the next
+    stage that gets the notes: those before it write. `nameless` decodes what belongs to no table; `feeds` are the
+    partitions that the batch reads."""
+
+    routes: Resolver
+    unmatched: Unmatched
+    decode: RecordFormat
+    known: Kept
+    notes_to: int
+    nameless: DecodeStep
+    registry: RegistrySchemas | None = None
+    feeds: KafkaFeeds | None = None
+
+    def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
+        """What goes to other tasks for the records of this one, in order."""
+        reading = _Reading(self)
+        for records in tables:
+            yield from reading.add(records)
+        yield from reading.finish()
+
+
+class _Reading:
+    """A reading that is under way in one task."""
+
+    def __init__(self, plan: ReadTables) -> None:
+        self._plan, self._known, self._origin = plan, plan.known.value, task_number()
+        reader = None if plan.registry is None else AvroReader(plan.registry)
+        self._splitter = Splitter(plan.routes, plan.decode, reader)
+        self._waiting: dict[int, list[pa.Table]] = {}
+        self._counts: dict[int, int] = {}
+        self._waiting_bytes = 0
+        self._sealing: dict[int, Sealing] = {}
+        self._notes: dict[int, TableNote] = {}
+        self._new: dict[str, NewTable] = {}
+        self._left: dict[tuple[Origin, Left], int] = {}
+        self._parked: dict[str, int] = {}
+        self._seen = NOTHING_SEEN
+        self._refused = 0
+
+    def add(self, records: pa.Table) -> Iterator[Routed]:
+        for part in self._splitter.parts(records):
+            yield from self._take(part)
+        if self._waiting_bytes >= RECORD_BYTES:
+            yield from self._decode_all()
+
+    def finish(self) -> Iterator[Routed]:
+        yield from self._decode_all()
+        for number, sealing in self._sealing.items():
+            yield from self._of_table(number, sealing.finish)
+        if self._seen:
+            note = routed_note(SEEN, origin=self._origin, row_count=0, blob=self._seen.encode())
+            yield self._noted(note, NO_TABLE)
+        notes = TaskNotes(self._notes, self._new, self._left, self._parked)
+        yield self._noted(routed_note(TABLES, origin=self._origin, row_count=0, blob=notes.encode()), NO_TABLE)
+
+    def _take(self, part: Part) -> Iterator[Routed]:
+        if isinstance(part.to, Left):
+            yield from self._leave(part, part.to)
+            return
+        target = part.to.table
+        number = self._known.numbers.get(target)
+        if target in self._known.parked:
+            self._parked[target] = self._parked.get(target, 0) + part.records.num_rows
+        elif number is None:
+            self._sample(part, part.to)
+        else:
+            yield from self._wait(part, number)
+
+    def _leave(self, part: Part, why: Left) -> Iterator[Routed]:
+        """What is done with records of no table."""
+        if why is Left.UNMATCHED and part.origin.name is None and self._plan.decode.names_tables:
+            yield from self._nameless(part)
+            return
+        place = part.origin, why
+        self._left[place] = self._left.get(place, 0) + part.records.num_rows
+        if why is Left.UNMATCHED and self._plan.unmatched is Unmatched.BAD_RECORD:
+            reason = f"no route is for {part.origin}"
+            yield from self._refuse(part.records, [reason] * part.records.num_rows)
+
+    def _nameless(self, part: Part) -> Iterator[Routed]:
+        """Tombstones, heartbeats and the like are counted; what is broken, or a change of a row, is a bad record."""
+        made = self._plan.nameless(part.records)
+        self._seen = joined_seen((self._seen, made.seen))
+        if made.rejects is not None:
+            note = routed_note(REJECTS, origin=self._origin, row_count=made.rejects.row_count, blob=made.rejects.blob)
+            yield self._noted(note, NO_TABLE)
+        if made.records is not None and len(made.records):
+            rows = part.records.take(pa.array(np.unique(np.asarray(made.records))))
+            yield from self._refuse(rows, [_UNNAMED] * rows.num_rows)
+
+    def _refuse(self, records: pa.Table, reasons: list[str]) -> Iterator[Routed]:
+        records = records.slice(0, max(0, _MOST_REJECTS - self._refused))
+        if not records.num_rows:
+            return
+        self._refused += records.num_rows
+        columns = [
+            pa.array(reasons[: records.num_rows], pa.string())
+            if f.name == "reason"
+            else records[f.name].cast(f.type)
+            if f.name in records.column_names
+            else pa.nulls(records.num_rows, f.type)
+            for f in REJECTS_SCHEMA
+        ]
+        blob = pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
+        yield self._noted(routed_note(REJECTS, origin=self._origin, row_count=records.num_rows, blob=blob), NO_TABLE)
+
+    def _sample(self, part: Part, to: Resolved) -> None:
+        """Keeps the first records of a table that is not known."""
+        before = self._new.get(to.table, NewTable(to.route, frozenset(), 0))
+        room = _SAMPLE_RECORDS - sum(t.num_rows for t in before.sample)
+        is_small = sum(t.nbytes for t in before.sample) < _SAMPLE_BYTES
+        more = (part.records.slice(0, room),) if room > 0 and is_small else ()
+        self._new[to.table] = NewTable(
+            before.route,
+            before.origins | {part.origin},
+            before.records + part.records.num_rows,
+            (*before.sample, *more),
+        )
+
+    def _wait(self, part: Part, number: int) -> Iterator[Routed]:
+        """Keeps records until enough of their table have come."""
+        note = self._notes.get(number, TableNote())
+        records = not_before(part.records, self._known.reading(number).since)
+        if note.error is not None or not records.num_rows:
+            return
+        self._notes[number] = note.with_records(records.num_rows, spans(records), frozenset((part.origin,)))
+        self._waiting.setdefault(number, []).append(records)
+        self._counts[number] = self._counts.get(number, 0) + records.num_rows
+        self._waiting_bytes += records.nbytes
+        if self._counts[number] >= RECORDS_AT_ONCE:
+            yield from self._decode(number)
+
+    def _decode_all(self) -> Iterator[Routed]:
+        for number in list(self._waiting):
+            yield from self._decode(number)
+
+    def _decode(self, number: int) -> Iterator[Routed]:
+        waiting = self._waiting.pop(number)
+        self._counts.pop(number)
+        self._waiting_bytes -= sum(t.nbytes for t in waiting)
+        sealing = self._sealing.get(number)
+        if sealing is None:
+            sealing = self._sealing[number] = self._opened(number)
+        records = pa.concat_tables(waiting)
+        yield from self._of_table(number, lambda: sealing.add(records))
+        while sum(s.pending_bytes for s in self._sealing.values()) >= ROW_BYTES:
+            largest = max(self._sealing, key=lambda n: self._sealing[n].pending_bytes)
+            yield from self._of_table(largest, self._sealing[largest].flush)
+
+    def _of_table(self, number: int, work: Callable[[], Iterator[Routed]]) -> Iterator[Routed]:
+        """What the work sends for a table, with its number; an error ends the table in this task, and is noted."""
+        note = self._notes.get(number, TableNote())
+        if note.error is not None:
+            return
+        try:
+            for routed in work():
+                if isinstance(routed.run, OwnerRun) and routed.kind == RUNS:
+                    yield replace(routed, run=replace(routed.run, table=number))
+                else:
+                    yield self._noted(routed, number)
+        except (RegistryDownError, KafkaReaderError):
+            raise
+        except BucketlineError as e:
+            self._notes[number] = replace(note, error=e)
+            self._sealing[number] = self._opened(number)
+
+    def _opened(self, number: int) -> Sealing:
+        return self._known.reading(number).sealing(self._plan.notes_to, self._plan.feeds)
+
+    def _noted(self, routed: Routed, number: int) -> Routed:
+        """A note on its way to the task for notes, with the number of its table."""
+        assert not isinstance(routed.run, OwnerRun), "notes are no runs"
+        return replace(routed, task=self._plan.notes_to, run=replace(routed.run, bucket=number))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTablesOfKafka:
+    """Reads the offset ranges of its share from Kafka; plain values only, so that it travels."""
+
+    reading: ReadTables
+    source: KafkaRanges
+
+    def __call__(self) -> Iterator[Routed]:
+        source, share = self.source, self.source.shares[task_number()]
+        if not share:
+            return
+        with KEPT.consumer(source.reading.settings) as consumer:
+            yield from self.reading.runs(RangeFetch(consumer, source.reading, source.columns).tables(share))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTablesOfFrame:
+    """Reads the records of a frame from messages of Arrow; plain values only, so that it travels."""
+
+    reading: ReadTables
+    schema: pa.Schema
+
+    def __call__(self, messages: Iterator[bytes]) -> Iterator[Routed]:
+        return self.reading.runs(joined_messages(messages, self.schema))

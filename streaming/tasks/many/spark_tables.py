@@ -1,0 +1,134 @@
+"""The tasks of a batch of many tables: read once, sent once, and written when the driver has decided.
+
+`Ahead` is what was read and is not written yet. `SparkTables` does it in Spark's tasks; whoever tests a batch without
+Spark brings another engine with the same two methods.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.engine.engine import Engine
+from bucketline.streaming.tasks.frame_messages import frame_messages
+from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.many.read_tables import (
+    Kept,
+    KnownTables,
+    ReadTables,
+    ReadTablesOfFrame,
+    ReadTablesOfKafka,
+)
+from bucketline.streaming.tasks.many.table_notes import Notes, pass_on, read_notes, table_of
+from bucketline.streaming.tasks.many.two_steps import TwoSteps, steps_without_input
+from bucketline.streaming.tasks.many.write_tables import WriteTables
+from bucketline.streaming.tasks.read_task import Frame
+from bucketline.streaming.tasks.spark_engine import SparkEngine
+from bucketline.streaming.tasks.wire import Result
+
+TableResults = Mapping[int, Sequence[Result]]
+"""What tasks say of each table that they have written."""
+
+
+class Ahead(Protocol):
+    """Records that have been read and sealed, and wait to be written."""
+
+    @property
+    def notes(self) -> Notes:
+        """What the tasks say of them."""
+        ...
+
+    def write(self, tables: WriteTables) -> TableResults:
+        """Writes the tables; once."""
+        ...
+
+
+class TablesEngine(Protocol):
+    """Reads and writes the tables of a batch."""
+
+    @property
+    def engine(self) -> Engine:
+        """Runs work on one table."""
+        ...
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at a time."""
+        ...
+
+    def keep(self, known: KnownTables) -> Kept:
+        """The same where tasks find it, until others are kept."""
+        ...
+
+    def read(self, reading: ReadTables, source: Any) -> AbstractContextManager[Ahead]:
+        """The records of a source, read until the block ends; `notes_to` of the reading is how many tasks write."""
+        ...
+
+
+@dataclass(slots=True)
+class SparkTables:
+    """Tasks of a Spark session. What it keeps for them stays on their hosts until it changes."""
+
+    spark: Any
+    _broadcast: Any = field(default=None, init=False)
+
+    @property
+    def engine(self) -> SparkEngine:
+        return SparkEngine(self.spark)
+
+    @property
+    def parallelism(self) -> int:
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def keep(self, known: KnownTables) -> Kept:
+        """As `TablesEngine.keep`: broadcast once, and destroyed when others are kept."""
+        if self._broadcast is None or self._broadcast.value is not known:
+            self.close()
+            self._broadcast = self.spark.sparkContext.broadcast(known)
+        kept: Kept = self._broadcast
+        return kept
+
+    def close(self) -> None:
+        """Takes back what is kept."""
+        if self._broadcast is not None:
+            self._broadcast.destroy()
+            self._broadcast = None
+
+    @contextmanager
+    def read(self, reading: ReadTables, source: KafkaRanges | Frame) -> Iterator[Ahead]:
+        with self._steps(reading, source) as steps:
+            notes = read_notes(steps.run(pass_on, [reading.notes_to]))
+            yield _Sent(steps, reading.notes_to, notes)
+
+    def _steps(self, reading: ReadTables, source: KafkaRanges | Frame) -> TwoSteps:
+        count = reading.notes_to + 1
+        if isinstance(source, KafkaRanges):
+            first = ReadTablesOfKafka(reading, source)
+            return steps_without_input(self.spark, len(source.shares), first, count)
+        messages = frame_messages(self.spark, source.frame, is_alone=source.is_alone)
+        if messages is None:
+            raise UnsupportedTableError(
+                "this version of Spark does not hand out the rows of a frame as Arrow, which a job of several tables "
+                "needs; set source.reader to native, or use Spark 4"
+            )
+        return TwoSteps(self.spark, messages.rdd, ReadTablesOfFrame(reading, messages.schema), count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    steps: TwoSteps
+    count: int
+    notes: Notes
+
+    def write(self, tables: WriteTables) -> TableResults:
+        return by_table(self.steps.run(tables, range(self.count)))
+
+
+def by_table(results: Sequence[Result]) -> TableResults:
+    """Results of tasks that write, by the number of the table."""
+    found: dict[int, list[Result]] = {}
+    for result in results:
+        number, payload = table_of(result.payload)
+        found.setdefault(number, []).append(replace(result, payload=payload))
+    return found

@@ -1,0 +1,148 @@
+"""Records of many tables → the records of each: by what the messages name, or by their topic.
+
+A chunk has few tables and topics, so that routes are asked once for each pair, and positions are sorted once. Records
+that belong to no table stay together: whoever decodes them tells a heartbeat from a message that is broken.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketline.conf.job import RecordFormat
+from bucketline.conf.routes.route import SourceName
+from bucketline.conf.routes.routed_job import Left, Resolved
+from bucketline.state.types.buffers import one_array
+from bucketline.streaming.decode.avro.avro_reader import AvroReader
+from bucketline.streaming.decode.decode_step import framed_records
+from bucketline.streaming.decode.source_tables import name_parts, source_names
+
+Feed = tuple[str, int]
+"""A topic and a partition."""
+
+
+class Resolver(Protocol):
+    """The routes of a job: which table gets what comes from a table of the source, or out of a topic. Where it does not
+    ask for names, topics say all."""
+
+    @property
+    def asks_names(self) -> bool: ...
+    def resolve(self, name: SourceName | None, topic: str | None) -> Resolved | Left: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where records come from: the source's table that they name, and their topic; None where there is none."""
+
+    name: SourceName | None
+    topic: str | None
+
+    def __str__(self) -> str:
+        topic = "" if self.topic is None else f" (topic {self.topic})"
+        return f"{'no table' if self.name is None else self.name.texts[-1]}{topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The records of a chunk that have one origin, in their order, and where they go."""
+
+    origin: Origin
+    to: Resolved | Left
+    records: pa.Table
+
+
+@dataclass(slots=True)
+class Splitter:
+    """Splits chunks of records; what the routes have said is kept from chunk to chunk."""
+
+    routes: Resolver
+    decode: RecordFormat
+    reader: AvroReader | None = None
+    _resolved: dict[Origin, Resolved | Left] = field(default_factory=dict, init=False)
+
+    def parts(self, records: pa.Table) -> Iterator[Part]:
+        """The parts of a chunk, one or more records each, by the first record of each."""
+        if not records.num_rows:
+            return
+        names, of_names = self._names(records)
+        topics, of_topics = _topics(records)
+        pairs = of_topics.astype(np.int64) * (len(names) + 1) + of_names + 1
+        found, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+        for group in np.argsort(first):
+            topic, name = divmod(int(found[group]), len(names) + 1)
+            origin = Origin(names[name - 1] if name else None, topics[topic])
+            rows = records if len(found) == 1 else records.take(pa.array(np.flatnonzero(inverse == group)))
+            yield Part(origin, self._to(origin), rows)
+
+    def _to(self, origin: Origin) -> Resolved | Left:
+        to = self._resolved.get(origin)
+        if to is None:
+            to = self._resolved[origin] = self.routes.resolve(origin.name, origin.topic)
+        return to
+
+    def _names(self, records: pa.Table) -> tuple[list[SourceName], npt.NDArray[np.int32]]:
+        if not (self.decode.names_tables and self.routes.asks_names):
+            return [], np.full(records.num_rows, -1, np.int32)
+        values, _ = framed_records(records, self.decode)
+        found, codes = source_names(values, self.decode, self.reader)
+        parts = name_parts(self.decode)
+        return [_source_name(dict(zip(parts, texts, strict=True)), parts[-1]) for texts in found], codes
+
+
+def _source_name(texts: Mapping[str, str], table: str) -> SourceName:
+    database = next((texts[key] for key in ("db", "__db", "database") if texts.get(key)), None)
+    schema = next((texts[key] for key in ("schema", "__schema") if texts.get(key)), None)
+    return SourceName(texts[table], schema, database)
+
+
+def _topics(records: pa.Table) -> tuple[list[str | None], npt.NDArray[np.int32]]:
+    """The topics of records, and the position of each record's among them."""
+    if "topic" not in records.column_names:
+        return [None], np.zeros(records.num_rows, np.int32)
+    encoded = one_array(records["topic"]).dictionary_encode(null_encoding="encode")
+    return encoded.dictionary.to_pylist(), np.asarray(encoded.indices)
+
+
+def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
+    """The first offset of records in each partition, and the one behind the last; empty where they have no offsets."""
+    if not {"topic", "partition", "offset"} <= set(records.column_names) or not records.num_rows:
+        return {}
+    topics, of_topics = _topics(records)
+    partitions, offsets = (one_array(records[name]) for name in ("partition", "offset"))
+    if partitions.null_count or offsets.null_count:
+        return {}
+    numbers, at = np.asarray(partitions), np.asarray(offsets)
+    feeds, inverse = np.unique(of_topics.astype(np.int64) << 32 | numbers, return_inverse=True)
+    found: dict[Feed, tuple[int, int]] = {}
+    for place, feed in enumerate(feeds.tolist()):
+        topic, of_feed = topics[feed >> 32], at if len(feeds) == 1 else at[inverse == place]
+        if topic is not None:
+            found[topic, feed & 0xFFFFFFFF] = int(of_feed.min()), int(of_feed.max()) + 1
+    return found
+
+
+def joined_spans(
+    one: Mapping[Feed, tuple[int, int]], other: Mapping[Feed, tuple[int, int]]
+) -> dict[Feed, tuple[int, int]]:
+    """The first and the last of both, partition by partition."""
+    joined = dict(one)
+    for feed, (first, end) in other.items():
+        before = joined.get(feed, (first, end))
+        joined[feed] = min(before[0], first), max(before[1], end)
+    return joined
+
+
+def not_before(records: pa.Table, since: Mapping[Feed, int]) -> pa.Table:
+    """The records without those that lie before these offsets of their partitions."""
+    if not since or not {"topic", "partition", "offset"} <= set(records.column_names):
+        return records
+    topics, of_topics = _topics(records)
+    partitions, offsets = (np.asarray(one_array(records[name])) for name in ("partition", "offset"))
+    keep = np.ones(records.num_rows, bool)
+    for (topic, partition), offset in since.items():
+        if topic in topics:
+            keep &= (of_topics != topics.index(topic)) | (partitions != partition) | (offsets >= offset)
+    return records if keep.all() else records.filter(pa.array(keep))

@@ -1,0 +1,150 @@
+"""What the tasks that read say of each table, before anything is written: it goes to the driver by one more task of the
+next stage, which no rows are sent to.
+"""
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.routes.routed_job import Left
+from bucketline.state.lsm.merge.feeds import MixedKey
+from bucketline.state.store.write.sealed_runs import SealedRun
+from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed, decode_need
+from bucketline.streaming.decode.schema_needs import joined_needs
+from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen, decode_seen, joined_seen
+from bucketline.streaming.tasks.many.split import Feed, Origin, joined_spans
+from bucketline.streaming.tasks.wire import MIXED, NEEDS, REJECTS, SEEN, TABLES, Result, Sent
+
+NO_TABLE = -1
+"""The number of what is said of records that belong to no table."""
+
+_NUMBER_BYTES = 4
+
+Spans = Mapping[Feed, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableNote:
+    """What was read for one table: how many records, from which offset up to which of each partition, and where they
+    came from. `error` is why they could not become rows; what was sent before it is not to be written. `need`, `seen`,
+    `rejects` and `mixed` are as in `Outcome`.
+    """
+
+    records: int = 0
+    spans: Spans = field(default_factory=dict)
+    origins: frozenset[Origin] = frozenset()
+    error: BucketlineError | None = None
+    need: SchemaNeed = NOTHING_NEEDED
+    seen: Seen = NOTHING_SEEN
+    rejects: tuple[bytes, ...] = ()
+    mixed: tuple[MixedKey, ...] = ()
+
+    def with_records(self, records: int, spans: Spans, origins: frozenset[Origin]) -> "TableNote":
+        """The same, with more records."""
+        return replace(
+            self,
+            records=self.records + records,
+            spans=joined_spans(self.spans, spans),
+            origins=self.origins | origins,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """Records of a table that the tasks did not know: the route, what they came from, and the first of them."""
+
+    route: int
+    origins: frozenset[Origin]
+    records: int
+    sample: tuple[pa.Table, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNotes:
+    """What one task has read: by number of table, by target of tables that it did not know, and how many records it
+    left out, by where they came from."""
+
+    tables: Mapping[int, TableNote] = field(default_factory=dict)
+    new: Mapping[str, NewTable] = field(default_factory=dict)
+    left: Mapping[tuple[Origin, Left], int] = field(default_factory=dict)
+    parked: Mapping[str, int] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+
+Notes = TaskNotes
+"""What all tasks have said, put together."""
+
+
+def pass_on(sent: Iterable[Sent]) -> Iterator[Result]:
+    """The task for notes: each goes to the driver, after the number of its table."""
+    for kind, run in sent:
+        assert isinstance(run, SealedRun), "rows go to the tasks that write"
+        yield Result(kind, of_table(run.bucket, bytes(run.blob)))
+
+
+def of_table(number: int, payload: bytes) -> bytes:
+    """A payload after the number of its table."""
+    return number.to_bytes(_NUMBER_BYTES, "little", signed=True) + payload
+
+
+def table_of(payload: bytes) -> tuple[int, bytes]:
+    """The number of the table, and what is said of it."""
+    return int.from_bytes(payload[:_NUMBER_BYTES], "little", signed=True), payload[_NUMBER_BYTES:]
+
+
+def read_notes(results: Iterable[Result]) -> Notes:
+    """What the results of the task for notes say together, in no order that depends on tasks."""
+    by_kind: dict[str, dict[int, list[bytes]]] = {NEEDS: {}, REJECTS: {}, SEEN: {}, MIXED: {}}
+    told: list[TaskNotes] = []
+    for result in results:
+        number, payload = table_of(result.payload)
+        if result.kind == TABLES:
+            told.append(pickle.loads(payload))
+        else:
+            by_kind[result.kind].setdefault(number, []).append(payload)
+    tables: dict[int, TableNote] = {}
+    new: dict[str, NewTable] = {}
+    left: dict[tuple[Origin, Left], int] = {}
+    parked: dict[str, int] = {}
+    for notes in told:
+        for number, note in notes.tables.items():
+            known = tables.get(number, TableNote()).with_records(note.records, note.spans, note.origins)
+            tables[number] = replace(known, error=_first(known.error, note.error))
+        for target, found in notes.new.items():
+            new[target] = _joined_new(new.get(target), found)
+        for place, count in notes.left.items():
+            left[place] = left.get(place, 0) + count
+        for target, count in notes.parked.items():
+            parked[target] = parked.get(target, 0) + count
+    for number in {n for of_kind in by_kind.values() for n in of_kind}:
+        said: Mapping[str, list[bytes]] = {kind: found.get(number, []) for kind, found in by_kind.items()}
+        tables[number] = replace(
+            tables.get(number, TableNote()),
+            need=joined_needs(map(decode_need, said[NEEDS])),
+            seen=joined_seen(map(decode_seen, said[SEEN])),
+            rejects=tuple(said[REJECTS]),
+            mixed=tuple(sorted(map(MixedKey.from_bytes, said[MIXED]))),
+        )
+    return Notes(dict(sorted(tables.items())), dict(sorted(new.items())), left, parked)
+
+
+def _first(one: BucketlineError | None, other: BucketlineError | None) -> BucketlineError | None:
+    """Of two errors that which comes first as a text, so that a replay says the same."""
+    given = [e for e in (one, other) if e is not None]
+    return min(given, key=lambda e: e.message, default=None)
+
+
+def _joined_new(one: NewTable | None, other: NewTable) -> NewTable:
+    if one is None:
+        return other
+    return NewTable(
+        min(one.route, other.route),
+        one.origins | other.origins,
+        one.records + other.records,
+        (*one.sample, *other.sample),
+    )

@@ -1,0 +1,77 @@
+"""A Spark job with one shuffle, run in two steps: what the first tasks send to one task of the second stage comes to
+the driver before the others of that stage start.
+
+The first step runs one task of the second stage alone, so that Spark runs all tasks of the first, and keeps what they
+have sent. The second step runs the others over the same RDD: Spark finds the files of the shuffle and reads nothing
+again, unless they are lost with their executor.
+
+Source: Spark 4.0 DAGScheduler (stages whose shuffle files exist are skipped), SparkContext.runJob of PySpark.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from pyspark import RDD
+from pyspark.serializers import NoOpSerializer
+from pyspark.traceback_utils import SCCallSiteSync
+
+from bucketline.streaming.tasks.bytes_job import (
+    First,
+    FirstOfBytes,
+    FirstStep,
+    NextStep,
+    WithoutInput,
+    is_simplified,
+    java_classes,
+    nothing,
+    python_rdd_of,
+    results_of,
+)
+from bucketline.streaming.tasks.wire import Next, Result
+
+
+class TwoSteps:
+    """What `first` has sent to `count` tasks of a second stage; close it to free what was sent to tasks."""
+
+    def __init__(self, spark: Any, rdd: Any, first: FirstOfBytes, count: int) -> None:
+        self._spark, self._context = spark, spark.sparkContext
+        self._simple = is_simplified(spark)
+        self._open = ExitStack()
+        java = java_classes(self._context._jvm)
+        with SCCallSiteSync(self._context):
+            step = FirstStep(first, sends=True)
+            read = python_rdd_of(self._open, self._context, rdd, step, self._simple)
+            pairs = java.pairwise_rdd(read).asJavaPairRDD()
+            self._sent = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(count, 0)))
+
+    def run(self, task: Next, numbers: Sequence[int]) -> list[Result]:
+        """What these tasks of the second stage say, which all do the same."""
+        if not numbers:
+            return []
+        with ExitStack() as job, SCCallSiteSync(self._context):
+            step = NextStep(task, sends=False)
+            last = python_rdd_of(job, self._context, self._sent, step, self._simple).asJavaRDD()
+            said = self._context.runJob(_AsItIs(last, self._context, NoOpSerializer()), None, list(numbers))
+        return results_of(list(said), len(numbers))
+
+    def __enter__(self) -> "TwoSteps":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+
+def steps_without_input(spark: Any, tasks: int, first: First, count: int) -> TwoSteps:
+    """The steps of a job whose first tasks get nothing from Spark."""
+    return TwoSteps(spark, nothing(spark, tasks), WithoutInput(first), count)
+
+
+class _AsItIs(RDD):  # type: ignore[misc]
+    """An RDD whose tasks do nothing more: `runJob` would start a second worker for each, to do it there."""
+
+    def mapPartitions(self, f: Any, preservesPartitioning: bool = False) -> "_AsItIs":
+        return self

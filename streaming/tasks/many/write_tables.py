@@ -1,0 +1,171 @@
+"""Executor, last stage of a job that writes many tables: the runs of each table → its files and messages.
+
+A task owns buckets of any table. Runs come in any order, so that they are kept until all are there, in memory up to a
+budget and then on disk; then one table after the other is written, as a job of that table alone would do it. Where
+storage answers late, several are written at the same time and share the memory.
+"""
+
+import pickle
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.message import decode_messages
+from bucketline.state.store.commit.discard import discarded_on_error
+from bucketline.state.store.storage.parallel import AT_ONCE, answers_late
+from bucketline.state.store.write.owned.owner_runs import OwnerRun
+from bucketline.state.store.write.run_buffer import SpillFile
+from bucketline.streaming.tasks.many.table_notes import of_table
+from bucketline.streaming.tasks.read_task import task_number
+from bucketline.streaming.tasks.wire import ERROR, MESSAGES, RUNS, Result, Sent
+from bucketline.streaming.tasks.write_task import WriteTask
+
+_LEAST_MERGE_BYTES = 16 << 20
+
+
+def packed_task(task: WriteTask) -> bytes:
+    """How a table is written, as it travels: a task unpacks those that it writes."""
+    data: bytes = cloudpickle.dumps(task)
+    packed: bytes = pa.Codec("zstd", compression_level=1).compress(data, asbytes=True)
+    return len(data).to_bytes(8, "little") + packed
+
+
+def _unpacked(data: bytes) -> WriteTask:
+    task = pickle.loads(pa.Codec("zstd").decompress(data[8:], int.from_bytes(data[:8], "little"), asbytes=True))
+    assert isinstance(task, WriteTask)
+    return task
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTables:
+    """Writes the tables that it is sent runs of, as far as they are in `tables`; runs of others are left out.
+
+    `idle` are the tasks that own idle buckets of a table, which are compacted also where no rows come.
+    """
+
+    tables: Mapping[int, bytes]
+    idle: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    budget_bytes: int = 256 << 20
+    directory: str | None = None
+
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+        """The results of each table, after its number. An error of one is its result: the others are written."""
+        with _Runs(self.budget_bytes, self.directory) as runs:
+            for kind, run in sent:
+                assert kind == RUNS and isinstance(run, OwnerRun), "notes go to another task"
+                if run.table in self.tables:
+                    runs.add(run)
+            me = task_number()
+            numbers = sorted(runs.tables() | {n for n, tasks in self.idle.items() if me in tasks})
+            yield from self._written(numbers, runs)
+
+    def _written(self, numbers: list[int], runs: "_Runs") -> Iterator[Result]:
+        tasks = {number: _unpacked(self.tables[number]) for number in numbers}
+        is_far = any(answers_late(task.stage.write.access.files.io) for task in tasks.values())
+        threads = min(AT_ONCE, len(numbers)) if is_far else 1
+
+        def results(number: int) -> list[Result]:
+            return [*_results(_sharing(tasks[number], threads), runs.take(number))]
+
+        done: list[tuple[int, list[Result]]] = []
+        try:
+            if threads < 2:
+                for number in numbers:
+                    done.append((number, results(number)))
+            else:
+                with ThreadPoolExecutor(threads, thread_name_prefix="bucketline-table") as pool:
+                    futures = [(number, pool.submit(results, number)) for number in numbers]
+                done += [(number, future.result()) for number, future in futures if future.exception() is None]
+                for _, future in futures:
+                    future.result()
+        except BaseException:
+            for number, said in done:
+                _discard(tasks[number], said)
+            raise
+        for number, said in done:
+            yield from (Result(r.kind, of_table(number, r.payload)) for r in said)
+
+
+def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[Result]:
+    """What a table's task says. An error that is about the table is a result."""
+    try:
+        yield from list(task(runs))
+    except BucketlineError as e:
+        yield Result(ERROR, pickle.dumps(e))
+
+
+def _sharing(task: WriteTask, threads: int) -> WriteTask:
+    """The task with its part of the memory of a job of one table."""
+    write = task.stage.write
+    if threads < 2:
+        return task
+    write = replace(
+        write,
+        merge_memory_bytes=max(_LEAST_MERGE_BYTES, write.merge_memory_bytes // threads),
+        compact_memory_bytes=max(_LEAST_MERGE_BYTES, write.compact_memory_bytes // threads),
+    )
+    return replace(task, stage=replace(task.stage, write=write))
+
+
+def _discard(task: WriteTask, said: list[Result]) -> None:
+    """Removes the files of a table, after an error of another kind elsewhere in this task."""
+    try:
+        with discarded_on_error(task.stage.write.access) as messages:
+            messages += [m for r in said if r.kind == MESSAGES for m in decode_messages(r.payload)]
+            raise _Discarded
+    except _Discarded:
+        return
+
+
+class _Discarded(Exception):
+    """Nothing of the task is kept."""
+
+
+class _Runs:
+    """Runs by table, in memory up to a budget, then in one spill file."""
+
+    def __init__(self, budget_bytes: int, directory: str | None) -> None:
+        self._budget_bytes, self._directory = budget_bytes, directory
+        self._held_bytes = 0
+        self._runs: dict[int, list[OwnerRun]] = {}
+        self._places: dict[tuple[int, int], tuple[int, int]] = {}
+        self._spill: SpillFile | None = None
+
+    def add(self, run: OwnerRun) -> None:
+        of_table = self._runs.setdefault(run.table, [])
+        size = len(run.blob)
+        if self._held_bytes + size > self._budget_bytes:
+            if self._spill is None:
+                self._spill = SpillFile(self._directory)
+            self._places[run.table, len(of_table)] = self._spill.tell(), size
+            self._spill.write(run.blob)
+            run = replace(run, blob=b"")
+        else:
+            self._held_bytes += size
+        of_table.append(run)
+
+    def tables(self) -> set[int]:
+        """The tables that have runs."""
+        return set(self._runs)
+
+    def take(self, table: int) -> Iterator[Sent]:
+        """The runs of a table, which leave the memory one by one. Several threads may take different tables."""
+        runs = self._runs.pop(table, [])
+        for position in range(len(runs)):
+            run, runs[position] = runs[position], None  # type: ignore[call-overload]
+            place = self._places.pop((table, position), None)
+            if place is not None:
+                assert self._spill is not None
+                run = replace(run, blob=pa.py_buffer(self._spill.blob(*place).read()))
+            yield RUNS, run
+
+    def __enter__(self) -> "_Runs":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._spill is not None:
+            self._spill.close()

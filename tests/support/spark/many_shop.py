@@ -1,0 +1,152 @@
+"""A shop of several tables as Debezium tells it, and the job that writes them, in this process."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.conf.resolve import read_settings, resolve_jobs
+from bucketline.conf.routes.routed_job import RoutedJob
+from bucketline.state.store.table.table import open_table
+from bucketline.streaming.batch.identity import BatchIdentity, batch_digest
+from bucketline.streaming.batch.write_batch import Job
+from bucketline.streaming.decode.decode_step import RECORD_TYPES
+from bucketline.streaming.job.many.doors import JobDoors
+from bucketline.streaming.job.many.run import many_job, with_pinned
+from bucketline.streaming.many.batch import write_many
+from bucketline.streaming.many.job import ManyJob, ManyState, Told
+from bucketline.streaming.many.ledger_files import ledger_files
+from bucketline.streaming.many.pinned import begun_otherwise
+from bucketline.streaming.many.tables import Tables
+from tests.support.spark.local_tables import LocalTables
+
+QUERY = "query"
+
+
+@dataclass
+class Topic:
+    """The records of a topic, partition by partition."""
+
+    name: str
+    parts: list[list[dict[str, Any]]] = field(default_factory=lambda: [[], []])
+
+    def put(self, key: Any, value: Any, partition: int | None = None) -> None:
+        """Adds a record; of one key all lie in one partition."""
+        text = None if key is None else json.dumps(key).encode()
+        number = (sum(text or b"") % len(self.parts)) if partition is None else partition
+        data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+        self.parts[number].append({"key": text, "value": data})
+
+    @property
+    def ends(self) -> dict[str, int]:
+        return {str(number): len(part) for number, part in enumerate(self.parts)}
+
+    def change(
+        self, table: str, row: Mapping[str, Any], op: str = "c", before: Mapping[str, Any] | None = None
+    ) -> None:
+        """A change of a row with an `id`."""
+        event = {
+            "before": before,
+            "after": None if op == "d" else dict(row),
+            "op": op,
+            "source": {"db": "shop", "table": table},
+        }
+        if op == "d":
+            event["before"] = dict(row)
+        self.put({"id": row["id"]}, event)
+
+
+def records(topic: Topic, start: Mapping[str, int], end: Mapping[str, int]) -> list[list[pa.Table]]:
+    """The records between offsets, a task for each partition."""
+    found = []
+    for number, part in enumerate(topic.parts):
+        first, until = start.get(str(number), 0), end[str(number)]
+        chosen = part[first:until]
+        columns: dict[str, Any] = {
+            "key": [r["key"] for r in chosen],
+            "value": [r["value"] for r in chosen],
+            "topic": [topic.name] * len(chosen),
+            "partition": [number] * len(chosen),
+            "offset": list(range(first, until)),
+            "timestamp": [None] * len(chosen),
+            "timestampType": [0] * len(chosen),
+        }
+        found.append([pa.table({n: pa.array(v, RECORD_TYPES[n]) for n, v in columns.items()})] if chosen else [])
+    return found
+
+
+@dataclass
+class Shop:
+    """A job of a file's text, and its batches as Spark would plan them. `crash` ends the process: what it knew is
+    gone."""
+
+    root: Path
+    text: str
+    topic: Topic = field(default_factory=lambda: Topic("shop"))
+    plans: list[dict[str, int]] = field(default_factory=list)
+    engine: LocalTables = field(default_factory=LocalTables)
+    allow_reprocess: bool = False
+    _state: ManyState | None = None
+    done: int = 0
+
+    @property
+    def routed(self) -> RoutedJob:
+        head = f"""
+source: {{format: kafka, options: {{kafka.bootstrap.servers: "b:1", subscribe: shop}}, decode: debezium-json}}
+checkpoint: {self.root}/checkpoint
+"""
+        job = resolve_jobs(read_settings(head + self.text.replace("ROOT", str(self.root)), name="job.yaml"))
+        assert isinstance(job, RoutedJob)
+        return job
+
+    def crash(self) -> None:
+        self._state = None
+
+    def state(self) -> ManyState:
+        if self._state is None:
+            self._state = self._made(self.routed)
+        return self._state
+
+    def _made(self, routed: RoutedJob) -> ManyState:
+        files = ledger_files(f"{self.root}/checkpoint", {})
+        return ManyState(files, Tables(JobDoors(routed, "UTC"), QUERY))
+
+    def _job(self, routed: RoutedJob) -> ManyJob:
+        return many_job(routed, Job(cluster="cluster", allow_reprocess=self.allow_reprocess))
+
+    def batch(self) -> Told:
+        """The next batch, or the one that was not done."""
+        if len(self.plans) == self.done:
+            self.plans.append(self.topic.ends)
+        told = self.write(self.done)
+        self.done += 1
+        return told
+
+    def identity(self, number: int) -> BatchIdentity:
+        start = [{self.topic.name: self.plans[number - 1] if number else dict.fromkeys(self.topic.ends, 0)}]
+        end = [{self.topic.name: self.plans[number]}]
+        digest = batch_digest(start, end, [None])
+        return BatchIdentity(QUERY, number, json.dumps(start), json.dumps(end), digest, cluster="cluster")
+
+    def write(self, number: int) -> Told:
+        identity, state = self.identity(number), self.state()
+        job = self._job(self.routed)
+        other = begun_otherwise(job, state, identity)
+        if other is not None:
+            pinned = with_pinned(self.routed, other)
+            job, state = self._job(pinned), self._made(pinned)
+            self._state = None
+        start = self.plans[number - 1] if number else {}
+        source: Any = records(self.topic, start, self.plans[number])
+        return write_many(job, state, identity, self.engine, lambda: source)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        found = open_table(f"{self.root}/w/{table}").to_arrow().to_pylist()
+        return sorted(found, key=lambda row: row["id"])
+
+    def appends(self, table: str) -> Sequence[int]:
+        snapshots = open_table(f"{self.root}/w/{table}").snapshots().to_pylist()
+        return [s["commit_identifier"] for s in snapshots if s["commit_kind"] == "APPEND"]

@@ -1,0 +1,89 @@
+"""Batches of many tables without Spark: each table gets each change once, whatever the process dies of."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.spark.many_shop import Shop
+from tests.support.spark.tasks import killed_at
+
+ROUTES = """
+create: {schema: "id BIGINT NOT NULL, v STRING, n BIGINT", primary-key: [id], options: {bucket: "2"}}
+tables:
+  - {source-table: "regex:shop\\\\..*", table: "ROOT/w/{table}"}
+"""
+
+
+def shop(tmp_path: Path, text: str = ROUTES) -> Shop:
+    return Shop(tmp_path, text)
+
+
+class Day:
+    """Changes of some tables, drawn from a seed, and what the tables hold after them."""
+
+    def __init__(self, shop: Shop, seed: int, tables: int = 4) -> None:
+        self.shop, self.draw = shop, random.Random(seed)
+        self.tables: dict[str, dict[int, dict[str, Any]]] = {f"t{n}": {} for n in range(tables)}
+
+    def hour(self, changes: int = 60) -> None:
+        for _ in range(changes):
+            name = self.draw.choice(list(self.tables))
+            rows, key = self.tables[name], self.draw.randrange(20)
+            row = {"id": key, "v": f"{name}-{self.draw.randrange(1000)}", "n": self.draw.randrange(100)}
+            if key in rows and self.draw.random() < 0.3:
+                self.shop.topic.change(name, rows.pop(key), "d")
+                self.shop.topic.put({"id": key}, None)
+            else:
+                self.shop.topic.change(name, row, "u" if key in rows else "c", rows.get(key))
+                rows[key] = row
+
+    def check(self) -> None:
+        for name, rows in self.tables.items():
+            assert self.shop.rows(name) == [rows[key] for key in sorted(rows)], name
+
+
+def test_each_table_gets_its_changes_and_commits_only_in_batches_that_bring_it_rows(tmp_path: Path) -> None:
+    job = shop(tmp_path)
+    day = Day(job, 1)
+    day.hour()
+    job.batch()
+    day.check()
+    job.topic.change("t1", {"id": 99, "v": "alone", "n": 1})
+    day.tables["t1"][99] = {"id": 99, "v": "alone", "n": 1}
+    told = job.batch()
+    assert [report.table.rpartition("/")[2] for report in told.reports] == ["t1"]
+    assert (list(job.appends("t0")), list(job.appends("t1"))) == ([0], [0, 1])
+    day.check()
+
+
+def test_tables_that_are_known_are_read_once(tmp_path: Path) -> None:
+    job = shop(tmp_path)
+    day = Day(job, 2)
+    day.hour()
+    job.batch()
+    assert job.engine.reads == 2, "once to see which tables there are"
+    day.hour()
+    job.batch()
+    assert job.engine.reads == 3
+    day.check()
+
+
+@pytest.mark.parametrize("way", ["before", "after", "torn"])
+def test_a_batch_that_dies_at_any_call_to_storage_is_finished_by_the_next_process(tmp_path: Path, way: str) -> None:
+    job = shop(tmp_path)
+    day = Day(job, 3, tables=3)
+    step, at = 17, 3
+    for _ in range(12):
+        day.hour(20)
+        with killed_at(at, way) as death:
+            job.batch()
+        if death.is_dead:
+            job.crash()
+            job.batch()
+        at += step
+        day.check()
+        for name in day.tables:
+            identifiers = list(job.appends(name))
+            assert identifiers == sorted(set(identifiers)), "each batch once"
