@@ -198,7 +198,17 @@ def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: St
     low, high = min_max["min"], min_max["max"]
     if not low.is_valid:
         return ColumnBounds(None, None, null_count)
-    return ColumnBounds(from_scalar(low, data_type), from_scalar(high, data_type), null_count)
+    minimum, maximum = from_scalar(low, data_type), from_scalar(high, data_type)
+    if _is_too_long(minimum, data_type) or _is_too_long(maximum, data_type):
+        return ColumnBounds(None, None, null_count, is_bounded=False)
+    return ColumnBounds(minimum, maximum, null_count)
+
+
+def _is_too_long(bound: object, data_type: DataType) -> bool:
+    """Whether a decimal has more digits than its type, as another writer's sum may have; no bound can be that."""
+    if not isinstance(bound, Decimal):
+        return False
+    return abs(bound) >= Decimal(10) ** ((data_type.precision or 0) - (data_type.scale or 0))
 
 
 def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> ColumnBounds:

@@ -5,40 +5,46 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.lsm.aggregate.events import Events, Mask, Op
+from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null
 from bucketline.state.lsm.aggregate.function import AggregateFunction
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged. `needs_value`: null is no
-    result of the column.
+    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged. `is_strict`: it is for rows
+    that are not in the table yet, which can be refused; those of a table have to be merged, whatever they are.
     """
 
     column: str
     name: str
     function: AggregateFunction
     ignores_retracts: bool = False
-    needs_value: bool = False
+    is_nullable: bool = True
+    is_strict: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Raises SchemaMismatchError when a row retracts a value and the function cannot, or a result is null and must
-        not be.
+        """One value per key. A retract that the function cannot take back leaves the column unchanged, and where a NOT
+        NULL column would be null it has the newest value that was added. If strict, both raise SchemaMismatchError.
         """
         if self.ignores_retracts:
             events = events.ignoring_retracts()
         elif not self.function.retracts and (events.ops == Op.RETRACT).any():
-            raise SchemaMismatchError(self._cannot_retract, column=self.column)
+            if self.is_strict:
+                raise SchemaMismatchError(self._cannot_retract, column=self.column)
+            events = events.ignoring_retracts()
         folded = self.function.fold(values, events)
-        if self.needs_value and folded.null_count:
+        if self.is_nullable or not folded.null_count:
+            return folded
+        if self.is_strict:
             raise SchemaMismatchError(null_result(self.column), column=self.column)
-        return folded
+        return pc.coalesce(folded, take_or_null(values, _newest(events)))
 
-    def strict(self, *, is_nullable: bool) -> "ColumnAggregate":
+    def strict(self) -> "ColumnAggregate":
         """The aggregate for rows that are not in the table yet: it refuses what gives no result, instead of null."""
-        return replace(self, function=self.function.strict(), needs_value=not is_nullable)
+        return replace(self, function=self.function.strict(), is_strict=True)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """Rows that this column can never merge, by reason. Shapes: as `AggregateFunction.unmergeable`."""
@@ -55,6 +61,12 @@ class ColumnAggregate:
             f"set 'fields.{self.column}.ignore-retract' = 'true' to leave the column as it is, or 'ignore-delete' "
             "= 'true' to skip such rows"
         )
+
+
+def _newest(events: Events) -> Indices:
+    """The newest row of each key that sets or adds a value; the last row where there is none."""
+    rows = events.last(events.is_any(Op.ADD, Op.SEED))
+    return np.where(rows >= 0, rows, events.starts + events.lengths - 1)
 
 
 def null_result(column: str) -> str:

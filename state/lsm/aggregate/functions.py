@@ -81,4 +81,5 @@ def column_aggregate(field: DataField, name: str, options: FieldOptions, key: st
             value=name,
             column=field.name,
         )
-    return ColumnAggregate(field.name, name, function.of(field, options), options.ignores_retracts)
+    made = function.of(field, options)
+    return ColumnAggregate(field.name, name, made, options.ignores_retracts, field.type.nullable)

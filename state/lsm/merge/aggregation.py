@@ -39,8 +39,8 @@ class Aggregation(ComputedFold):
     def aggregated(self) -> Mapping[str, ColumnAggregate]:
         return self.columns
 
-    def strict(self, nullable: Mapping[str, bool]) -> "Aggregation":
-        return replace(self, columns={n: c.strict(is_nullable=nullable[n]) for n, c in self.columns.items()})
+    def strict(self) -> "Aggregation":
+        return replace(self, columns={n: c.strict() for n, c in self.columns.items()})
 
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
         kinds = table[VALUE_KIND].to_numpy()

@@ -47,9 +47,9 @@ class ComputedFold(ABC):
         """The columns that a function computes, by name."""
 
     @abstractmethod
-    def strict(self, nullable: Mapping[str, bool]) -> Self:
+    def strict(self) -> Self:
         """The fold for rows that are not in the table yet: where merging gives no result that a column can hold, it
-        raises SchemaMismatchError. `nullable` says of each column of the table whether it may be null.
+        raises SchemaMismatchError.
         """
 
     def removes_beside(self, column: str) -> bool:

@@ -28,13 +28,13 @@ def sealing_fold(schema: TableSchema) -> Fold | None:
     return fold_for(schema)
 
 
-def strict_fold(schema: TableSchema, fold: Fold) -> Fold:
+def strict_fold(fold: Fold) -> Fold:
     """A fold of the table for rows that are not in it yet. Where merging gives no result that a column can hold, it
-    raises SchemaMismatchError: a sum that overflows. The fold itself gives null there, as it must be able to merge
-    whatever a table holds.
+    raises SchemaMismatchError: a sum that overflows. The fold itself gives null there, or an older value, as it must
+    be able to merge whatever a table holds.
     """
     if isinstance(fold, ComputedFold | NewestValue):
-        return fold.strict({f.name: f.type.nullable for f in schema.fields})
+        return fold.strict()
     return fold
 
 

@@ -4,7 +4,7 @@ others.
 Source: Paimon 2.0 LookupMergeFunction, LookupChangelogMergeFunctionWrapper, FirstRowMergeFunctionWrapper.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -52,9 +52,9 @@ class NewestValue:
 
     inner: ComputedFold
 
-    def strict(self, nullable: Mapping[str, bool]) -> "NewestValue":
+    def strict(self) -> "NewestValue":
         """As `ComputedFold.strict`."""
-        return NewestValue(self.inner.strict(nullable))
+        return NewestValue(self.inner.strict())
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         kept = _candidates(table[LEVEL].to_numpy(), starts)

@@ -37,6 +37,13 @@ def long_decimals(schema: TableSchema) -> tuple[str, ...]:
     )
 
 
+def shortened_decimals(schema: TableSchema) -> tuple[str, ...]:
+    """Those of `long_decimals` in which too long ones are written as null. Null is no value of a NOT NULL column: such
+    columns keep what is there.
+    """
+    return tuple(name for name in long_decimals(schema) if schema.field(name).type.nullable)
+
+
 def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, TableSchema]]) -> tuple[str, ...]:
     """The columns that may have no result for some key of these files: a `sum` or `product` that does not fit an
     integer, or a decimal that must not be null; a product that is divided; a value taken back that must not be null, or

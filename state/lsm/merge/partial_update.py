@@ -54,8 +54,8 @@ class PartialUpdate(ComputedFold):
     def aggregated(self) -> Mapping[str, ColumnAggregate]:
         return self.aggregates
 
-    def strict(self, nullable: Mapping[str, bool]) -> "PartialUpdate":
-        return replace(self, aggregates={n: c.strict(is_nullable=nullable[n]) for n, c in self.aggregates.items()})
+    def strict(self) -> "PartialUpdate":
+        return replace(self, aggregates={n: c.strict() for n, c in self.aggregates.items()})
 
     def removes_beside(self, column: str) -> bool:
         if self.ignore_delete:
@@ -138,6 +138,8 @@ class PartialUpdate(ComputedFold):
                     arrays.append(aggregate.fold(one_array(table[name]), events))
                 else:
                     part = "sequence" if name in group.sequence else "columns"
+                    if part == "columns" and not table.schema.field(name).nullable:
+                        part = "values"
                     arrays.append(take_or_null(one_array(table[name]), chosen[group][part]))
         return pa.Table.from_arrays(arrays, schema=table.schema)
 
@@ -166,7 +168,8 @@ class _Rows:
 
 
 def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
-    """The rows that a group's sequence columns and its plain columns are taken from."""
+    """The rows that a group's sequence columns and its plain columns are taken from; `values` is for plain columns that
+    are NOT NULL: where a retract would leave null, they keep the newest value."""
     seeds = rows.events.ops == Op.SEED
     acts = newer & ~seeds
     ops = np.where(seeds, np.int8(Op.SEED), np.where(acts, np.int8(Op.ADD), np.int8(Op.SKIP)))
@@ -175,6 +178,7 @@ def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
     return {
         "sequence": LastValue().choose(blank, rows.events.with_ops(ops)),
         "columns": LastValue().choose(blank, rows.events.with_ops(plain)),
+        "values": LastValue().choose(blank, rows.events.with_ops(plain).ignoring_retracts()),
     }
 
 

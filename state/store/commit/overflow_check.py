@@ -46,7 +46,7 @@ def refuse_overflow(
                 bucket,
                 section,
                 merge_columns(schema, columns),
-                fold=strict_fold(schema, reading_fold(schema)),
+                fold=strict_fold(reading_fold(schema)),
                 memory_bytes=memory_bytes,
             ):
                 pass

@@ -21,7 +21,7 @@ from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.fold import Fold, drop_deletes
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold
-from bucketline.state.lsm.merge.overflow_risk import long_decimals
+from bucketline.state.lsm.merge.overflow_risk import shortened_decimals
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import CompactUnit
@@ -155,7 +155,7 @@ class _Compaction:
         schema = self.access.schema
         fold = self._fold(step, stores=stores)
         names = [f.name for f in schema.fields] if stores or self.options.logs_changes else []
-        columns, long = merge_columns(schema, names), long_decimals(schema)
+        columns, long = merge_columns(schema, names), shortened_decimals(schema)
         bucket = BucketFiles(*self.bucket_id, total_buckets=0, files=step.files)
         level = self.unit.output_level
         with ExitStack() as stack:

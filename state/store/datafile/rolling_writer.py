@@ -21,7 +21,7 @@ from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_f
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
 from bucketline.state.lsm.aggregate.column import null_result
-from bucketline.state.lsm.merge.overflow_risk import long_decimals
+from bucketline.state.lsm.merge.overflow_risk import shortened_decimals
 from bucketline.state.store.datafile.external_places import ExternalPlaces
 from bucketline.state.store.datafile.file_settings import Postponed, file_settings, row_sink
 from bucketline.state.store.datafile.formats import FileSettings
@@ -83,7 +83,7 @@ class RollingWriter:
         self._settings = settings or file_settings(schema, level=level, source=source, postponed=postponed)
         self._keys = schema.select(schema.trimmed_primary_key)
         self._physical = arrow_schema(self._settings.fields)
-        self._long = frozenset(long_decimals(schema))
+        self._long = frozenset(shortened_decimals(schema))
         self._next_sequence_number = first_sequence_number
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0

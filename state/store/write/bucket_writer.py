@@ -209,7 +209,7 @@ def _flush(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Ru
         offsets = sequence_offsets(sealed)
         starts = [state.next_sequence_number + offsets[run.origin, run.group] for run in sealed]
     look = _feed_check(schema, sealed, starts)
-    fold = fold_for(schema) if write.moves_rows else strict_fold(schema, fold_for(schema))
+    fold = fold_for(schema) if write.moves_rows else strict_fold(fold_for(schema))
     logs, early = schema.settings.changelog.producer.logs_input, early_fold(schema)
     leaves_out = UNAVAILABLE in _columns(runs) and UNAVAILABLE not in _names(schema)
     if leaves_out:

@@ -235,7 +235,7 @@ class WritePlan:
         return SealPlan(
             schema=self.schema,
             grouping=grouping,
-            fold=None if fold is None else strict_fold(self.schema, fold),
+            fold=None if fold is None else strict_fold(fold),
             sequence_fields=merge.sequence_fields,
             sequence_descending=merge.newest_is_smallest,
             total_buckets=self.total_buckets,

@@ -56,7 +56,7 @@ def schema_of(types: Mapping[str, DataType], options: Mapping[str, str]) -> pa.S
 def fold_rows(case: Case, fold: Fold | None = None) -> list[Row]:
     """The rows after the fold, in the order of the keys. Without a fold, it is that of rows not in a table yet."""
     described = table_schema(case.types, case.options)
-    fold = fold or strict_fold(described, fold_for(described))
+    fold = fold or strict_fold(fold_for(described))
     schema = schema_of(case.types, case.options)
     rows = [row for rows in case.keys for row in rows]
     # Chunks must not matter; a border inside the rows shows it.

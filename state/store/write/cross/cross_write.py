@@ -169,7 +169,7 @@ class CrossWrite(Placing):
         return SealPlan(
             schema=self.schema,
             grouping=GivenBuckets(),
-            fold=None if fold is None else strict_fold(self.schema, fold),
+            fold=None if fold is None else strict_fold(fold),
             total_buckets=-1,
             budget_bytes=self.budget_bytes,
             run_bytes=self.run_bytes,

@@ -2,15 +2,18 @@
 always be read and compacted.
 """
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import Table, create_table
+from tests.support.tables.edited_manifests import edit_manifests
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("total", pa.int32()), ("times", pa.int8())])
 FUNCTIONS = {"fields.total.aggregate-function": "sum", "fields.times.aggregate-function": "product"}
@@ -225,3 +228,100 @@ def test_a_late_delete_that_a_function_cannot_take_back_is_refused(tmp_path: Pat
     before = found.to_arrow().to_pylist()
     found.compact()
     assert found.to_arrow().to_pylist() == before and [r["k"] for r in before] == [1]
+
+
+POSTPONED = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "function", "stored", "added", "value"),
+    [
+        ("INT NOT NULL", "sum", (2**31 - 1, 0), (5, 0), 5),
+        ("INT NOT NULL", "product", (2**31 - 1, 0), (3, 0), 3),
+        ("INT NOT NULL", "last_value", (5, 0), (5, 3), 5),
+        ("INT NOT NULL", "last_non_null_value", (5, 0), (6, 1), 5),
+        ("INT", "last_value", (5, 0), (5, 3), None),
+    ],
+)
+def test_postponed_rows_without_a_result_block_no_column_that_needs_a_value(
+    tmp_path: Path, declared: str, function: str, stored: tuple[int, int], added: tuple[int, int], value: int | None
+) -> None:
+    found = one_column(tmp_path, declared, function, **POSTPONED)
+    found.write(changes(pa.int32(), stored))
+    found.write(changes(pa.int32(), added))
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [value]
+    found.write(changes(pa.int32(), (4, 0)))
+    found.compact()
+    # The next value starts from what is there.
+    assert found.to_arrow()["v"].to_pylist() == [{"sum": 9, "product": 12}.get(function, 4)]
+    assert found.doctor(rows=True) == []
+
+
+def test_a_column_of_a_sequence_group_that_needs_a_value_keeps_it_when_it_is_taken_back(tmp_path: Path) -> None:
+    options = {"bucket": "1", "merge-engine": "partial-update", "fields.g.sequence-group": "c"}
+    found = create_table(str(tmp_path / "t"), "k INT NOT NULL, g INT, c INT NOT NULL", ("k",), options=options)
+    columns = {name: pa.int32() for name in ("k", "g", "c")} | {"_row_kind": pa.int8()}
+
+    def change(g: int, c: int, kind: int) -> pa.Table:
+        return pa.Table.from_pylist([{"k": 1, "g": g, "c": c, "_row_kind": kind}], schema=pa.schema(columns))
+
+    for g, c, kind in ((5, 50, 0), (3, 30, 0), (6, 60, 1)):
+        found.write(change(g, c, kind))
+    before = found.to_arrow().to_pylist()
+    assert before == [{"k": 1, "g": 6, "c": 50}]
+    found.compact()
+    assert found.to_arrow().to_pylist() == before and found.doctor(rows=True) == []
+
+
+@pytest.mark.parametrize("function", ["max", "first_value", "bool_or"])
+def test_a_late_delete_among_postponed_rows_leaves_what_cannot_take_it_back(tmp_path: Path, function: str) -> None:
+    """Another writer's late deletes are such rows as well."""
+    held = pa.bool_() if function == "bool_or" else pa.int32()
+    options = {
+        **POSTPONED,
+        "merge-engine": "partial-update",
+        "fields.g.sequence-group": "c",
+        "fields.c.aggregate-function": function,
+        "partial-update.remove-record-on-sequence-group": "g",
+    }
+    declared = "BOOLEAN" if function == "bool_or" else "INT"
+    found = create_table(str(tmp_path / "t"), f"k INT NOT NULL, g INT, c {declared}", ("k",), options=options)
+
+    def change(g: int, c: int, kind: int) -> pa.Table:
+        value = bool(c) if function == "bool_or" else c
+        columns = {"k": pa.int32(), "g": pa.int32(), "c": held, "_row_kind": pa.int8()}
+        return pa.Table.from_pylist([{"k": 1, "g": g, "c": value, "_row_kind": kind}], schema=pa.schema(columns))
+
+    found.write(change(2, 5, 0))
+    found.write(change(1, 7, 3))
+    found.compact()
+    assert found.to_arrow().to_pylist() == [{"k": 1, "g": 2, "c": True if function == "bool_or" else 5}]
+    found.write(change(3, 9, 3))
+    found.compact()
+    assert found.to_arrow().num_rows == 0, "a delete that is newer removes the row"
+
+
+def doubled(path: Path) -> None:
+    """As `double`, in Parquet."""
+    (data,) = (path / "t/bucket-0").glob("data-*")
+    rows = pq.read_table(data)
+    position = rows.schema.get_field_index("v")
+    longer = pa.Array.from_buffers(SHORT, 1, [None, pa.py_buffer((12000).to_bytes(16, "little"))])
+    rows = rows.set_column(position, rows.schema.field("v"), longer)
+    pq.write_table(rows, data, store_decimal_as_integer=True)
+    edit_manifests(path / "t", lambda file: replace(file, file_size=data.stat().st_size))
+
+
+@pytest.mark.parametrize("more", [{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}])
+def test_a_longer_decimal_in_a_column_that_needs_a_value_blocks_nothing(tmp_path: Path, more: dict[str, str]) -> None:
+    found = one_column(tmp_path, "DECIMAL(4, 2) NOT NULL", "sum", **more)
+    found.write(changes(SHORT, (Decimal(60), 0)))
+    doubled(tmp_path)
+    other = changes(SHORT, (Decimal(1), 0))
+    found.write(other.set_column(0, "id", pa.array([0])))
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [Decimal(1), None]
+    found.write(changes(SHORT, (Decimal(50), 3)))
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [Decimal(1), Decimal(70)]
