@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from tests.bench import (
     avro_stream,
-    bloom_filters,
     bucket_modes,
     decode,
+    files_left_out,
     flush,
     full_compaction,
     kafka,
@@ -36,9 +36,9 @@ BENCHES: Mapping[str, Bench] = {
     "5-small": small_batch.run,
     "5-index": key_index.run,
     "avro": avro_stream.run,
-    "bloom": bloom_filters.run,
     "decode": decode.run,
     "kafka": kafka.run,
+    "left-out": files_left_out.run,
     "modes": table_modes.run,
     "paimon": paimon_sink.run,
     "point": point_query.run,

@@ -41,6 +41,11 @@ class Deletions:
 
     places: Mapping[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = field(default_factory=dict)
 
+    def count_of_file(self, partition: bytes, bucket: int, file_name: str) -> int | None:
+        """How many rows of a data file are deleted, as the index manifest says; None where it does not."""
+        place = self.places.get((partition, bucket, file_name))
+        return 0 if place is None else place[2].cardinality
+
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Positions | None:
         """The deleted rows of a data file; None without a vector. Raises CorruptFileError naming the index file."""
         place = self.places.get((partition, bucket, file_name))

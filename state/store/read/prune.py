@@ -108,6 +108,15 @@ def prune_stored(
     return pruning.by_values(pruning.by_bucket(pruning.by_partition(buckets)))
 
 
+def passing_whole(
+    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
+) -> list[BucketFiles]:
+    """Of the buckets, each with rows that stand for themselves, those of which metadata say that every row passes."""
+    pruning = _Pruning(schema, ~expression | expression.is_null(), schema_of)
+    failing = {id(b) for b, fails in zip(buckets, pruning.any_passing(buckets), strict=True) if fails}
+    return [b for b in buckets if id(b) not in failing]
+
+
 def keeps_file(
     schema: TableSchema,
     files: Sequence[DataFileMeta],
@@ -168,6 +177,11 @@ class _Pruning:
     def by_values(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
         passing = self._passing(buckets, self._value_guarantee)
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
+
+    def any_passing(self, buckets: Sequence[BucketFiles]) -> list[bool]:
+        """For each bucket whether a row of its files may pass."""
+        kept = self._passing(buckets, self._value_guarantee)
+        return [any(f.file_name in kept for f in b.files) for b in buckets]
 
     def by_file(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
         if self.schema.settings.reading.data_evolution:

@@ -26,6 +26,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.read.changes import change_entries, change_files
+from bucketline.state.store.read.counted_rows import counted_apart, rows_without_columns
 from bucketline.state.store.read.fallback import Sight, own_sight, sights
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import parts_of, paths_of, read_buckets, read_stored_rows
@@ -233,7 +234,8 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
     if planned.waiting:
         return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
     buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
-    return read_buckets(access, buckets, projection)
+    count, left = counted_apart(access, buckets, projection)
+    return chain(rows_without_columns(count), read_buckets(access, left, projection))
 
 
 def _sources(
@@ -245,11 +247,15 @@ def _sources(
         return [partial(_rows_of, planned, projection)]
     access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
     buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
-    parts = [part for bucket in buckets for part in parts_of(access.schema, bucket)]
+    count, left = counted_apart(access, buckets, projection)
+    parts = [part for bucket in left for part in parts_of(access.schema, bucket)]
     if answers_late(access.io):
         paths = [path for part in parts for path in paths_of(access, part)]
         access = replace(access, io=opened.enter_context(open_ahead(access.io, paths)))
-    return [partial(read_buckets, access, [part], projection) for part in parts]
+    return [
+        partial(rows_without_columns, count),
+        *(partial(read_buckets, access, [part], projection) for part in parts),
+    ]
 
 
 def index_entries(sight: Sight) -> Sequence[IndexManifestEntry]:

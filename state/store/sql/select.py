@@ -287,7 +287,9 @@ class _Select:
 
     def _aggregated(self, outputs: Sequence[_Output], keys: list[str]) -> pa.Table:
         if not keys and all(o.aggregate == "count" and o.column is None for o in outputs):
-            batches = self._source.batches([self._fields[0].name], self._condition, None)
+            # Rows of a table without columns are counted by metadata where these say enough.
+            counted = [] if self._source.log is None else [self._fields[0].name]
+            batches = self._source.batches(counted, self._condition, None)
             count = sum(batch.num_rows for batch in batches)
             return pa.table([[count]] * len(outputs), names=[str(i) for i in range(len(outputs))])
         needed = [*keys, *(o.column for o in outputs if o.column is not None)]

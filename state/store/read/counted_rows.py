@@ -1,0 +1,62 @@
+"""Rows that are counted and not read: where a read asks for no column, metadata often say how many rows a file shows.
+
+They say it exactly of a file that is merged with no other, holds no deletes, and of which every row passes the filter.
+Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on partitions.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.lsm.merge.overflow_risk import long_decimals
+from bucketline.state.store.index.deletion_vectors import Deletions
+from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.merge_read import parts_of
+from bucketline.state.store.read.projection import Projection
+from bucketline.state.store.read.prune import BucketFiles, passing_whole
+
+_MOST_AT_ONCE = 1 << 30
+"""Rows of a batch without columns, which takes no memory."""
+
+
+def counted_apart(
+    access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
+) -> tuple[int, Sequence[BucketFiles]]:
+    """How many rows of the buckets are known without reading them, and what has to be read for the others.
+
+    Nothing is counted for a read that asks for columns. The buckets are those that may hold rows that pass (`prune`).
+    """
+    schema = access.schema
+    if projection.columns or projection.condition.test is not None or schema.settings.reading.data_evolution:
+        return 0, buckets
+    expression = projection.expression
+    if expression is not None and long_decimals(schema):
+        # Those with too many digits are shown as nulls, of which the bounds of files know nothing.
+        return 0, buckets
+    parts = [part for bucket in buckets for part in parts_of(schema, bucket)]
+    candidates = [part for part in parts if len(part.files) == 1]
+    if expression is not None:
+        candidates = passing_whole(schema, candidates, expression, access.schema_of)
+    known = {id(part): count for part in candidates if (count := _shown_rows(access, part, part.files[0])) is not None}
+    return sum(known.values()), [part for part in parts if id(part) not in known]
+
+
+def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
+    """Batches of so many rows without columns; none is empty."""
+    while count:
+        step = min(count, _MOST_AT_ONCE)
+        yield pa.record_batch([pa.nulls(step)], names=[""]).select([])
+        count -= step
+
+
+def _shown_rows(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> int | None:
+    """How many rows of a file that is read alone are shown; None where metadata do not say it."""
+    if access.schema.primary_keys and file.may_hold_deletes:
+        return None
+    if access.deletions is None:
+        return file.row_count
+    if not isinstance(access.deletions, Deletions):
+        return None
+    deleted = access.deletions.count_of_file(bucket.partition, bucket.bucket, file.file_name)
+    return None if deleted is None else file.row_count - deleted
