@@ -92,6 +92,11 @@ class RoutedJob:
     settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
 
     @property
+    def decode(self) -> RecordFormat:
+        """The format of the messages, which is one for all tables."""
+        return self.common.source.decode
+
+    @property
     def asks_names(self) -> bool:
         """Whether the tables that records name matter; else their topics say all."""
         return bool(self.exclude) or any(route.asks_names for route in self.routes)

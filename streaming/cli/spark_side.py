@@ -50,6 +50,12 @@ _NOT_READ = (
     help="Print each setting and where it comes from, and stop. Only the job file is read: neither table, storage, "
     "catalog nor Kafka is asked.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Read the first records of each partition, print which table they go to, whether it is there, its columns and "
+    "how many records are bad, and stop. Nothing is written.",
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors, Spark's own too.")
 @format_option
 def ingest(
@@ -58,6 +64,7 @@ def ingest(
     reset_identity: bool,
     allow_reprocess: bool,
     print_config: bool,
+    dry_run: bool,
     debug: bool,
     form: Format,
 ) -> None:
@@ -79,7 +86,11 @@ def ingest(
     for logger in (logging.getLogger(), logging.getLogger("bucketline")):
         for handler in logger.handlers:
             handler.addFilter(MaskingFilter(program.secrets))
-    ending = process_ending()
+    ending, log = process_ending(), SparkLog.EVERYTHING if program.debug else SparkLog.OURS_ONCE
+    if dry_run:
+        with signals_to(ending):
+            print_table(spark_module("job.many.dry_run").dry_run(config, None, ending, log), form)
+        return
     with signals_to(ending):
         of_one = isinstance(config, JobConfig)
         run = spark_module("job.run").run_job if of_one else spark_module("job.many.run").run_routed
@@ -88,7 +99,7 @@ def ingest(
             reset_identity=reset_identity,
             allow_reprocess=allow_reprocess,
             ending=ending,
-            log=SparkLog.EVERYTHING if program.debug else SparkLog.OURS_ONCE,
+            log=log,
         )
 
 

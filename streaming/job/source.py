@@ -1,7 +1,8 @@
 """A job's source as a streaming DataFrame: any source of Spark, with the columns that the table needs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -85,8 +86,29 @@ def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], mos
     """
     found = _opened(spark.read, source.format, dict(options), spark.version)
     names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
-    rows = [row.asDict(recursive=True) for row in _select(found, names).limit(most).collect()]
-    columns = {name: [_plain(row[name]) for row in rows] for name in names}
+    return _records(_select(found, names).limit(most).collect(), names)
+
+
+def read_sample(spark: Any, source: SourceConfig, options: Mapping[str, str], each: int) -> pa.Table:
+    """As `read_first`, up to so many records of each partition of Kafka, or of each split of another source."""
+    found = _opened(spark.read, source.format, dict(options), spark.version)
+    names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
+    return _records(_select(found, names).rdd.mapPartitions(_FirstOf(each)).collect(), names)
+
+
+class _FirstOf:
+    """The first items of a partition; what is behind them is not read."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def __call__(self, items: Iterator[Any]) -> Iterator[Any]:
+        return islice(items, self._most)
+
+
+def _records(rows: Sequence[Any], names: Sequence[str]) -> pa.Table:
+    plain = [row.asDict(recursive=True) for row in rows]
+    columns = {name: [_plain(row[name]) for row in plain] for name in names}
     return pa.table({name: pa.array(values, RECORD_TYPES[name]) for name, values in columns.items()})
 
 

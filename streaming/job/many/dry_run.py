@@ -1,0 +1,185 @@
+"""`ingest --dry-run`: what a job would do with the first records of its source. Nothing is written.
+
+The first records of each partition are read once, split as a batch would split them, and decoded for the table that
+each has, or would get.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.job import SOURCE_DECODE, JobConfig, RecordFormat
+from bucketline.conf.routes.route import SourceName
+from bucketline.conf.routes.routed_job import Left, Resolved, RoutedJob
+from bucketline.conf.source_options import KAFKA, first_records, source_options, with_headers
+from bucketline.state.determinism import SYSTEM_WORLD, SystemIds
+from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.store.table.table import handle_of
+from bucketline.state.store.warehouse.catalog import catalog_of
+from bucketline.state.types.arrow import logical_fields
+from bucketline.state.types.columns_text import columns_text
+from bucketline.streaming.batch.failure import SparkLog, explained
+from bucketline.streaming.decode.avro.avro_reader import AvroReader
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
+from bucketline.streaming.decode.step_for_table import decode_step, step_for
+from bucketline.streaming.job.check import new_schema
+from bucketline.streaming.job.create_declared import declared_in
+from bucketline.streaming.job.ending import Ending
+from bucketline.streaming.job.job_table import has_table, no_table, open_existing
+from bucketline.streaming.job.kafka_failure import kafka_failures
+from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.source import read_sample
+from bucketline.streaming.tasks.many.split import Origin, Part, Splitter
+
+RECORDS_EACH = 100
+"""Records that are read of each partition of a topic, or of each split of another source."""
+
+SHOWN = pa.schema(
+    [
+        ("source", pa.string()),
+        ("records", pa.int64()),
+        ("table", pa.string()),
+        ("is", pa.string()),
+        ("rows", pa.int64()),
+        ("bad", pa.int64()),
+        ("reason", pa.string()),
+        ("columns", pa.string()),
+    ]
+)
+"""What is shown of each table of the source, or topic: how many records of it were read, the table that they go to,
+whether that is there, how many rows they make, how many records are bad and why the first one is, and the columns."""
+
+
+def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: SparkLog) -> pa.Table:
+    """What the job would do with the first records of its source, with the columns of SHOWN.
+
+    Raises OptionError for a job without records to decode, and as the start of a job.
+    """
+    common = job if isinstance(job, JobConfig) else job.common
+    if common.source.decode is RecordFormat.NONE:
+        raise OptionError(
+            f"--dry-run shows what becomes of messages, and {SOURCE_DECODE.key} is none: rows go into the table as "
+            "they are; --print-config shows the settings",
+            key=SOURCE_DECODE.key,
+        )
+    options = first_records(common.source.format, source_options(common.source).options)
+    if common.source.format == KAFKA and common.source.decode.is_avro:
+        options = dict(with_headers(options))
+    with (
+        explained(),
+        open_session("bucketline dry run", spark, ending, log) as session,
+        kafka_failures(options if common.source.format == KAFKA else None),
+        explained(),
+    ):
+        records = read_sample(session, common.source, options, RECORDS_EACH)
+    registry = None if common.registry is None else RegistrySchemas(common.registry, SystemIds().new_uuid())
+    try:
+        return shown(job, records, registry)
+    finally:
+        if registry is not None:
+            registry.forget()
+
+
+def shown(job: JobConfig | RoutedJob, records: pa.Table, registry: RegistrySchemas | None = None) -> pa.Table:
+    """What the job would do with these records, with the columns of SHOWN."""
+    routes = job if isinstance(job, RoutedJob) else _OneTable(job)
+    reader = None if registry is None else AvroReader(registry)
+    splitter = Splitter(routes, routes.decode, reader)
+    found: dict[Origin, _Found] = {}
+    for part in _parts(splitter, records):
+        found.setdefault(part.origin, _Found(part)).records.append(part.records)
+    return pa.Table.from_pylist([_row(one, routes.config_of, registry) for one in found.values()], schema=SHOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneTable:
+    """The routes of a job of one table."""
+
+    job: JobConfig
+
+    @property
+    def decode(self) -> RecordFormat:
+        return self.job.source.decode
+
+    @property
+    def asks_names(self) -> bool:
+        return self.decode.names_tables
+
+    def resolve(self, name: SourceName | None, topic: str | None) -> Resolved | Left:
+        reads = name is None or self.job.messages.reads_table(*name.texts)
+        return Resolved(0, self.job.table) if reads else Left.EXCLUDED
+
+    def config_of(self, to: Resolved) -> JobConfig:
+        return self.job
+
+
+@dataclass(slots=True)
+class _Found:
+    """The records of one origin."""
+
+    part: Part
+    records: list[pa.Table] = field(default_factory=list)
+
+
+def _parts(splitter: Splitter, records: pa.Table) -> Iterator[Part]:
+    try:
+        yield from splitter.parts(records)
+    except OptionError as e:
+        raise e.reworded(f"the sample has a name that no table can have: {e.message}") from e
+
+
+def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: RegistrySchemas | None) -> dict[str, Any]:
+    origin, to = found.part.origin, found.part.to
+    records = pa.concat_tables(found.records)
+    name = str(origin) if origin.name is not None or origin.topic is None else f"topic {origin.topic}"
+    row: dict[str, Any] = {"source": name, "records": records.num_rows}
+    if isinstance(to, Left):
+        return {**row, "is": to.value}
+    row["table"] = to.table
+    try:
+        config = config_of(to)
+        there, schema = _schema(config, [records])
+        row |= {"is": "there" if there else "to be made", "columns": columns_text(schema.fields)}
+        return row | _decoded(config, schema, records, registry)
+    except BucketlineError as e:
+        return {**row, "is": row.get("is", "refused"), "reason": e.message}
+
+
+def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableSchema]:
+    """Whether the table is there, and its schema, or the one that it would be made with."""
+    if has_table(config):
+        return True, handle_of(open_existing(config)).table_schema
+    create = config.create
+    if create is None:
+        raise no_table(config)
+    if create.schema is None:
+        declared = declared_in(config, pa.concat_tables(sample))
+        if declared is None:
+            raise OptionError("the records of the sample declare no columns", key="create")
+        create = replace(
+            create, schema=columns_text(logical_fields(declared.columns)), primary_key=declared.primary_key
+        )
+    defaults = {} if config.catalog is None else catalog_of(config.catalog).table_defaults
+    return False, new_schema(config, create, defaults, SYSTEM_WORLD)
+
+
+def _decoded(
+    config: JobConfig, schema: TableSchema, records: pa.Table, registry: RegistrySchemas | None
+) -> dict[str, Any]:
+    """How many rows the records make, and how many are bad."""
+    step = decode_step(
+        config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
+    )
+    assert step is not None, "records are decoded"
+    if step.registry is not None:
+        with suppress(OSError):
+            step.registry.forget()
+    decoded = step_for(replace(step, registry=registry, reject_limit=records.num_rows), schema)(records)
+    if decoded.rejects is None:
+        return {"rows": decoded.rows.num_rows, "bad": 0}
+    rejects = pa.ipc.open_stream(decoded.rejects.blob).read_all()
+    return {"rows": decoded.rows.num_rows, "bad": rejects.num_rows, "reason": rejects["reason"][0].as_py()}
