@@ -23,7 +23,7 @@ from bucketline.conf.option import (
 from bucketline.conf.registry_options import REGISTRY_OPTIONS, RegistryOptions, registry_options
 from bucketline.conf.routes.route_options import MANY_OPTIONS
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER, KeyOrder
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, BAD_RECORDS_TABLE, KEY_ORDER, KeyOrder
 from bucketline.conf.storage_options import check_storage_options
 
 
@@ -117,10 +117,18 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """The folder for bad records (None: there is none), and how many are tolerated in one batch."""
+    """The folder, the table or the Kafka topic for bad records (one of them at most), and how many are tolerated in one
+    batch."""
 
     path: str | None
     max_count: int
+    table: str | None = None
+    topic: str | None = None
+
+    @property
+    def has_place(self) -> bool:
+        """Whether bad records have a place to go to."""
+        return any(place is not None for place in (self.path, self.table, self.topic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +198,12 @@ SOURCE_READER = Option(
 )
 CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
 TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
+BAD_RECORDS_TOPIC = Option(
+    "bad-records.topic",
+    parse_given_text,
+    None,
+    "topic of the source's Kafka cluster for records that cannot be written",
+)
 CREATE = Option("create", parse_auto, None, "auto: columns and key of the new table are those that records declare")
 CREATE_SCHEMA = Option("create.schema", parse_given_text, None, "columns as in CREATE TABLE")
 CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-key columns")
@@ -228,7 +242,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         trigger=TRIGGER.get(texts),
         create=_create(texts, SOURCE_DECODE.get(texts)),
         options=_family(texts, OPTIONS),
-        bad_records=BadRecords(BAD_RECORDS_PATH.find(texts), BAD_RECORDS_MAX.get(texts)),
+        bad_records=_bad_records(texts),
         settings=dict(settings),
         storage=storage,
         catalog=catalog_settings(catalog, storage) if catalog else None,
@@ -237,6 +251,22 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
         registry=registry_options(texts),
         columns=column_options(texts),
     )
+
+
+def _bad_records(texts: Mapping[str, str]) -> BadRecords:
+    places = (BAD_RECORDS_PATH, BAD_RECORDS_TABLE, BAD_RECORDS_TOPIC)
+    given = [option.key for option in places if option.find(texts) is not None]
+    if len(given) > 1:
+        raise OptionError(f"{given[0]} and {given[1]} do not go together: bad records have one place", key=given[1])
+    path, table, topic = (option.find(texts) for option in places)
+    is_kafka = SOURCE_FORMAT.get(texts) == "kafka"
+    if topic is not None and not is_kafka:
+        raise OptionError(
+            f"{BAD_RECORDS_TOPIC.key} is a topic of the cluster that the job reads, and source.format is "
+            f"{SOURCE_FORMAT.get(texts)}; use {BAD_RECORDS_TABLE.key} or {BAD_RECORDS_PATH.key}",
+            key=BAD_RECORDS_TOPIC.key,
+        )
+    return BadRecords(path, BAD_RECORDS_MAX.get(texts), table, topic)
 
 
 def _create(texts: Mapping[str, str], decode: RecordFormat) -> Create | None:

@@ -32,6 +32,7 @@ from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import (
     BAD_RECORDS_MAX,
     BAD_RECORDS_PATH,
+    BAD_RECORDS_TABLE,
     KEY_ORDER,
     OUR_OPTIONS,
     ROUTE_MEMORY,
@@ -45,7 +46,7 @@ from bucketline.conf.table.other_options import HARMLESS_PREFIXES
 from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_writes
 from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
-_OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
+_OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
 """Options of the sink that a job file sets outside of `options`."""
 _MOST_BYTES = 1 << 20
 """The size of a job file, and of its settings without aliases."""

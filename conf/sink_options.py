@@ -18,6 +18,7 @@ from bucketline.conf.option import (
     parse_count,
     parse_duration,
     parse_enum,
+    parse_given_text,
     parse_int,
     parse_size,
     parse_text,
@@ -94,6 +95,12 @@ KEY_ORDER: Option[KeyOrder | None] = Option(
     "the job before the batch is committed, warn logs it; default: fail for change events, warn for json",
 )
 BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "folder for records that cannot be written")
+BAD_RECORDS_TABLE = Option(
+    "bad-records.table",
+    parse_given_text,
+    None,
+    "table for records that cannot be written, made if it does not exist: its path; in a job with `catalog` its name",
+)
 BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerated in one batch")
 
 SINK_OPTIONS: Mapping[str, Option[Any]] = {
@@ -125,6 +132,7 @@ class SinkOptions:
     schema_evolution: EvolutionPolicy
     postpone_compact_batches: int | None
     bad_records_path: str | None
+    bad_records_table: str | None
     bad_records_max: int
     key_order: KeyOrder | None
     plans: PlanOptions
@@ -146,6 +154,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
             _refuse(memory, "must be at least 1 mb")
     if VISIBILITY_TIMEOUT.get(options) > _LONGEST_VISIBILITY_MS:
         _refuse(VISIBILITY_TIMEOUT, "must not be above 1 d, so that every write ends")
+    if BAD_RECORDS_PATH.is_set(options) and BAD_RECORDS_TABLE.is_set(options):
+        _refuse(BAD_RECORDS_TABLE, f"does not go with '{BAD_RECORDS_PATH.key}': bad records have one place")
     if RUN_SIZE.get(options) > _LARGEST_RUN_BYTES:
         _refuse(RUN_SIZE, "must not be above 1 gb: one value in a Spark row is limited to 2 gb")
     return SinkOptions(
@@ -162,6 +172,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         schema_evolution=SCHEMA_EVOLUTION.get(options),
         postpone_compact_batches=POSTPONE_COMPACT_BATCHES.find(options),
         bad_records_path=BAD_RECORDS_PATH.find(options),
+        bad_records_table=BAD_RECORDS_TABLE.find(options),
         bad_records_max=BAD_RECORDS_MAX.get(options),
         key_order=KEY_ORDER.find(options),
         plans=plan_options(options, each_commit=compaction is Compaction.ASYNC),

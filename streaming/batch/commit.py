@@ -1,4 +1,4 @@
-"""Driver, after the tasks: rejects settled, one commit, the writer's marker moved, old snapshots expired.
+"""Driver, after the tasks: one commit, the writer's marker moved, old snapshots expired.
 
 Whatever follows the commit may fail without harm: the next batch, or the next start, does it again.
 """
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.sink_options import SinkOptions
 from bucketline.state.bucket.key_entries import NOTE_PROPERTY
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Append, AppendCheck, Compact, Replace
@@ -38,7 +37,6 @@ from bucketline.streaming.batch.recover import (
 )
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.topic_ids import CLUSTER, TOPIC_IDS, ids_text
-from bucketline.streaming.decode.rejects import RejectedRecordsError, RejectPolicy, settle_rejects
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,42 +80,15 @@ def commit_batch(
     check: AppendCheck | None = None,
     *,
     empties: bool = False,
+    rejected_rows: int = 0,
 ) -> tuple[Target, CommitReport]:
     """Commits what the tasks have written, under the batch's identity. `key_shares` as in `Stages`, `check` as in
-    `appended`. Where the batch `empties` the table, it takes the place of all that the table holds by then.
+    `appended`; `rejected_rows` is how many bad records were put aside. Where the batch `empties` the table, it takes
+    the place of all that the table holds by then.
 
-    Raises RejectedRecordsError before the commit; CommitConflictError, CommitOutcomeUnknownError from it.
+    Raises CommitConflictError, CommitOutcomeUnknownError.
     """
-    at = target.at
-    try:
-        rejected = settle_rejects(
-            reject_policy(at.plan.sink),
-            outcome.rejects,
-            user=target.user,
-            batch_id=identity.batch_id,
-            storage=at.table.storage,
-        )
-    except RejectedRecordsError:
-        at.discard(outcome.messages)
-        raise
-    if rejected is not None:
-        _LOG.warning("batch %d: %s", identity.batch_id, rejected.line())
-    count = 0 if rejected is None else rejected.count
-    return commit_accepted(target, identity, outcome, count, key_shares, check, empties=empties)
-
-
-def commit_accepted(
-    target: Target,
-    identity: BatchIdentity,
-    outcome: Outcome,
-    count: int,
-    key_shares: int | None = None,
-    check: AppendCheck | None = None,
-    *,
-    empties: bool = False,
-) -> tuple[Target, CommitReport]:
-    """As `commit_batch`, where `count` rejected records have been settled before."""
-    at = target.at
+    at, count = target.at, rejected_rows
     counts = BatchCounts(outcome.accepted_rows, count, target.state.rejected_in_all or 0, identity.behind)
     properties = (
         batch_properties(identity, outcome.notes, key_shares, target.state.shares_buckets)
@@ -197,10 +168,6 @@ def batch_properties(
         PIN: identity.pin,
     }
     return {key: text for key, text in named.items() if text is not None}
-
-
-def reject_policy(sink: SinkOptions) -> RejectPolicy:
-    return RejectPolicy(sink.bad_records_path, sink.bad_records_max)
 
 
 def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots: tuple[Snapshot, ...]) -> Upkept:

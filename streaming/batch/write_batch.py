@@ -25,6 +25,8 @@ from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import TableAt
+from bucketline.streaming.bad_records.place import BadRecordsPlace, BatchName, settle_bad_records
+from bucketline.streaming.bad_records.places import place_of
 from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import (
@@ -79,7 +81,7 @@ class Job:
     with `parquet` Parquet files; with `joins_partitions` one task reads a batch of few records, however Spark splits
     it: only a job that has made the frame knows that it holds Kafka's records and nothing else. `topics` asks whether
     Kafka's topics are still the same ones. `most_records` is how many records of Kafka Spark takes for a batch;
-    None where that is not known.
+    None where that is not known. `bad_records` is where bad records go; without, the options of the sink say it.
     """
 
     decoder: Decoder | None = None
@@ -92,6 +94,7 @@ class Job:
     parquet: ParquetReader | None = None
     topics: TopicWatch | None = None
     most_records: int | None = None
+    bad_records: BadRecordsPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,26 +141,33 @@ def write_once(
     of_kafka = job.joins_partitions or job.kafka is not None
     row_bytes = stored_row_bytes(target.at.view) if of_kafka else 0
     target, fitting = conform(target, rows)
+    place = job.bad_records or place_of(target.at.plan.sink, target.at.table.storage)
     if job.parquet is not None:
-        target, done = _of_files(target, identity, engine, fitting, rows.frame, job.parquet)
+        target, done = _of_files(target, identity, engine, fitting, rows.frame, job.parquet, place)
         return target, replace(done, relief=relief)
     records = records_of(fitting, identity, job.kafka, engine.workers.parallelism, row_bytes)
     if job.joins_partitions:
         records = read_by_one_task(records, identity, engine.workers.parallelism, row_bytes)
-    target, done = plan_run_commit(target, identity, engine, records, job.topics)
+    target, done = plan_run_commit(target, identity, engine, records, job.topics, place)
     return target, replace(done, relief=relief)
 
 
 def _of_files(
-    target: Target, identity: BatchIdentity, engine: SparkEngine, fitting: Frame, frame: Any, parquet: ParquetReader
+    target: Target,
+    identity: BatchIdentity,
+    engine: SparkEngine,
+    fitting: Frame,
+    frame: Any,
+    parquet: ParquetReader,
+    place: BadRecordsPlace | None,
 ) -> tuple[Target, Done]:
     """A batch of files: Spark reads it where a task has found a file that is for Spark to read."""
     files = files_of(fitting, frame, parquet)
     try:
-        return plan_run_commit(target, identity, engine, files)
+        return plan_run_commit(target, identity, engine, files, place=place)
     except UnfitFileError as e:
         parquet.give_up(e)
-    return plan_run_commit(target, identity, engine, fitting)
+    return plan_run_commit(target, identity, engine, fitting, place=place)
 
 
 def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
@@ -199,7 +209,12 @@ def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
 
 
 def plan_run_commit(
-    target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records, topics: TopicWatch | None = None
+    target: Target,
+    identity: BatchIdentity,
+    engine: SparkEngine,
+    rows: Records,
+    topics: TopicWatch | None = None,
+    place: BadRecordsPlace | None = None,
 ) -> tuple[Target, Done]:
     """A batch that is not in the table yet: what was done for it until its commit."""
     stages = plan(target, identity, engine, rows)
@@ -209,10 +224,14 @@ def plan_run_commit(
     target = settle_mixed_keys(target, identity, outcome, policy_of(target.at.plan, rows.decode))
     if topics is not None:
         identity = confirm_topics(target, identity, outcome, topics)
+    rejected = set_aside(target, identity, outcome, place)
     check = None
     if keeps_values(rows.decode) and target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT:
         check = AppendCheck.ROWS_READ
-    target, report = commit_batch(target, identity, outcome, stages.key_shares, check, empties=bool(outcome.truncated))
+    empties = bool(outcome.truncated)
+    target, report = commit_batch(
+        target, identity, outcome, stages.key_shares, check, empties=empties, rejected_rows=rejected
+    )
     target = _advised(target, stages, engine)
     return target, Done(stages.write.write.trigger, outcome.messages, report, outcome, planned, ran)
 
@@ -268,6 +287,21 @@ def _run_by_share(
     target = target.with_state(replace(target.state, shares_buckets=True))
     stages = plan(target, identity, engine, rows)
     return target, stages, engine.run(stages)
+
+
+def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: BadRecordsPlace | None) -> int:
+    """How many bad records of the batch were put aside; where there are too many, or they cannot be put aside, what the
+    tasks have written is removed. Raises as `settle_bad_records`."""
+    batch = BatchName(target.user, identity.batch_id, identity.digest, identity.run_id, target.at.table.path)
+    try:
+        aside = settle_bad_records(place, target.at.plan.sink.bad_records_max, outcome.rejects, batch)
+    except BaseException:
+        target.at.discard(outcome.messages)
+        raise
+    if aside is None:
+        return 0
+    _LOG.warning("batch %d: %s", identity.batch_id, aside.line())
+    return aside.count
 
 
 def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, topics: TopicWatch) -> BatchIdentity:

@@ -20,13 +20,13 @@ from bucketline.conf.reader_choice import who_reads
 from bucketline.conf.resolve import DEFAULT, TABLE, effective_options, show_settings
 from bucketline.conf.routes.route_options import EXCLUDE, MANY_OPTIONS, TABLES
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, BAD_RECORDS_TABLE, KEY_ORDER
 from bucketline.conf.source_options import KAFKA, find_option, source_options
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.streaming.job.check import check_settings, check_without_table
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
-_IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
+_IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
 """Options of the sink that a job file sets outside of `options`."""
 
 

@@ -35,17 +35,20 @@ from bucketline.streaming.decode.flat_records import decode_flat
 from bucketline.streaming.decode.json_convert import cut_digits, scale_count
 from bucketline.streaming.decode.records import decode_avro, decode_debezium, decode_json
 from bucketline.streaming.decode.rejects import (
-    REJECTS_SCHEMA,
+    HEADERS,
+    RECORD_COLUMNS,
     UNEXPECTED,
     RejectedRows,
     joined_rejects,
     pack_rejects,
+    reason_codes,
+    rejects_of,
 )
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Place, last_places
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
-from bucketline.streaming.decode.source_tables import without_other_tables
+from bucketline.streaming.decode.source_tables import tables_named, without_other_tables
 from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut
 
 METADATA: Mapping[str, str] = {
@@ -67,7 +70,7 @@ RECORD_TYPES = {
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestampType": pa.int32(),
-    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "headers": HEADERS,
 }
 """The columns of Spark's Kafka source, by name."""
 _BINLOGS = {RecordFormat.CANAL_JSON: CANAL, RecordFormat.MAXWELL_JSON: MAXWELL}
@@ -86,7 +89,8 @@ class DecodeStep:
     the job says of its messages, `columns` of its columns and rows, `zone` the zone of the session, and `computed` what
     that means for this table; `registry` has the schemas of Avro records. `keeping` says what becomes of values that
     the source left out: whatever is computed from such a value is wrong, and its record has to be bad. `emptied_at` is
-    where the source's table was truncated: rows of records up to there are left out.
+    where the source's table was truncated: rows of records up to there are left out. `kept` are the columns of a record
+    that are kept of bad ones, as far as the source has them.
     """
 
     decode: RecordFormat
@@ -104,12 +108,13 @@ class DecodeStep:
     zone: str = "UTC"
     computed: ComputedColumns | None = None
     emptied_at: Place | None = None
+    kept: tuple[str, ...] = ()
 
     @property
     def input_columns(self) -> tuple[str, ...]:
         """The columns of Spark's Kafka source that this step reads."""
         fields = self.decoding.fields
-        needed = {"value", *_PLACE, *(METADATA[f.name] for f in fields if f.name in METADATA)}
+        needed = {"value", *_PLACE, *self.kept, *(METADATA[f.name] for f in fields if f.name in METADATA)}
         if self.decode.reads_keys or (not self.decode.has_row_kinds and self.primary_key):
             needed.add("key")
         if self.decode.is_avro:
@@ -311,14 +316,12 @@ class DecodeStep:
         counted = sorted(bad.keys() - unexpected)[: self.reject_limit]
         kept = sorted([*counted, *unexpected])
         rejects = records.take(pa.array(kept, pa.int64()))
-        columns = [
-            pa.array([bad[at] for at in kept], pa.string())
-            if field.name == "reason"
-            else _column(rejects, field.name).cast(field.type)
-            for field in REJECTS_SCHEMA
-        ]
-        packed = pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
-        return RejectedRows(len(counted), packed, len(unexpected))
+        reasons = pa.array([bad[at] for at in kept], pa.string())
+        columns = {name: _column(rejects, name) for name in RECORD_COLUMNS}
+        columns |= {"reason": reasons, "code": reason_codes(reasons)}
+        if self.decode.names_tables:
+            columns["source_table"] = tables_named(framed_records(rejects, self.decode)[0], self.decode, self._reader)
+        return RejectedRows(len(counted), pack_rejects(rejects_of(columns, len(kept))), len(unexpected))
 
 
 def _places(records: pa.Table, at: Sequence[int]) -> tuple[Place, ...]:

@@ -1,36 +1,68 @@
-"""Records that cannot be written: they stop the job, or go to a folder up to a limit.
+"""Records that cannot be written, on their way from the tasks to the driver, through the batch's own shuffle.
 
-Map tasks send rejects through the batch's own shuffle. The driver counts them before the commit and publishes them
-before the snapshot, under a name made of commit user and batch id: a replay of the batch overwrites the file.
+What becomes of them there is decided in `streaming/bad_records`.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.secrets import mask_text
-from bucketline.conf.wording import counted
-from bucketline.state.store.storage.file_io import file_io_for
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 REJECTS_SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("headers", HEADERS),
+        ("source_table", pa.string()),
+        ("code", pa.string()),
         ("reason", pa.string()),
         ("value", pa.binary()),
     ]
 )
-"""The columns kept of a bad record. The first three are null for sources without topics."""
+"""The columns kept of a bad record. The first six are null for sources without topics, and all but the place, the
+reason and the value where nobody keeps them; `source_table` where the record does not name it."""
+
+RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+"""Those that are the record itself."""
+
+
+class ReasonCode(Enum):
+    """What kind of reason there is against a record."""
+
+    MESSAGE = "MESSAGE"
+    """It is no message of the format, or one that no row can follow."""
+    VALUE = "VALUE"
+    """A value does not fit its column, or cannot be computed."""
+    NULL = "NULL"
+    """A NOT NULL column has no value."""
+    KEY = "KEY"
+    """It does not say which row it changes."""
+    CONDITION = "CONDITION"
+    """`where`, or a check of `expect`, cannot be computed."""
+    EXPECTATION = "EXPECTATION"
+    """It is not as expected, and is to be rejected then."""
+    ROW = "ROW"
+    """The table does not take its row. The row was kept as JSON, and not the record."""
 
 
 UNEXPECTED = "expectation "
 """How the reason begins of a record that an expectation refuses. Such records do not count for the limit."""
+_PATTERNS = {
+    f"^{UNEXPECTED}": ReasonCode.EXPECTATION,
+    r"^(?:where|expect\.[^:]*): ": ReasonCode.CONDITION,
+    r"^field .*: null, but the column is NOT NULL$": ReasonCode.NULL,
+    r"^field ": ReasonCode.VALUE,
+    r"^(?:a delete |an update |a record without a value|a record with a key and without a value)": ReasonCode.KEY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +81,28 @@ def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows
     """
     kept = rows.slice(0, limit)
     texts = [json.dumps(row, default=str, ensure_ascii=False).encode() for row in kept.to_pylist()]
-    nothing = {n: pa.nulls(len(texts), REJECTS_SCHEMA.field(n).type) for n in ("topic", "partition", "offset")}
-    table = pa.table(
-        {**nothing, "reason": reasons[: len(texts)], "value": pa.array(texts, pa.binary())}, schema=REJECTS_SCHEMA
-    )
+    known = {
+        "code": pa.repeat(ReasonCode.ROW.value, len(texts)),
+        "reason": reasons[: len(texts)],
+        "value": pa.array(texts, pa.binary()),
+    }
+    table = rejects_of(known, len(texts))
     return RejectedRows(table.num_rows, pack_rejects(table))
+
+
+def rejects_of(columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
+    """Rejects with these columns; the others are null."""
+    given = [columns.get(f.name, pa.nulls(row_count, f.type)).cast(f.type) for f in REJECTS_SCHEMA]
+    return pa.Table.from_arrays(given, schema=REJECTS_SCHEMA)
+
+
+def reason_codes(reasons: pa.Array) -> pa.Array:
+    """The code of each reason that a decoder gives. Shapes: n texts in and out, without nulls."""
+    return pc.case_when(
+        pc.make_struct(*(pc.fill_null(pc.match_substring_regex(reasons, pattern), False) for pattern in _PATTERNS)),
+        *(pa.scalar(code.value) for code in _PATTERNS.values()),
+        pa.scalar(ReasonCode.MESSAGE.value),
+    )
 
 
 def joined_rejects(parts: Iterable[RejectedRows | None]) -> RejectedRows | None:
@@ -84,78 +133,3 @@ class UnexpectedRowsError(BucketlineError):
     """A batch holds rows that are not as the job expects, which is to end it; nothing of it has been committed."""
 
     code = "UNEXPECTED_ROWS"
-
-
-@dataclass(frozen=True, slots=True)
-class RejectPolicy:
-    """Up to `max_count` rejects of a batch are written to `path`; more stop the job. 0 stops at the first."""
-
-    path: str | None = None
-    max_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """The rejects of a batch that were written to a file: how many, the file, and the first of them."""
-
-    count: int
-    path: str
-    first: str
-
-    def line(self) -> str:
-        return f"{counted(self.count, 'record')} rejected and written to {mask_text(self.path)}; first: {self.first}"
-
-
-def settle_rejects(
-    policy: RejectPolicy,
-    blobs: Sequence[bytes],
-    *,
-    user: str,
-    batch_id: int,
-    storage: Mapping[str, str] | None = None,
-) -> SetAside | None:
-    """Counts a batch's rejects and writes them to the policy's folder; None if there are none. `storage` are the
-    folder's storage options. Raises RejectedRecordsError above the limit, naming the first record and its reason.
-    """
-    if not blobs:
-        return None
-    rejects = pa.concat_tables([pa.ipc.open_stream(b).read_all() for b in blobs]).sort_by(
-        [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-    )
-    is_counted = pc.invert(pc.starts_with(rejects["reason"], UNEXPECTED))
-    count = int(pc.sum(is_counted).as_py() or 0)
-    if count > policy.max_count or policy.path is None:
-        first = _describe(rejects.filter(is_counted) if count else rejects)
-        raise RejectedRecordsError(
-            f"batch {batch_id} has at least {counted(count or rejects.num_rows, 'bad record')}; first: {first}. "
-            f"{_what_helps(policy)}",
-            rejected=count,
-            allowed=policy.max_count,
-        )
-    io, root = file_io_for(policy.path, storage)
-    sink = pa.BufferOutputStream()
-    pq.write_table(rejects, sink)
-    name = f"{user}/batch-{batch_id}.parquet"
-    io.overwrite(f"{root}/{name}", sink.getvalue().to_pybytes())
-    return SetAside(rejects.num_rows, f"{policy.path.rstrip('/')}/{name}", _describe(rejects))
-
-
-def _what_helps(policy: RejectPolicy) -> str:
-    """The setting that would allow the bad records, given the current settings."""
-    if policy.path is None and policy.max_count == 0:
-        return "Correct the source; or set bad-records.path and bad-records.max: bad records then go to that folder"
-    if policy.path is None:
-        return f"bad-records.max allows {policy.max_count:,} bad records: set bad-records.path, the folder for them"
-    if policy.max_count == 0:
-        return (
-            "Correct the source; or raise bad-records.max, which is 0, to the number that a batch may have: they go "
-            "to bad-records.path"
-        )
-    return f"Correct the source; or raise bad-records.max, which allows {policy.max_count:,} in a batch"
-
-
-def _describe(rejects: pa.Table) -> str:
-    topic, partition, offset, reason, value = (rejects[name][0].as_py() for name in REJECTS_SCHEMA.names)
-    place = f"topic {topic} partition {partition} offset {offset}: " if topic is not None else ""
-    shown = (value or b"")[:80].decode("utf-8", "replace")
-    return f"{place}{reason} ({shown!r})"

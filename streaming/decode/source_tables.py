@@ -57,6 +57,14 @@ def source_names(
     return list(found), codes
 
 
+def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | None = None) -> pa.Array:
+    """The table of the source that each record names, the parts of its name joined by dots; null where it names none,
+    or cannot be read. Shapes: n records in, n texts out. `reader` reads records of Avro."""
+    names, codes = source_names(values, decode, reader)
+    shown = [".".join(part for part in parts if part) for parts in names]
+    return pa.array(shown, pa.string()).take(pa.array(codes, mask=codes < 0))
+
+
 def name_parts(decode: RecordFormat) -> tuple[str, ...]:
     """What the parts of a table's name are in records of that format, the name itself last."""
     return _READ[decode][1]

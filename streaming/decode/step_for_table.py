@@ -35,6 +35,7 @@ from bucketline.state.types.logical import TypeRoot
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.columns.plan_columns import plan_columns
 from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
@@ -70,7 +71,8 @@ def decode_step(
         return None
     schemas = None if registry is None else RegistrySchemas(registry, SystemIds().new_uuid())
     limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
-    step = DecodeStep(decode, (), reject_limit=limit, messages=messages, registry=schemas, columns=columns)
+    kept = RECORD_COLUMNS if bad_records.has_place else ()
+    step = DecodeStep(decode, (), reject_limit=limit, messages=messages, registry=schemas, columns=columns, kept=kept)
     return step_for(step, schema)
 
 
@@ -82,7 +84,7 @@ def check_reading(
     columns: ColumnOptions = NO_COLUMN_OPTIONS,
 ) -> None:
     """Returns if these settings of a job go together, whatever its table is. Raises OptionError."""
-    if bad_records.max_count > 0 and bad_records.path is None:
+    if bad_records.max_count > 0 and not bad_records.has_place:
         raise OptionError(
             "bad-records.max allows bad records, but bad-records.path, the folder for them, is not set",
             key=BAD_RECORDS_PATH.key,
@@ -205,7 +207,7 @@ def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode:
             key=f"expect.{columns.expect[0].name}.check",
         )
     refusing = next((e for e in columns.expect if e.otherwise is Otherwise.REJECT), None)
-    if refusing is not None and bad_records.path is None:
+    if refusing is not None and not bad_records.has_place:
         raise OptionError(
             f"expect.{refusing.name}.otherwise is reject, and {BAD_RECORDS_PATH.key}, the folder for such records, is "
             "not set",

@@ -15,6 +15,7 @@ from bucketline.conf.job import ReaderChoice, SourceConfig
 from bucketline.conf.kafka_client import kafka_client
 from bucketline.conf.reader_choice import not_native, obstacles
 from bucketline.conf.source_options import KAFKA, PARQUET, find_option
+from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.batch.parquet_batch import ParquetReader
 from bucketline.streaming.batch.sink import TableSink
@@ -35,13 +36,14 @@ to read and cannot."""
 @dataclass(frozen=True, slots=True)
 class JobSink(TableSink):
     """The sink of a job that has made the stream itself, so that tasks may read what the stream stands for, in another
-    split; `joins_partitions`, `topics` and `most_records` are as in `Job`."""
+    split; `joins_partitions`, `topics`, `most_records` and `bad_records` are as in `Job`."""
 
     kafka: Chosen | None = None
     joins_partitions: bool = False
     parquet: ParquetReader | None = None
     topics: TopicWatch | None = None
     most_records: int | None = None
+    bad_records: BadRecordsPlace | None = None
 
     def stop(self, query_id: str) -> None:
         """As of any sink; and what has asked for the ids of topics is ended."""
@@ -57,6 +59,7 @@ class JobSink(TableSink):
             parquet=self.parquet,
             topics=self.topics,
             most_records=self.most_records,
+            bad_records=self.bad_records,
         )
 
 

@@ -32,6 +32,7 @@ from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end
+from bucketline.streaming.job.bad_place import ready_place
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_job, sink_options_of
 from bucketline.streaming.job.choose_reader import JobSink, choose_file_reader, choose_reader, splits
@@ -140,6 +141,7 @@ def _run_until(
             parquet=choose_file_reader(config.source, source.options) if config.columns == NO_COLUMN_OPTIONS else None,
             topics=topics,
             most_records=most_records(source.options) if kafka else None,
+            bad_records=ready_place(config, source.options),
         )
         gate = BatchGate(sink)
         with kafka_failures(source.options if kafka else None), explained():

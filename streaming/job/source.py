@@ -58,7 +58,8 @@ def read_stream(
     Raises OptionError when Spark does not know the source, or the source lacks what is needed.
     """
     options = dict(source_options.options)
-    if source.format == KAFKA and _wants(fields, "headers"):
+    reads_headers = _wants(fields, "headers") if decode is None else "headers" in decode.input_columns
+    if source.format == KAFKA and reads_headers:
         options = with_headers(options)
     schema = options.pop(SCHEMA, None) if source.format in PARSED_FORMATS else None
     reader = spark.readStream

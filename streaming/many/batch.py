@@ -12,16 +12,16 @@ from functools import partial
 import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.job import BadRecords
 from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
 from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CommitOutcomeUnknownError, SchemaMismatchError
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.streaming.batch.commit import reject_policy
+from bucketline.streaming.bad_records.place import BatchName, allowed_rejects, put_aside
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.topic_ids import newest_ids
-from bucketline.streaming.decode.rejects import RejectPolicy, settle_rejects
 from bucketline.streaming.many.entries import after_batch, identity_for, next_ledger, parked_entry, span_of
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.ledger import Entry
@@ -208,18 +208,20 @@ class _Batch:
         """All that speaks against a table, before the first commit."""
         try:
             self._check_topics()
+            aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]] = {}
             nameless = notes.tables.get(NO_TABLE)
             if nameless is not None:
-                self._set_aside(self._job.rejects, nameless.rejects, "no-table")
+                self._allow(aside, self._job.bad_records, nameless.rejects, "no-table")
             for turn in [turn for turn in self._turns.values() if turn.is_new]:
                 try:
                     check_turn(turn, self._identity)
                     assert turn.outcome is not None, "it was written"
-                    policy = reject_policy(turn.target.at.plan.sink)
-                    turn.rejected = self._set_aside(policy, turn.outcome.rejects, turn.name)
+                    bad_records = turn.known.config.bad_records
+                    turn.rejected = self._allow(aside, bad_records, turn.outcome.rejects, turn.name)
                 except BucketlineError as e:
                     turn.discard()
                     self._note_failure(turn, e)
+            self._set_aside(aside)
         except BaseException:
             for turn in self._turns.values():
                 turn.discard()
@@ -234,13 +236,29 @@ class _Batch:
         for turn in self._turns.values():
             watch.accept(newest_ids(turn.target.state.commits, self._identity.cluster), now)
 
-    def _set_aside(self, policy: RejectPolicy, blobs: Sequence[bytes], name: str) -> int:
-        folder, batch = f"{self._state.tables.user}/{_as_name(name)}", self._identity.batch_id
-        aside = settle_rejects(policy, blobs, user=folder, batch_id=batch, storage=self._job.storage)
-        if aside is None:
-            return 0
-        _LOG.warning("batch %d: %s: %s", batch, name, aside.line())
-        return aside.count
+    def _allow(
+        self,
+        aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]],
+        bad_records: BadRecords,
+        blobs: Sequence[bytes],
+        name: str,
+    ) -> int:
+        """How many bad records there are of a table; they are to be put aside with those of the others. Raises
+        RejectedRecordsError where there are too many."""
+        batch, user = self._identity, self._state.tables.user
+        place = self._job.places(bad_records)
+        rejects = allowed_rejects(place, bad_records.max_count, blobs, batch.batch_id)
+        named = BatchName(user, batch.batch_id, batch.digest, batch.run_id, name, f"{user}/{_as_name(name)}")
+        aside.setdefault(bad_records, []).append((named, rejects))
+        return int(rejects.num_rows)
+
+    def _set_aside(self, aside: Mapping[BadRecords, Sequence[tuple[BatchName, pa.Table]]]) -> None:
+        """Puts the bad records of all tables aside; each place is asked once."""
+        for bad_records, rejects in aside.items():
+            place = self._job.places(bad_records)
+            done = None if place is None else put_aside(place, rejects)
+            if done is not None:
+                _LOG.warning("batch %d: %s", self._identity.batch_id, done.line())
 
     def _put_pin(self) -> None:
         batch = self._identity

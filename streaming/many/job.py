@@ -1,14 +1,15 @@
 """What a job of many tables says of all its batches, and what a process keeps from batch to batch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.job import BadRecords
 from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
+from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.decode.rejects import RejectPolicy
 from bucketline.streaming.many.ledger import Ledger
 from bucketline.streaming.many.ledger_files import LedgerFiles
 from bucketline.streaming.many.tables import Tables
@@ -19,8 +20,8 @@ from bucketline.streaming.tasks.many.split import Resolver
 class ManyJob:
     """What a job says of all its batches. `settings` is the text that decides rows, and `pin` its hash.
 
-    `nameless` decodes what belongs to no table, `rejects` says what is done with it where it is bad, and `storage` how
-    that place is reached. `one` has what a job of one table says as well.
+    `nameless` decodes what belongs to no table, `bad_records` says what is done with it where it is bad; `places` gives
+    the place that settings of bad records name, None for none. `one` has what a job of one table says as well.
     """
 
     routes: Resolver
@@ -28,8 +29,8 @@ class ManyJob:
     on_failure: OnTableFailure
     commit_parallelism: int
     nameless: DecodeStep
-    rejects: RejectPolicy
-    storage: Mapping[str, str]
+    bad_records: BadRecords
+    places: Callable[[BadRecords], BadRecordsPlace | None]
     pin: str
     settings: str
     one: Job = field(default_factory=Job)

@@ -10,7 +10,7 @@ from bucketline.state.store.engine.engine import Engine, Outcome
 from bucketline.state.store.write.stages import Stages
 from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.back_pressure import Relief, relieve
-from bucketline.streaming.batch.commit import commit_accepted
+from bucketline.streaming.batch.commit import commit_batch
 from bucketline.streaming.batch.conform import grow_table, of_one_source_table, refuse_need, refuse_unexpected
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
 from bucketline.streaming.batch.key_order import policy_of, settle_mixed_keys
@@ -132,8 +132,8 @@ def commit_turn(turn: Turn, engine: Any, times: tuple[float, float, float]) -> B
         counts_buckets = turn.target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT
         if keeps_values(turn.stages.source.decode) and counts_buckets:
             check = AppendCheck.ROWS_READ
-        turn.target, said = commit_accepted(
-            turn.target, turn.identity, turn.outcome, turn.rejected, turn.stages.key_shares, check
+        turn.target, said = commit_batch(
+            turn.target, turn.identity, turn.outcome, turn.stages.key_shares, check, rejected_rows=turn.rejected
         )
         trigger = turn.stages.write.write.trigger
         done = Done(trigger, turn.outcome.messages, said, turn.outcome, planned, ran, turn.relief)

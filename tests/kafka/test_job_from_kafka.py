@@ -138,6 +138,25 @@ def test_bad_records_are_kept_with_topic_partition_offset_and_reason(
     assert kept[1]["value"] == b"{broken" and kept[1]["reason"].startswith("no JSON: ")
 
 
+def test_bad_records_go_to_a_topic_as_they_were_with_the_reason_in_headers(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("sent.orders", partitions=2)
+    kafka_broker.create_topic("sent.rejects", partitions=1)
+    broken = KafkaRecord(b"{broken", b"\xff", 1, headers=(("h", b"\x00"), ("h", b""), ("bucketline.code", b"old")))
+    kafka_broker.produce("sent.orders", [change("c", 1, None, "a"), broken, change("t", 2)])
+    settings = ("bad-records.topic=sent.rejects", "bad-records.max=2")
+    run_job(job(tmp_path, kafka_broker, "sent.orders", *settings), spark)
+
+    found = {record.value: record for record in kafka_broker.consume("sent.rejects", 2)}
+    sent = found[b"{broken"]
+    assert sent.key == b"\xff" and sent.headers[:2] == (("h", b"\x00"), ("h", b""))
+    told = dict(sent.headers[2:])
+    assert told["bucketline.code"] == b"MESSAGE" and told["bucketline.reason"].startswith(b"no JSON: ")
+    place = [told[f"bucketline.{name}"] for name in ("topic", "partition", "offset", "batch")]
+    assert place == [b"sent.orders", b"1", b"1", b"0"]
+
+
 def test_a_lost_checkpoint_is_told_and_begins_again_at_the_tables_offsets(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:

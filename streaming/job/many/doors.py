@@ -75,7 +75,7 @@ class JobDoors:
         )
         assert step is not None, "records of several tables are decoded"
         step = step_for(replace(step, zone=self.zone, registry=self.registry), schema)
-        if _HEADERS in step.input_columns and not self.has_headers:
+        if _HEADERS in replace(step, kept=()).input_columns and not self.has_headers:
             raise OptionError(
                 f"{config.table} has a column that is filled from the headers of records: set "
                 "source.options.includeHeaders to true",

@@ -26,9 +26,10 @@ from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.decode.rejects import RejectPolicy
+from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end
+from bucketline.streaming.job.bad_place import Places
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_without_table
 from bucketline.streaming.job.choose_reader import choose_reader, splits
@@ -82,7 +83,8 @@ def _run_until(ending: Ending, routed: RoutedJob, spark: Any | None, log: SparkL
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(routed.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
-    options = dict(with_headers(source.options)) if common.source.decode.is_avro else dict(source.options)
+    reads_headers = common.source.decode.is_avro or common.bad_records.has_place
+    options = dict(with_headers(source.options)) if reads_headers else dict(source.options)
     kafka = common.source.format == KAFKA
     with (
         explained(),
@@ -164,7 +166,12 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
     common = routed.common
     text, pin = pinned_settings(routed)
     nameless = DecodeStep(
-        common.source.decode, (), reject_limit=_MOST_REJECTS, messages=common.messages, registry=registry
+        common.source.decode,
+        (),
+        reject_limit=_MOST_REJECTS,
+        messages=common.messages,
+        registry=registry,
+        kept=RECORD_COLUMNS if common.bad_records.has_place else (),
     )
     return ManyJob(
         routes=routed,
@@ -172,8 +179,8 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
         on_failure=routed.on_table_failure,
         commit_parallelism=routed.commit_parallelism,
         nameless=nameless,
-        rejects=RejectPolicy(common.bad_records.path, common.bad_records.max_count),
-        storage=common.storage,
+        bad_records=common.bad_records,
+        places=Places(common, source_options(common.source).options),
         pin=pin,
         settings=text,
         one=one,

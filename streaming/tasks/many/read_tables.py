@@ -24,7 +24,7 @@ from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, pack_rejects
+from bucketline.streaming.decode.rejects import RECORD_COLUMNS, pack_rejects, reason_codes, rejects_of
 from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
 from bucketline.streaming.tasks.kafka_consumers import KEPT
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
@@ -211,15 +211,10 @@ class _Reading:
         if not records.num_rows:
             return
         self._refused += records.num_rows
-        columns = [
-            pa.array(reasons[: records.num_rows], pa.string())
-            if f.name == "reason"
-            else records[f.name].cast(f.type)
-            if f.name in records.column_names
-            else pa.nulls(records.num_rows, f.type)
-            for f in REJECTS_SCHEMA
-        ]
-        blob = pack_rejects(pa.Table.from_arrays(columns, schema=REJECTS_SCHEMA))
+        known = {name: records[name] for name in RECORD_COLUMNS if name in records.column_names}
+        known |= {"reason": pa.array(reasons[: records.num_rows], pa.string())}
+        known["code"] = reason_codes(known["reason"])
+        blob = pack_rejects(rejects_of(known, records.num_rows))
         yield self._noted(routed_note(REJECTS, origin=self._origin, row_count=records.num_rows, blob=blob), NO_TABLE)
 
     def _sample(self, part: Part, to: Resolved) -> None:

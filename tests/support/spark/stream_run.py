@@ -6,11 +6,13 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.table_at import TableAt, table_at
+from bucketline.streaming.bad_records.places import place_of
 from bucketline.streaming.batch import history
 from bucketline.streaming.batch.commit import CommitReport, commit_batch
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.recover import CheckpointMismatchError, UserHistory
 from bucketline.streaming.batch.target import Target
+from bucketline.streaming.batch.write_batch import set_aside
 
 
 class StreamRun:
@@ -36,7 +38,9 @@ class StreamRun:
         return found
 
     def commit_batch(self, identity: BatchIdentity, outcome: Outcome) -> CommitReport:
-        self.target, report = commit_batch(self.target, identity, outcome)
+        place = place_of(self.at.plan.sink, self.at.table.storage)
+        rejected = set_aside(self.target, identity, outcome, place)
+        self.target, report = commit_batch(self.target, identity, outcome, rejected_rows=rejected)
         return report
 
     def empty_batch(self, identity: BatchIdentity) -> CommitReport:

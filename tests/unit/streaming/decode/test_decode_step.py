@@ -53,7 +53,9 @@ def test_json_records_become_columns_and_bad_ones_rejects_with_their_place() -> 
     assert rejects is not None and rejects.row_count == 2
     found = rejects_of(rejects.blob)
     assert found.schema == REJECTS_SCHEMA
-    assert found.to_pylist() == [
+    assert found["code"].to_pylist() == ["VALUE", "NULL"]
+    assert found["key"].to_pylist() == [b"k", b"k"]
+    assert found.select(["topic", "partition", "offset", "reason", "value"]).to_pylist() == [
         {
             "topic": "orders",
             "partition": 3,

@@ -12,7 +12,9 @@ import bucketline as bl
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectPolicy, pack_rejects, settle_rejects
+from bucketline.streaming.bad_records.folder import Folder
+from bucketline.streaming.bad_records.place import BatchName, settle_bad_records
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, pack_rejects
 from tests.support.servers.s3_server import S3Server
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string()), ("n", pa.int32())])
@@ -145,10 +147,10 @@ def test_bad_records_go_to_a_folder_on_s3_once_however_often_a_batch_is_repeated
     blob = pack_rejects(pa.Table.from_pylist([bad], schema=REJECTS_SCHEMA))
     uri = s3_server.new_uri()
     for _ in range(2):
-        policy = RejectPolicy(f"{uri.replace('s3://', 's3a://')}/", 1)
-        found = settle_rejects(policy, [blob], user="u", batch_id=3, storage=s3_server.storage)
+        place = Folder(f"{uri.replace('s3://', 's3a://')}/", s3_server.storage)
+        found = settle_bad_records(place, 1, [blob], BatchName("u", 3))
         assert found is not None and found.count == 1
     io, root = file_io_for(uri, s3_server.storage)
     [file] = io.list_files(root)
     with io.open_input(file.path) as source:
-        assert pa.parquet.read_table(source).to_pylist() == [bad]
+        assert pa.parquet.read_table(source, columns=list(bad)).to_pylist() == [bad]

@@ -1,0 +1,47 @@
+"""Bad records in a folder: a Parquet file a batch, under the names of the writer and of the batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.streaming.bad_records.place import Rejects
+from bucketline.streaming.bad_records.runs import is_begun, note_batch
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of any storage; `storage` are its storage options."""
+
+    path: str
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.path
+
+    def prepare(self) -> None:
+        """Nothing is needed: a folder comes with its first file."""
+
+    def put(self, rejects: Rejects) -> str:
+        """As `BadRecordsPlace.put`; the last file with bad records, or the folder."""
+        where = self.path
+        for batch, rows in rejects:
+            file = f"{batch.folder or batch.user}/batch-{batch.batch_id}.parquet"
+            if rows.num_rows:
+                where = f"{self.path.rstrip('/')}/{file}"
+            if rows.num_rows or is_begun(self.path, batch):
+                self._replace(file, rows)
+            note_batch(self.path, batch)
+        return where
+
+    def _replace(self, file: str, rows: pa.Table) -> None:
+        io, root = file_io_for(self.path, self.storage)
+        if rows.num_rows:
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows, sink)
+            io.overwrite(f"{root}/{file}", sink.getvalue().to_pybytes())
+        elif io.exists(f"{root}/{file}"):
+            io.delete(f"{root}/{file}")

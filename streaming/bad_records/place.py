@@ -1,0 +1,132 @@
+"""Bad records of a batch: counted, and put aside before the batch is committed, or the end of the job.
+
+They come first, under the name of the batch. Where the job dies before its commit, the batch is repeated, and puts its
+bad records aside under the same name again: that replaces what is there. So a place that replaces (a folder, a table)
+has each bad record once, and none is lost. A topic cannot take a record back: it may have one twice.
+
+A place knows nothing of the tables of the job. Whoever writes a batch asks it once, with the rejects of all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.secrets import mask_text
+from bucketline.conf.wording import counted
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, UNEXPECTED, RejectedRecordsError
+
+_ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchName:
+    """Whose bad records they are: the writer (the query's id, with the sink's), the number of its batch, a digest of
+    what the batch reads, and the table that they were for. `run_id` changes with each start of the query; None where it
+    is not known. `folder` is the folder of a batch's file, where it is another one than the writer's."""
+
+    user: str
+    batch_id: int
+    digest: str | None = None
+    run_id: str | None = None
+    table: str = ""
+    folder: str | None = None
+
+
+Rejects = Sequence[tuple[BatchName, pa.Table]]
+"""The bad records of a batch: of each of its tables, rows of REJECTS_SCHEMA in an order that is the same each time, or
+none."""
+
+
+class BadRecordsPlace(Protocol):
+    """Where bad records go."""
+
+    @property
+    def name(self) -> str:
+        """The place, for people."""
+        ...
+
+    def prepare(self) -> None:
+        """Returns if bad records can go there; what is missing is made. Raises BucketlineError."""
+        ...
+
+    def put(self, rejects: Rejects) -> str:
+        """Puts the bad records of a batch there, of each table instead of those that it has put there before; where
+        that is, for people."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The bad records of a batch that were put aside: how many, where, and the first of them."""
+
+    count: int
+    path: str
+    first: str
+
+    def line(self) -> str:
+        return f"{counted(self.count, 'record')} rejected and written to {mask_text(self.path)}; first: {self.first}"
+
+
+def settle_bad_records(
+    place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch: BatchName
+) -> SetAside | None:
+    """Counts the bad records of a batch of one table and puts them aside; None if there are none. Raises as
+    `allowed_rejects`, and what the place raises."""
+    rejects = allowed_rejects(place, max_count, blobs, batch.batch_id)
+    return None if place is None else put_aside(place, [(batch, rejects)])
+
+
+def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
+    """Puts the bad records of a batch aside, those of all its tables at once; None if there are none."""
+    where = place.put(rejects)
+    given = [table for _, table in rejects if table.num_rows]
+    if not given:
+        return None
+    return SetAside(sum(table.num_rows for table in given), where, _described(given[0]))
+
+
+def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch_id: int) -> pa.Table:
+    """The bad records in `blobs`, which are as `pack_rejects` makes them, in the order of their places.
+
+    Raises RejectedRecordsError above the limit, naming the first record and its reason; those that an expectation
+    refuses do not count.
+    """
+    parts = [REJECTS_SCHEMA.empty_table(), *(pa.ipc.open_stream(blob).read_all() for blob in blobs)]
+    rejects = pa.concat_tables(parts).sort_by(_ORDER)
+    is_counted = pc.invert(pc.starts_with(rejects["reason"], UNEXPECTED))
+    count = int(pc.sum(is_counted).as_py() or 0)
+    if not rejects.num_rows or (count <= max_count and place is not None):
+        return rejects
+    first = _described(rejects.filter(is_counted) if count else rejects)
+    raise RejectedRecordsError(
+        f"batch {batch_id} has at least {counted(count or rejects.num_rows, 'bad record')}; first: {first}. "
+        f"{_what_helps(place, max_count)}",
+        rejected=count,
+        allowed=max_count,
+    )
+
+
+def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
+    """The setting that would allow the bad records, given the current settings."""
+    if place is None and max_count == 0:
+        return "Correct the source; or set bad-records.path and bad-records.max: bad records then go to that folder"
+    if place is None:
+        return f"bad-records.max allows {max_count:,} bad records: set bad-records.path, the folder for them"
+    if max_count == 0:
+        return (
+            "Correct the source; or raise bad-records.max, which is 0, to the number that a batch may have: they go "
+            f"to {mask_text(place.name)}"
+        )
+    return f"Correct the source; or raise bad-records.max, which allows {max_count:,} in a batch"
+
+
+def _described(rejects: pa.Table) -> str:
+    topic, partition, offset, reason, value = (
+        rejects[name][0].as_py() for name in ("topic", "partition", "offset", "reason", "value")
+    )
+    place = f"topic {topic} partition {partition} offset {offset}: " if topic is not None else ""
+    shown = (value or b"")[:80].decode("utf-8", "replace")
+    return f"{place}{reason} ({shown!r})"

@@ -1,0 +1,34 @@
+"""Whether a batch's bad records may be there already: put aside by an attempt that died before its commit."""
+
+from dataclasses import dataclass
+
+from bucketline.streaming.bad_records.place import BatchName
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of a query: the first and the newest of its batches that were put aside."""
+
+    id: str
+    first: int
+    newest: int
+
+
+_runs: dict[tuple[str, str, str], _Run] = {}
+"""The run that this process saw last, by place, writer and table."""
+
+
+def is_begun(place: str, batch: BatchName) -> bool:
+    """Whether there may have been an attempt before: of the first batch of a run, by the run before; of another, in
+    this run."""
+    run = _runs.get((place, batch.user, batch.table))
+    return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)
+
+
+def note_batch(place: str, batch: BatchName) -> None:
+    """Takes note that the bad records of a batch were put aside. A run whose id is not known is not remembered."""
+    if batch.run_id is None:
+        return
+    run = _runs.get((place, batch.user, batch.table))
+    first = batch.batch_id if run is None or run.id != batch.run_id else run.first
+    _runs[place, batch.user, batch.table] = _Run(batch.run_id, first, batch.batch_id)

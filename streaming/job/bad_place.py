@@ -1,0 +1,54 @@
+"""The places for bad records that a job names, ready for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from bucketline.conf.job import BadRecords, JobConfig
+from bucketline.state.store.table.table import handle_of
+from bucketline.state.store.warehouse.catalog import catalog_of
+from bucketline.streaming.bad_records.folder import Folder
+from bucketline.streaming.bad_records.place import BadRecordsPlace
+from bucketline.streaming.bad_records.rejects_table import COLUMNS, COMMENT, KEY, OPTIONS, RejectsTable
+from bucketline.streaming.bad_records.topic import Topic, client_options
+
+
+def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
+    """The place; None where the job names none. A table that is missing is made, in the job's catalog where it has one.
+    `source_options` are those that Spark's source gets.
+
+    Raises OptionError for a table that does not take bad records, and as `create_table`.
+    """
+    place = _place(config, source_options)
+    if place is not None:
+        place.prepare()
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places that the tables of a job name, each made ready once. `common` is what the job says of all tables."""
+
+    common: JobConfig
+    source_options: Mapping[str, str]
+    _ready: dict[BadRecords, BadRecordsPlace | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def __call__(self, bad_records: BadRecords) -> BadRecordsPlace | None:
+        if bad_records not in self._ready:
+            named = replace(self.common, bad_records=bad_records)
+            self._ready[bad_records] = ready_place(named, self.source_options)
+        return self._ready[bad_records]
+
+
+def _place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
+    bad = config.bad_records
+    if bad.topic is not None:
+        return Topic(bad.topic, client_options(source_options))
+    if bad.path is not None:
+        return Folder(bad.path, config.storage)
+    if bad.table is None:
+        return None
+    if config.catalog is None:
+        return RejectsTable(bad.table, config.storage)
+    create = catalog_of(config.catalog).create_table
+    table = create(bad.table, COLUMNS, KEY, options=OPTIONS, comment=COMMENT, exist_ok=True)
+    return RejectsTable(table.uri, handle_of(table).storage)
