@@ -143,12 +143,12 @@ def test_a_row_that_somebody_changes_meanwhile_is_read_again(tmp_path: Path, mon
     job.batch(full(1, 1))
     commit, turns = write_batch.commit_batch, iter([True])
 
-    def late(*given: Any) -> Any:
+    def late(*given: Any, **named: Any) -> Any:
         if next(turns, False):
             row = {"id": 1, "n": 0, "note": "theirs", "raw": b"", "words": []}
             table = open_table(job.path)
             table.write(pa.Table.from_pylist([row], schema=table.to_arrow().schema))
-        return commit(*given)
+        return commit(*given, **named)
 
     monkeypatch.setattr(write_batch, "commit_batch", late)
     job.batch(update(1, 2))
