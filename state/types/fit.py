@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.char_text import pad
+from bucketline.state.types.decimal_cast import cast_decimal
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.state.types.struct_fields import FieldRule, by_name
@@ -81,7 +82,8 @@ def _cast(array: pa.Array, data_type: DataType, target: pa.DataType, column: str
         if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
             # Arrow judges int → decimal by the width of the type, not by the values; the detour makes it look at them.
             array = array.cast(pa.decimal128(20, 0))
-        converted = array.cast(target, safe=True)
+        is_decimal = pa.types.is_decimal(array.type) and pa.types.is_decimal(target)
+        converted = cast_decimal(array, target) if is_decimal else array.cast(target, safe=True)
     except pa.ArrowInvalid as e:
         raise _mismatch(column, data_type, f"{array.type} with a value that does not fit ({e})") from e
     if pa.types.is_float32(target) and pa.types.is_float64(array.type):

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.types.decimal_cast import cast_decimal, wide_decimal
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.timestamp_text import timestamps_of
@@ -61,7 +62,7 @@ def raw_type(data_type: DataType, form: Form) -> pa.DataType:
     if form.kind is JsonKind.BOOLEAN and form.reading is Reading.PLAIN:
         return pa.bool_()
     if data_type.root is TypeRoot.DECIMAL and form.reading in (Reading.PLAIN, Reading.TEXT, Reading.SIGNED_OR_NOT):
-        return pa.decimal128(data_type.precision, data_type.scale)
+        return wide_decimal(pa.decimal128(data_type.precision, data_type.scale))
     if form.kind is JsonKind.NUMBER and form.reading is Reading.PLAIN:
         return pa.float64() if data_type.root in _REAL else pa.int64()
     return pa.string()
@@ -100,7 +101,7 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
             "or let the source send its schema",
         )
         if root is TypeRoot.DECIMAL:
-            raw = raw.cast(pa.decimal128(shape.type.precision, shape.type.scale))
+            raw = cast_decimal(raw, target)
     if form.reading is Reading.SIGNED_OR_NOT:
         _demand(
             pc.or_(pc.greater_equal(raw, 0), pc.less(raw, -(2**63))),
@@ -176,7 +177,7 @@ def _unsigned(numbers: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _of_unsigned(unsigned: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(target):
-        return unsigned.cast(pa.string()).cast(pa.decimal128(38, 0)).cast(target)
+        return cast_decimal(unsigned.cast(pa.string()), target)
     return unsigned.cast(target)
 
 

@@ -124,7 +124,7 @@ def _build_list(
 def _build_map(
     values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures
 ) -> pa.Array:
-    maps = [_only(dict, v, r, "object", path, failures) for v, r in zip(values, records, strict=True)]
+    maps = [_only(dict, _unpacked(v), r, "object", path, failures) for v, r in zip(values, records, strict=True)]
     owners = [r for entries, r in zip(maps, records, strict=True) for _ in entries or ()]
     keys = _build([k for m in maps for k in m or ()], owners, shape.children[0], f"{path} key", failures)
     if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
@@ -132,6 +132,16 @@ def _build_map(
         return _build_map(maps, records, shape, path, failures)
     items = _build([v for m in maps for v in (m or {}).values()], owners, shape.children[1], f"{path}{{}}", failures)
     return pa.MapArray.from_arrays(_offsets(maps), keys, items, type=shape.arrow)
+
+
+def _unpacked(value: object) -> object:
+    """The object in a text of JSON, as Debezium sends an hstore by default; any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return value
+    try:
+        return parse_json(value.encode())
+    except ValueError:
+        return value
 
 
 def _only(

@@ -185,7 +185,9 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
         return Shape(data_type, arrow, names=names, children=children)
     if root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
         assert data_type.element is not None
-        child = shape_of(data_type.element, _node(source, "items"), writing)
+        # What a job says of a column that is an array is about its elements.
+        items = _node(source, "items") if source.get("type") == "array" else source
+        child = shape_of(data_type.element, items, writing)
         return Shape(data_type, pa.list_(child.arrow), children=(child,))
     if root in (TypeRoot.MAP, TypeRoot.MULTISET):
         key_type, value_type = map_types(data_type)
@@ -221,7 +223,7 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
     if root in _DECIMAL_TARGETS and name == _VARIABLE_DECIMAL:
         return (Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL),)
     if (root in INTEGER_ROOTS or root is TypeRoot.DECIMAL) and name == _BITS:
-        return (Form(JsonKind.TEXT, Reading.BITS),)
+        return (Form(JsonKind.TEXT, Reading.BITS), _BOOLEAN)
     if root in _DECIMAL_TARGETS and is_unsigned(source):
         return (Form(JsonKind.NUMBER, Reading.UNSIGNED), _TEXT)
     if root is TypeRoot.BOOLEAN:
@@ -241,7 +243,8 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
         is_null = writing.infinity is Infinity.NULL
         return tuple(replace(form, is_null_for_infinity=is_null) for form in (_TEXT, number, _PARTS))
     forms = _number_forms(data_type, source, writing)
-    return (*forms, _BOOLEAN) if root in INTEGER_ROOTS and source.get("type") == "boolean" else forms
+    may_be_bit = source.get("type", "boolean" if writing.is_debezium else None) == "boolean"
+    return (*forms, _BOOLEAN) if root in INTEGER_ROOTS and may_be_bit else forms
 
 
 def column_in_source(source: SourceSchema) -> str:

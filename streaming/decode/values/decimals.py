@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from bucketline.state.types.decimal_cast import cast_decimal
 from bucketline.state.types.recast import decimal_texts
 from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
 
@@ -17,7 +18,8 @@ def decimals_as(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
     type does not hold.
     """
     if not pa.types.is_string(target):
-        return decimals_of_bytes(numbers, scale).cast(target)
+        decimals = decimals_of_bytes(numbers, scale)
+        return cast_decimal(decimals, target) if pa.types.is_decimal(target) else decimals.cast(target)
     if scale >= 0:
         try:
             return decimal_texts(decimals_of_bytes(numbers, scale))

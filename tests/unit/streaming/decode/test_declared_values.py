@@ -199,7 +199,7 @@ def test_bits_and_booleans_are_whole_numbers_of_any_width() -> None:
         assert values(kind, "AQI=", None, node=bits) == [513, None]
         assert values(kind, True, False, None, node={"type": "boolean"}) == [1, 0, None]
     only_bad("TINYINT", "AQI=", "cannot become TINYINT", node=bits)
-    only_bad("INT", True, "cannot become INT")
+    only_bad("INT", True, "cannot become INT", node={"type": "int32"})
 
 
 @pytest.mark.parametrize(

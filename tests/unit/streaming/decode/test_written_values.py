@@ -1,6 +1,7 @@
 """Values that no schema describes: read as the job says, and refused where they may be two things."""
 
 import json
+from base64 import b64encode
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -261,3 +262,51 @@ def test_a_time_that_is_no_time_of_day_is_bad_and_its_count_can_be_kept(count: i
     node = {"type": "int64", "name": "io.debezium.time.MicroTime"}
     only_bad("TIME(3)", count, "is not a time of day: it is negative, or 24 hours or more", node=node)
     assert decoded("BIGINT", count, None, node=node).rows["v"].to_pylist() == [count, None]
+
+
+@pytest.mark.parametrize("value", [12345678901234567890, -1.2345678901234567e19, "12345678901234567890.5", 1e37])
+def test_a_number_of_too_many_digits_before_its_point_is_bad_and_never_another_number(value: object) -> None:
+    only_bad("DECIMAL(38, 21)", value, "cannot become DECIMAL(38, 21)")
+    assert decoded("DECIMAL(38, 21)", "-12345678901234567.5").rows["v"].to_pylist() == [Decimal("-12345678901234567.5")]
+
+
+def test_bytes_of_a_number_of_too_many_digits_are_bad_too() -> None:
+    base64 = b64encode((123456789012345678905).to_bytes(12, "big")).decode()
+    node = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "1"}}
+    only_bad("DECIMAL(38, 21)", base64, "cannot become DECIMAL(38, 21)", node=node)
+    only_bad("DECIMAL(38, 21)", {"scale": 1, "value": base64}, "cannot become DECIMAL(38, 21)")
+    assert decoded("DECIMAL(38, 18)", base64, node=node).rows["v"].to_pylist() == [Decimal("12345678901234567890.5")]
+
+
+def test_what_a_job_says_of_an_array_counts_for_its_elements() -> None:
+    array = "ARRAY<DECIMAL(8, 2)>", ["fQ==", None]
+    assert decoded_array(*array, **typed("DECIMAL(8, 2)")) == [[Decimal("1.25"), None]]
+    moments = decoded_array("ARRAY<TIMESTAMP(6)>", [1709201472123], **typed("epoch-millis"))
+    assert [[m.isoformat() for m in moments[0]]] == [["2024-02-29T10:11:12.123000"]]
+
+
+def test_a_bit_in_a_column_of_whole_numbers_is_one_or_zero() -> None:
+    for more in ({}, typed("BITS")):
+        assert decoded("INT", True, None, False, **more).rows["v"].to_pylist() == [1, None, 0]
+    plain = pa.array([b'{"id": 1, "v": true}'], pa.binary())
+    assert decode_json(plain, fields("INT")).bad.to_pylist() == [0]
+
+
+def test_a_text_of_an_object_is_read_into_a_map_as_the_object_is() -> None:
+    texts = ['{"a":"1","b":null}', None, "{}", {"a": "2"}]
+    assert decoded_array("MAP<STRING, STRING>", *texts) == [[("a", "1"), ("b", None)], None, [], [("a", "2")]]
+    for wrong in ("", "a=>1", '{"a"', "[1]"):
+        assert decoded_any("MAP<STRING, STRING>", wrong).bad.to_pylist() == [0]
+
+
+def decoded_any(kind: str, *values: object, **messages: Any) -> Decoded:
+    """As `decoded`, for a column of any type."""
+    schema = plan_schema(f"id INT NOT NULL, v {kind}", ("id",), (), {"bucket": "1"}, None, time_ms=0)
+    data = pa.array([json.dumps({"after": {"id": 1, "v": v}, "op": "c"}).encode() for v in values], pa.binary())
+    return decode_debezium(data, tuple(schema.fields), primary_key=("id",), messages=MessageOptions(**messages))
+
+
+def decoded_array(kind: str, *values: object, **messages: Any) -> list[Any]:
+    found = decoded_any(kind, *values, **messages)
+    assert found.reasons.to_pylist() == []
+    return found.rows["v"].to_pylist()  # type: ignore[no-any-return]

@@ -1,0 +1,22 @@
+"""Texts and decimals as decimals of another precision and scale.
+
+Arrow counts digits before it adds zeros up to the scale, and what does not fit into 128 bits then is another number
+without a word; with 256 bits it is an error.
+"""
+
+import pyarrow as pa
+
+_MOST_DIGITS = 38
+
+
+def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
+    """The type to read texts as before they become decimals of the target; or numbers of so many digits that have its
+    scale without any digit of it (None: as many as the target has)."""
+    most = (target.precision if digits is None else digits) + target.scale
+    return target if most <= _MOST_DIGITS else pa.decimal256(target.precision, target.scale)
+
+
+def cast_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Texts or decimals as decimals of the target. Raises pa.ArrowInvalid for a number that it does not hold."""
+    digits = values.type.precision - values.type.scale if pa.types.is_decimal(values.type) else None
+    return values.cast(wide_decimal(target, digits)).cast(target)
