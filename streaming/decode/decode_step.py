@@ -49,7 +49,7 @@ from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Place, last_places
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.source_tables import tables_named, without_other_tables
-from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, marks_of_table
 
 METADATA: Mapping[str, str] = {
     "_kafka_topic": "topic",
@@ -134,7 +134,9 @@ class DecodeStep:
             loose=(),
             fixed=(*self.fixed, *(f.name for f in plan.inputs if f.name not in plan.plain)),
             watch=self.watch if plan.grows else Watch.NOTHING,
-            keeping=KEEPS_NOTHING,
+            keeping=self.keeping.of_inputs(
+                [f.name for f in plan.inputs], [f for f in self.fields if f.name in plan.kept]
+            ),
             computed=None,
         )
 
@@ -236,11 +238,16 @@ class DecodeStep:
         if self.decode.has_row_kinds:
             kinds, rows = one_array(rows[ROW_KIND_COLUMN]), rows.drop_columns([ROW_KIND_COLUMN])
         assert decoded.records is not None, "a decoder of records says which record a row is of"
+        marks = None
+        if self.leaves_out_values:
+            marks, rows = one_array(rows[MARKS.name]), rows.drop_columns([MARKS.name])
+            marks, rows = marks_of_table(rows, marks, self.fields)
         batch = pa.RecordBatch.from_arrays([one_array(c) for c in rows.columns], schema=rows.schema)
-        chosen = rows_of_table(plan, batch, kinds, decoded.records)
+        chosen = rows_of_table(plan, batch, kinds, decoded.records, marks)
         made = pa.Table.from_batches([chosen.decoded.rows])
         if self.decode.has_row_kinds:
-            made = made.append_column(pa.field(ROW_KIND_COLUMN, pa.int8()), chosen.decoded.kinds)
+            # Marks stay the last column.
+            made = made.add_column(len(self.fields), pa.field(ROW_KIND_COLUMN, pa.int8()), chosen.decoded.kinds)
         bad = dict(zip(chosen.decoded.bad.to_pylist(), chosen.decoded.reasons.to_pylist(), strict=True))
         return DecodedRows(
             made,

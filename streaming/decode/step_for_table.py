@@ -92,12 +92,6 @@ def check_reading(
     _check_messages(decode, messages)
     _check_registry(decode, registry)
     _check_expectations(columns, bad_records, decode)
-    if columns != NO_COLUMN_OPTIONS and messages.unavailable is not UNAVAILABLE_KEY.default:
-        raise OptionError(
-            f"{UNAVAILABLE_KEY.key}: {messages.unavailable.value} leaves values out, of which select, where and expect "
-            "would compute; take it out, or them",
-            key=UNAVAILABLE_KEY.key,
-        )
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.lsm.merge.left_out import pack_left_out
+from bucketline.state.lsm.merge.left_out import pack_left_out, unpack_left_out
 from bucketline.state.types.arrow import UNAVAILABLE
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.row_kind import RowKind
@@ -41,6 +42,31 @@ class Keeping:
     left_out: LeftOut = LeftOut.REFUSED
     never: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+
+    def can_miss(self, field: DataField) -> bool:
+        """Whether something may stand in a column where its value is left out."""
+        return field.type.nullable or (self.left_out is LeftOut.MARKED and field.type.is_atomic)
+
+    def of_inputs(self, inputs: Sequence[str], kept: Sequence[DataField]) -> "Keeping":
+        """How values of `inputs` are kept, of which the table's columns are computed: those of `kept` alone, columns
+        that are inputs as they are."""
+        if self.left_out is LeftOut.REFUSED:
+            return self
+        missing = {f.name for f in kept if self.can_miss(f)}
+        return replace(self, never=(*self.never, *(n for n in inputs if n not in missing)), names=tuple(inputs))
+
+
+def marks_of_table(rows: pa.Table, marks: pa.Array, fields: Sequence[DataField]) -> tuple[pa.Array, pa.Table]:
+    """The marks of rows, of which those of a table are computed, as marks of its columns `fields`; and the rows, with
+    zeros where columns that may not be null leave a value out."""
+    bits = unpack_left_out(marks, rows.num_columns)
+    left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}
+    for f in fields:
+        if f.name in left_out and not f.type.nullable:
+            column = one_array(rows[f.name])
+            zeros = if_else(pa.array(left_out[f.name]), zero_of(column.type), column)
+            rows = rows.set_column(rows.column_names.index(f.name), f.name, zeros)
+    return pack_left_out(left_out, [f.name for f in fields], rows.num_rows), rows
 
 
 KEEPS_NOTHING = Keeping()
@@ -137,8 +163,7 @@ def settled(
         mask = placeholder.rows(column)
         if mask is not None:
             mask &= (unjudged.kinds != int(RowKind.DELETE)) | (f.name in primary_key)
-            has_blank = f.type.nullable or (keeping.left_out is LeftOut.MARKED and f.type.is_atomic)
-            kept = mask & may_be_kept & (f.name not in never and has_blank)
+            kept = mask & may_be_kept & (f.name not in never and keeping.can_miss(f))
             for i in np.flatnonzero(mask & ~kept):
                 bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {placeholder.reason}")
             if kept.any():

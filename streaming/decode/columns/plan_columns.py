@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE, ColumnOptions, Otherwise
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE, ColumnOptions, Expectation, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import SourceKind, SourceType
@@ -107,6 +107,7 @@ def plan_columns(
         expect=options.expect,
         images=images,
         context=replace(context, json_columns=jsons),
+        kept=_kept(outputs, where, options.expect),
     )
     _check(planned, schema)
     return planned
@@ -149,6 +150,15 @@ def _outputs(selection: Selection, schema: TableSchema, needed: set[str]) -> tup
             )
         outputs.append(Output(field, expression, field.name in needed))
     return tuple(outputs)
+
+
+def _kept(outputs: Sequence[Output], where: SqlExpression | None, expect: Sequence[Expectation]) -> tuple[str, ...]:
+    """The plain columns that no other column, no condition and no expectation is computed of."""
+    plain = [o.field.name for o in outputs if _is_plain(o)]
+    used = [o.expression for o in outputs if o.expression is not None and not _is_plain(o)]
+    used += [SqlExpression(e.check) for e in expect]
+    read = {name.lower() for e in (*used, *(() if where is None else (where,))) for name in names_in(e)}
+    return tuple(name for name in plain if name.lower() not in read)
 
 
 def _is_plain(output: Output) -> bool:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketline.state.types.buffers import one_array
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.columns.compute_rows import by_halves, condition_of, value_of
 from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, Images
@@ -22,6 +23,7 @@ from bucketline.streaming.decode.columns.judge_images import (
 from bucketline.streaming.decode.columns.plan_columns import OP
 from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_rows
 from bucketline.streaming.decode.row_changes import with_left_out
+from bucketline.streaming.decode.unavailable import MARKS
 
 _NEEDS_OLD = (
     "an update without the row before it, which `where` judges too: set REPLICA IDENTITY FULL on the source table"
@@ -37,8 +39,11 @@ class Chosen:
     unexpected: Mapping[str, int]
 
 
-def rows_of_table(plan: ComputedColumns, rows: pa.RecordBatch, kinds: pa.Array, origin: pa.Array) -> Chosen:
-    """The rows of the table. Shapes: n rows of `plan.inputs` in, with their kinds and records, ascending.
+def rows_of_table(
+    plan: ComputedColumns, rows: pa.RecordBatch, kinds: pa.Array, origin: pa.Array, marks: pa.Array | None = None
+) -> Chosen:
+    """The rows of the table. Shapes: n rows of `plan.inputs` in, with their kinds and records, ascending; `marks` say
+    which values of the rows are left out, and are a last column of what comes out.
 
     A record is bad as a whole or not at all. Of a delete only what the table needs of it has to be computed.
     """
@@ -64,6 +69,9 @@ def rows_of_table(plan: ComputedColumns, rows: pa.RecordBatch, kinds: pa.Array, 
         stays &= ~np.isin(records, np.fromiter(unexpected.dropped, np.int64))
     keep = pa.array(stays)
     fields = tuple(o.field for o in plan.outputs)
+    if marks is not None:
+        # Of a delete only the key counts.
+        values[MARKS.name], fields = if_else(pa.array(now == _DELETE), None, marks), (*fields, MARKS)
     structs = pa.StructArray.from_arrays(list(values.values()), names=list(values)).filter(keep)
     unjudged = Unjudged(structs, now[stays], records[stays], bad)
     return Chosen(judge_rows(with_left_out(unjudged, fields, plan.loose), fields), unexpected.counts)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, ColumnOptions, Expectation, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.conf.message_options import UNAVAILABLE, MessageOptions, Unavailable
@@ -38,13 +39,14 @@ class Job:
         decode: RecordFormat = RecordFormat.DEBEZIUM_JSON,
         max_bad: int = 0,
         partition_by: tuple[str, ...] = (),
+        computed: ColumnOptions = NO_COLUMN_OPTIONS,
     ) -> None:
         path = str(root / "shop.db" / "t")
         table = create_table(path, columns, ("id",), partition_by, options)
         bad = BadRecords(str(root / "bad"), max_bad) if max_bad else BadRecords(None, 0)
         self.bad = root / "bad"
         keep = MessageOptions(unavailable=Unavailable.KEEP)
-        step = decode_step(decode, handle_of(table).table_schema, bad, keep)
+        step = decode_step(decode, handle_of(table).table_schema, bad, keep, columns=computed)
         own = {"bad-records.path": str(self.bad), "bad-records.max": str(max_bad)} if max_bad else {}
         self.path, self.number = path, 0
         self.sink, self.cluster = TableSink(path, own, decode=step), Cluster(random.Random(5), 3)
@@ -153,6 +155,52 @@ def test_a_row_that_somebody_changes_meanwhile_is_read_again(tmp_path: Path, mon
     monkeypatch.setattr(write_batch, "commit_batch", late)
     job.batch(update(1, 2))
     assert job.rows() == {1: {"n": 2, "note": "theirs", "raw": b"", "words": []}}
+
+
+REJECTING = (Expectation("has_note", "note <> ''", Otherwise.REJECT),)
+
+
+@pytest.mark.parametrize(
+    ("computed", "reads"),
+    [
+        (ColumnOptions(select="*, n + 1 AS n", where="id < 100"), False),
+        (ColumnOptions(select="*, upper(note) AS words2"), True),
+        (ColumnOptions(where="Note IS NOT NULL"), True),
+        (ColumnOptions(expect=REJECTING), True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["fixed", "partial"])
+def test_what_is_computed_of_a_value_that_is_left_out_makes_the_record_bad_and_others_keep_theirs(
+    tmp_path: Path, kind: str, computed: ColumnOptions, reads: bool
+) -> None:
+    columns = "id BIGINT NOT NULL, n INT, note STRING, raw BYTES, words2 STRING"
+    removing = {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
+    options = {"bucket": "2", **(removing if kind == "partial" else {})}
+    job = Job(tmp_path, options, columns=columns, max_bad=5, computed=computed)
+    job.batch(*(put("c", id=key, n=1, note=f"note {key}", raw="AQI=") for key in range(3)))
+    job.batch(put("u", id=1, n=5, note=LEFT_OUT, raw="AwQ="), put("u", id=2, n=6, note="new", raw=IN_BYTES))
+    plus = 1 if computed.select and "n + 1" in computed.select else 0
+    rows = {key: (row["n"] - plus, row["note"], row["raw"]) for key, row in job.rows().items()}
+    changed = (1, "note 1", b"\x01\x02") if reads else (5, "note 1", b"\x03\x04")
+    assert rows == {0: (1, "note 0", b"\x01\x02"), 1: changed, 2: (6, "new", b"\x01\x02")}
+    bad = [row for file in job.bad.rglob("*.parquet") for row in pq.read_table(file).to_pylist()]
+    assert [json.loads(row["value"])["after"]["id"] for row in bad] == ([1] if reads else [])
+    assert all("the source left out a large value" in row["reason"] for row in bad)
+
+
+def test_a_row_that_no_longer_passes_is_deleted_whatever_it_leaves_out(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"bucket": "1"}, computed=ColumnOptions(where="n < 10"))
+    job.batch(full(1, 1), full(2, 1))
+    job.batch(update(1, 10), update(2, 2), update(2, 3))
+    assert job.rows() == {2: {"n": 3, "note": "note 2", "raw": b"\x01\x02", "words": ["a", "2"]}}
+
+
+def test_columns_that_may_not_be_null_keep_their_values_beside_computed_ones(tmp_path: Path) -> None:
+    columns = "id BIGINT NOT NULL, n INT, note STRING NOT NULL, raw BYTES NOT NULL"
+    job = Job(tmp_path, {"bucket": "1"}, columns=columns, computed=ColumnOptions(select="*, n + 1 AS n"))
+    job.batch(put("c", id=1, n=1, note="x", raw="AQI="))
+    job.batch(put("u", id=1, n=2, note=LEFT_OUT, raw=IN_BYTES))
+    assert job.rows() == {1: {"n": 3, "note": "x", "raw": b"\x01\x02"}}
 
 
 def test_flat_rows_keep_values_too(tmp_path: Path) -> None:
