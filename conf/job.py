@@ -95,12 +95,13 @@ class Trigger:
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
     """A Spark streaming source; `options` go to Spark as they are. `reader` says who reads Kafka's
-    records and Parquet files."""
+    records and Parquet files; `token_provider` names the function with whose tokens tasks log in to Kafka."""
 
     format: str
     options: Mapping[str, str]
     decode: RecordFormat
     reader: ReaderChoice = ReaderChoice.AUTO
+    token_provider: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +135,16 @@ class BadRecords:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A text and where it comes from: `command line`, the name of a file, `table` or `default`. For `source.reader`,
-    `--print-config` adds who reads the source."""
+    `--print-config` adds who reads the source. `written` is the text with references, where they have been looked up;
+    that one is shown."""
 
     text: str
     origin: str
+    written: str | None = None
+
+    @property
+    def shown(self) -> str:
+        return self.text if self.written is None else self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +194,14 @@ def parse_auto(text: str) -> str:
     return "auto"
 
 
+def parse_function_name(text: str) -> str:
+    """`module:name`. Raises OptionError for anything else."""
+    module, colon, name = text.strip().partition(":")
+    if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise OptionError("a function is written module:name, as shop.tokens:kafka", value=text)
+    return text.strip()
+
+
 TABLE = Option("table", parse_given_text, None, "path or URI of the table's directory; with `catalog` its name there")
 SOURCE_FORMAT = Option("source.format", parse_given_text, None, "name of a Spark streaming source, like kafka")
 SOURCE_DECODE = Option("source.decode", parse_enum(RecordFormat), RecordFormat.NONE, "how values become columns")
@@ -195,6 +210,12 @@ SOURCE_READER = Option(
     parse_enum(ReaderChoice),
     ReaderChoice.AUTO,
     "who reads Kafka, and Parquet files: Spark, or tasks themselves (native); auto: native where the rows are the same",
+)
+SOURCE_TOKEN_PROVIDER = Option(
+    "source.token-provider",
+    parse_function_name,
+    None,
+    "Python function, as module:name, that gives tasks which read Kafka their tokens (OAUTHBEARER)",
 )
 CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
 TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
@@ -237,6 +258,7 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
             options=_family(texts, SOURCE_OPTIONS),
             decode=SOURCE_DECODE.get(texts),
             reader=SOURCE_READER.get(texts),
+            token_provider=SOURCE_TOKEN_PROVIDER.find(texts),
         ),
         checkpoint=CHECKPOINT.get(texts),
         trigger=TRIGGER.get(texts),

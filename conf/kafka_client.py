@@ -80,6 +80,10 @@ _OAUTH_HANDLERS = (
 )
 _JAAS = re.compile(r"\s*([\w.]+)\s+required((?:\s+\w+\s*=\s*\"[^\"\\\n]*\")*)\s*;\s*")
 _JAAS_OPTION = re.compile(r"(\w+)\s*=\s*\"([^\"]*)\"")
+TOKEN_FILE, TOKEN_PROVIDER = "bucketline.token.file", "bucketline.token.provider"
+"""Settings of ours among those of librdkafka: where a client gets its tokens. Whoever makes a client takes them out."""
+_FILE_URL = "file:"
+
 _OAUTH_OPTIONS: Mapping[str, str] = {
     "clientId": "sasl.oauthbearer.client.id",
     "clientSecret": "sasl.oauthbearer.client.secret",
@@ -95,15 +99,16 @@ class KafkaClient:
     obstacles: tuple[str, ...] = ()
 
 
-def kafka_client(options: Mapping[str, str]) -> KafkaClient:
-    """How librdkafka reads as Spark's Kafka source does with these options."""
+def kafka_client(options: Mapping[str, str], token_provider: str | None = None) -> KafkaClient:
+    """How librdkafka reads as Spark's Kafka source does with these options; `token_provider` is the function that gives
+    it tokens, where Spark's client gets them by a class of Java."""
     kafka_options = {
         key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)
     }
     settings = {**_OF_OURS, **_AS_SPARK}
     obstacles: list[str] = []
     _take_transport(kafka_options, settings, obstacles)
-    _take_login(kafka_options, settings, obstacles)
+    _take_login(kafka_options, settings, obstacles, token_provider)
     most = kafka_options.get("fetch.max.bytes", "")
     if most.isdecimal() and len(most) < _MOST_DIGITS and int(most) < _LEAST_FETCH_MAX_BYTES:
         why = f"is below {_LEAST_FETCH_MAX_BYTES:,}, which librdkafka does not take"
@@ -167,11 +172,16 @@ def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[
     return present
 
 
-def _take_login(kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str]) -> None:
+def _take_login(
+    kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str], token_provider: str | None
+) -> None:
     if not kafka_options.get("security.protocol", "PLAINTEXT").upper().startswith("SASL_"):
         obstacles += [f"{OF_KAFKA}{key} without a login" for key in kafka_options if key.startswith("sasl.")]
         return
     mechanism, login = kafka_options.get("sasl.mechanism", "GSSAPI"), kafka_options.get("sasl.jaas.config")
+    if mechanism == "OAUTHBEARER" and token_provider is not None:
+        settings |= {"sasl.mechanism": mechanism, TOKEN_PROVIDER: token_provider}
+        return
     if login is None:
         obstacles.append(f"the login comes from elsewhere than {OF_KAFKA}sasl.jaas.config")
         return
@@ -184,6 +194,14 @@ def _take_login(kafka_options: Mapping[str, str], settings: dict[str, str], obst
     )
     if by_name and options.keys() == {"username", "password"} and handler is None and url is None:
         settings |= {"sasl.username": options["username"], "sasl.password": options["password"]}
+    elif (
+        (mechanism, module) == ("OAUTHBEARER", _OAUTH)
+        and handler in _OAUTH_HANDLERS
+        and url is not None
+        and url.startswith(_FILE_URL)
+        and not options
+    ):
+        settings[TOKEN_FILE] = url.removeprefix(_FILE_URL).replace("///", "/", 1)
     elif (
         (mechanism, module) == ("OAUTHBEARER", _OAUTH)
         and handler in _OAUTH_HANDLERS

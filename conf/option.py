@@ -318,6 +318,11 @@ def check_names(names: object, argument: str) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known word, or nothing."""
-    near = nearest(word, known)
-    return "" if near is None else f"; did you mean '{near}'?"
+    """`; did you mean 'x'?` for a known word that is similar, or the nearest one where none is; nothing where none is
+    known."""
+    words = set(known)
+    near = nearest(word, words)
+    if near is not None:
+        return f"; did you mean '{near}'?"
+    near = nearest(word, words, cutoff=0.0)
+    return "" if near is None else f"; the nearest known one is '{near}'"

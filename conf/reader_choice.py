@@ -68,7 +68,7 @@ def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ..
         return (f"the source is {source.format!r}, and tasks themselves read only Kafka and Parquet files",)
     if source.decode is RecordFormat.NONE:
         return ("without source.decode the table's rows are what Spark makes of the records",)
-    return kafka_client(options).obstacles
+    return kafka_client(options, source.token_provider).obstacles
 
 
 def _of_files(options: Mapping[str, str]) -> tuple[str, ...]:

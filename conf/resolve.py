@@ -4,6 +4,7 @@ An unknown key is an error that names the nearest one; secrets are masked wherev
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -23,12 +24,13 @@ from bucketline.conf.job import (
     Setting,
     job_config,
 )
+from bucketline.conf.job_file.properties_file import parse_properties
+from bucketline.conf.job_file.references import has_reference, hides, is_reference, looked_up, references_in
 from bucketline.conf.message_options import INFINITY, Infinity
 from bucketline.conf.option import did_you_mean, nearest
-from bucketline.conf.properties_file import parse_properties
 from bucketline.conf.routes.route_options import EXCLUDE, TABLES, TOPIC
 from bucketline.conf.routes.routed_job import RoutedJob, check_route_key, has_routes, refuse_alone, routed_job
-from bucketline.conf.secrets import mask
+from bucketline.conf.secrets import keep_looked_up, mask
 from bucketline.conf.sink_options import (
     BAD_RECORDS_MAX,
     BAD_RECORDS_PATH,
@@ -59,9 +61,24 @@ COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
     """The job of one table in a local .yaml, .yml, .json or .properties file, overridden by `key=value` texts.
 
-    Raises OptionError when the file cannot be read, and as `resolve_job`.
+    Raises OptionError when the file cannot be read, and as `look_up` and `resolve_job`.
     """
-    return resolve_job(read_settings_file(path), read_assignments(assignments))
+    return resolve_job(look_up(read_settings_file(path), read_assignments(assignments)))
+
+
+def look_up(*layers: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Layers of settings as one, later ones win, with what references stand for. Where that is secret it is masked in
+    all texts that this process shows. Raises OptionError as `looked_up`, and for an unknown key."""
+    settings: dict[str, Setting] = {}
+    for key, setting in _merged(layers).items():
+        text = looked_up(key, setting.text)
+        is_reference = has_reference(setting.text)
+        if is_reference and hides(key):
+            keep_looked_up(text)
+            for match in set(references_in(setting.text)):
+                keep_looked_up(looked_up(key, match))
+        settings[key] = replace(setting, text=text, written=setting.text if is_reference else None)
+    return settings
 
 
 def read_settings_file(path: str) -> dict[str, Setting]:
@@ -97,15 +114,20 @@ def resolve_jobs(*layers: Mapping[str, Setting]) -> JobConfig | RoutedJob:
 
     Raises OptionError for an unknown key, naming the nearest, and for missing or invalid values.
     """
+    settings = _merged(layers)
+    if has_routes(settings):
+        return routed_job(settings)
+    refuse_alone(settings)
+    return job_config(settings)
+
+
+def _merged(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
     settings: dict[str, Setting] = {}
     for layer in layers:
         for key, setting in layer.items():
             check_key(key, setting.origin)
         settings.update(layer)
-    if has_routes(settings):
-        return routed_job(settings)
-    refuse_alone(settings)
-    return job_config(settings)
+    return settings
 
 
 def read_settings(text: str, *, name: str) -> dict[str, Setting]:
@@ -155,27 +177,24 @@ def check_key(key: str, origin: str) -> None:
                 raise OptionError(f"unknown option '{name}' in {origin}{did_you_mean(name, known)}", key=key)
             return
     if key not in JOB_KEYS and not (key.startswith(JOB_PREFIXES) and key not in JOB_PREFIXES):
-        near = _nearest_key(key)
-        raise OptionError(
-            f"unknown key '{key}' in {origin}{'' if near is None else f'; did you mean {near!r}?'}", key=key
-        )
+        raise OptionError(f"unknown key '{key}' in {origin}{_nearest_key(key)}", key=key)
 
 
-def _nearest_key(key: str) -> str | None:
-    """The nearest known key: one that ends with the given key, or is spelled much like it."""
+def _nearest_key(key: str) -> str:
+    """What is said of the nearest known key: one that ends with the given key, or is spelled much like it."""
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
     names = {name: f"{SOURCE_OPTIONS}{name}" for name in KAFKA_OPTIONS} | fixed | options
     storage = {name: STORAGE + name for name in STORAGE_OPTIONS} | {n: CATALOG + n for n in CATALOG_OPTIONS}
     if key in names | storage:
-        return (names | storage)[key]
+        return f"; did you mean '{(names | storage)[key]}'?"
     for prefix in JOB_PREFIXES:
         depth = prefix.count(".")
         head, rest = ".".join(key.split(".")[:depth]), ".".join(key.split(".")[depth:])
         if rest and nearest(head, [prefix.rstrip(".")], cutoff=0.8):
             inside = {k.removeprefix(prefix) for k in (*names.values(), *fixed.values(), *storage.values())}
-            return prefix + (rest if rest in inside else nearest(rest, inside) or rest)
-    return nearest(key, {*JOB_KEYS, *names.values(), *storage.values()})
+            return f"; did you mean '{prefix}{rest if rest in inside else nearest(rest, inside) or rest}'?"
+    return did_you_mean(key, {*JOB_KEYS, *names.values(), *storage.values()})
 
 
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | None) -> dict[str, Setting]:
@@ -209,13 +228,19 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | Non
     for key, setting in options.items():
         why = why_without_effect(key, texts) or unkept_by_reads(key, texts) or unkept_by_writes(key, texts)
         if why is not None:
-            options[key] = Setting(setting.text, f"{setting.origin}; without effect: {why}")
+            options[key] = replace(setting, origin=f"{setting.origin}; without effect: {why}")
     return dict(sorted(options.items()))
 
 
 def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]:
     """(key, value, origin) of each setting, in the given order, secrets masked."""
-    return [(key, mask(key, setting.text), setting.origin) for key, setting in settings.items()]
+    return [(key, _shown(key, setting), setting.origin) for key, setting in settings.items()]
+
+
+def _shown(key: str, setting: Setting) -> str:
+    """The text of a setting for showing. One that is nothing but a reference holds no secret."""
+    is_open = setting.written is not None or has_reference(setting.text)
+    return setting.shown if is_open and is_reference(setting.shown) else mask(key, setting.shown)
 
 
 def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ _SECRET_KEY = re.compile(
 )
 _OPEN_KEY = re.compile(
     r"(?:sasl\.mechanism|ssl\.(?:protocol|enabled|enabled\.protocols|endpoint\.identification\.algorithm)"
-    r"|dlf\.(?:region|endpoint))$",
+    r"|dlf\.(?:region|endpoint)|source\.token-provider)$",
     re.IGNORECASE,
 )
 """Keys that look secret, but whose values are words of a protocol or locations."""
@@ -58,9 +58,21 @@ def mask(key: str, value: str) -> str:
     return MASK if is_secret_key(key) and value else mask_text(value)
 
 
+_looked_up: set[str] = set()
+"""What references of job files in this process stand for."""
+
+
+def keep_looked_up(value: str) -> None:
+    """Masks a value that was looked up, and each line of it, in every text that this process shows from now on."""
+    parts = (value, value.strip(), *(line.strip() for line in value.splitlines()))
+    _looked_up.update(p for p in parts if len(p) >= _SHORTEST_KNOWN and p.lower() not in _NO_SECRETS)
+
+
 def mask_text(text: str, known: Iterable[str] = ()) -> str:
-    """A text for showing. `known` are secret values that must not appear in it."""
+    """A text for showing. `known` are secret values that must not appear in it, beside those that were looked up."""
     for secret in known:
+        text = text.replace(secret, MASK)
+    for secret in sorted(_looked_up, key=len, reverse=True) if _looked_up else ():
         text = text.replace(secret, MASK)
     if _SIGNS.search(text) is None:
         return text

@@ -50,7 +50,7 @@ KAFKA_OPTIONS = (
 """Spark's options of a Kafka source; Kafka's own follow `kafka.`."""
 _STREAM_ONLY = frozenset(("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "endingoffsets"))
 """Options of a Kafka source that say nothing of one look at its records, in small letters."""
-EARLIEST = "earliest"
+EARLIEST, LATEST = "earliest", "latest"
 _LATEST_IN_JSON = "-1"
 PARSED_FORMATS = ("json", "csv", PARQUET, "orc", "xml", "avro")
 """Formats that Spark reads into columns, with a given schema."""
@@ -156,7 +156,18 @@ def begins_at_latest(options: Mapping[str, str]) -> bool:
     """Whether a new query with these options begins after the newest record, as Spark does where nothing is said.
     Where a time is given beside `latest`, Spark takes the time."""
     starts = [text for text in (find_option(options, name) for name in _STARTS) if text is not None]
-    return all(text.strip().lower() == "latest" for text in starts)
+    return all(text.strip().lower() == LATEST for text in starts)
+
+
+def starts_at(options: Mapping[str, str]) -> object:
+    """Where a new query begins: `earliest`, `latest`, or Spark's JSON of topic, partition and offset; None where the
+    options name a time."""
+    if begins_at_latest(options):
+        return LATEST
+    start = find_option(options, STARTING_OFFSETS)
+    if start is None or any(find_option(options, name) is not None for name in _STARTS if name != STARTING_OFFSETS):
+        return None
+    return EARLIEST if start.strip().lower() == EARLIEST else json.loads(start)
 
 
 def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, str]:

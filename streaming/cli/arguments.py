@@ -10,9 +10,10 @@ import click
 from bucketline.conf.catalog_options import WAREHOUSE
 from bucketline.conf.durations import timedelta_of
 from bucketline.conf.errors import OptionError
+from bucketline.conf.job_file.references import has_reference, looked_up
 from bucketline.conf.option import parse_given_duration, whole_number
 from bucketline.conf.resolve import read_assignments, read_settings_file
-from bucketline.conf.secrets import mask
+from bucketline.conf.secrets import keep_looked_up, mask
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.catalog import Catalog, catalog
@@ -178,7 +179,13 @@ def _given(kind: str) -> dict[str, str]:
 
 
 def _file(path: str) -> dict[str, str]:
-    return {key: setting.text for key, setting in read_settings_file(path).items()}
+    """The settings of a file, with what references stand for."""
+    found = {key: setting.text for key, setting in read_settings_file(path).items()}
+    for key, text in found.items():
+        found[key] = looked_up(key, text)
+        if has_reference(text):
+            keep_looked_up(found[key])
+    return found
 
 
 def _choice(text: str) -> dict[str, object]:

@@ -8,7 +8,9 @@ import click
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig
+from bucketline.conf.job_file.references import has_reference
 from bucketline.conf.resolve import (
+    look_up,
     read_assignments,
     read_settings_file,
     resolve_jobs,
@@ -76,12 +78,14 @@ def ingest(
     program.debug = program.debug or debug
     layers = read_settings_file(conf_file), read_assignments(settings)
     for layer in layers:
-        program.keep_secret({key: setting.text for key, setting in layer.items()})
-    config = resolve_jobs(*layers)
+        program.keep_secret({key: s.text for key, s in layer.items() if not has_reference(s.text)})
     if print_config:
+        config = resolve_jobs(*layers)
         print_table(settings_table(config), form)
         click.echo(_NOT_READ, err=True)
         return
+    config = resolve_jobs(look_up(*layers))
+    program.keep_secret({key: setting.text for key, setting in config.settings.items()})
     log_to_standard_error()
     for logger in (logging.getLogger(), logging.getLogger("bucketline")):
         for handler in logger.handlers:
@@ -163,5 +167,5 @@ def spark_module(name: str) -> ModuleType:
         if (e.name or "").partition(".")[0] not in ("pyspark", "py4j"):
             raise
         raise OptionError(
-            "this command needs Spark: pip install 'bucketline[spark]', or use spark-submit", key="spark"
+            "this command needs Spark: pip install pyspark pandas (the extra 'spark'), or use spark-submit", key="spark"
         ) from e

@@ -75,13 +75,13 @@ def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str], 
     Raises OptionError where `native` is asked for and it is known that it cannot be.
     """
     is_choice = source.format == KAFKA and source.reader is not ReaderChoice.SPARK
-    why = obstacles(source, options) or _obstacles_here(spark, options) if is_choice else ()
+    why = obstacles(source, options) or _obstacles_here(spark, source, options) if is_choice else ()
     if why:
         _settle(source, *why)
     if why or not is_choice:
         beside(lambda: start_workers(spark))
         return None
-    settings = kafka_client(options).settings
+    settings = kafka_client(options, source.token_provider).settings
     reader = KafkaReader(
         settings,
         is_required=source.reader is ReaderChoice.NATIVE,
@@ -130,11 +130,11 @@ def _settle(source: SourceConfig, *why: str) -> None:
         _LOG.info("Spark reads %s (source.reader = auto): %s", source_name, "; ".join(why))
 
 
-def _obstacles_here(spark: Any, options: Mapping[str, str]) -> tuple[str, ...]:
+def _obstacles_here(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
     """Why tasks of this application cannot read themselves, although the options say that they can, as far as this
     process knows."""
     tokens = [key for key, _ in spark.sparkContext.getConf().getAll() if key.startswith(_TOKENS)]
     if tokens:
         return (f"{tokens[0]} makes Spark log in with delegation tokens",)
-    obstacle = client_error(kafka_client(options).settings)
+    obstacle = client_error(kafka_client(options, source.token_provider).settings)
     return (obstacle,) if obstacle else ()

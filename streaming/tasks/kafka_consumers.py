@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
+from bucketline.streaming.tasks.kafka_tokens import client_settings
 
 MOST_CONSUMERS = 2
 """Consumers that a worker keeps."""
@@ -49,7 +50,7 @@ class LibrdkafkaConsumer:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._kafka = confluent_kafka()
         self.complaints: list[Any] = []
-        self._consumer = self._kafka.Consumer({**settings, "error_cb": self.complaints.append})
+        self._consumer = self._kafka.Consumer({**client_settings(settings), "error_cb": self.complaints.append})
 
     def read_from(self, topic: str, partition: int, offset: int) -> None:
         """Reads one partition from an offset on, and nothing else."""

@@ -49,26 +49,63 @@ class KafkaRecord:
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """How clients may log in: by SCRAM as `user` with `password`, or by tokens (OAUTHBEARER) that are signed by a key
+    in the file `keys_of_tokens`, both over `login_port`; by a certificate (mTLS) over `certificate_port`.
+
+    `trusted` has the certificates that either side trusts, `own` key and certificate of the broker (PEM).
+    """
+
+    trusted: str
+    own: str
+    keys_of_tokens: str
+    user: str
+    password: str
+    login_port: int
+    certificate_port: int
+
+    @property
+    def login_servers(self) -> str:
+        return f"127.0.0.1:{self.login_port}"
+
+    @property
+    def certificate_servers(self) -> str:
+        return f"127.0.0.1:{self.certificate_port}"
+
+    @property
+    def scram(self) -> str:
+        return f"SCRAM-SHA-512=[name={self.user},password={self.password}]"
+
+
 class KafkaBroker:
     """Starts when made, on `port` or a free one, and stops with `stop`. Writing to a topic does not create it.
 
     With `users` and their passwords it also serves `sasl_servers`, where clients log in (SASL_PLAINTEXT, PLAIN) and may
-    do nothing: no user has been given any right.
+    do nothing: no user has been given any right. With `secured` it also serves `secured.login_servers` and
+    `secured.certificate_servers`, which encrypt, and whose clients may do everything.
     """
 
-    def __init__(self, port: int | None = None, users: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, port: int | None = None, users: Mapping[str, str] | None = None, secured: "Secured | None" = None
+    ) -> None:
         java = shutil.which("java")
         if java is None:
             raise BrokerError("java is not on PATH")
         self._scratch = tempfile.TemporaryDirectory(prefix="bucketline-kafka-")
         self._folder = Path(self._scratch.name)
         self._java = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka")]
-        free_port, controller_port, sasl_port = _free_ports(3)
+        free_port, controller_port, sasl_port = free_ports(3)
         port = free_port if port is None else port
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self._settings = self._folder / "server.properties"
+        self._secured = secured
+        if secured is not None:
+            self._java[1:1] = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{secured.keys_of_tokens}"]
         self.sasl_servers = f"127.0.0.1:{sasl_port}" if users else None
         self._settings.write_text(_settings(self._folder / "log", port, controller_port, sasl_port, users or {}))
+        if secured is not None:
+            _serve_secured(self._settings, secured)
         self._process: subprocess.Popen[bytes] | None = None
         self._client: AdminClient | None = None
         try:
@@ -231,10 +268,11 @@ class KafkaBroker:
         return sorted(found.partitions)
 
     def _format(self) -> None:
+        scram = [] if self._secured is None else ["--add-scram", self._secured.scram]
         # Kafka's ids are 16 bytes in URL-safe base64; it refuses one that looks like a command line flag.
         cluster_id = "b" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         done = subprocess.run(
-            [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings)],
+            [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings), *scram],
             capture_output=True,
             text=True,
             timeout=START_TIMEOUT_S,
@@ -276,7 +314,7 @@ def _bytes(value: str | bytes | None) -> bytes:
     return value.encode() if isinstance(value, str) else value or b""
 
 
-def _free_ports(count: int) -> Sequence[int]:
+def free_ports(count: int) -> Sequence[int]:
     """Ports free just now, all different: they are held together while they are found."""
     held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
@@ -318,6 +356,32 @@ def _settings(data: Path, port: int, controller_port: int, sasl_port: int, users
             "",
         )
     )
+
+
+def _serve_secured(settings: Path, secured: Secured) -> None:
+    """Adds the listeners that encrypt to a broker's settings."""
+    kafka, login = "org.apache.kafka.common.security", "listener.name.login"
+    served = f",LOGIN://{secured.login_servers},MTLS://{secured.certificate_servers}"
+    lines = []
+    for line in settings.read_text().splitlines():
+        if line.startswith(("listeners=", "advertised.listeners=")):
+            line += served
+        if line.startswith("listener.security.protocol.map="):
+            line += ",LOGIN:SASL_SSL,MTLS:SSL"
+        lines.append(line)
+    for name in (login, "listener.name.mtls"):
+        lines += [f"{name}.ssl.keystore.type=PEM", f"{name}.ssl.keystore.location={secured.own}"]
+        lines += [f"{name}.ssl.truststore.type=PEM", f"{name}.ssl.truststore.location={secured.trusted}"]
+    lines += [
+        "listener.name.mtls.ssl.client.auth=required",
+        f"{login}.sasl.enabled.mechanisms=SCRAM-SHA-512,OAUTHBEARER",
+        f"{login}.scram-sha-512.sasl.jaas.config={kafka}.scram.ScramLoginModule required;",
+        f"{login}.oauthbearer.sasl.jaas.config={kafka}.oauthbearer.OAuthBearerLoginModule required;",
+        f"{login}.oauthbearer.sasl.server.callback.handler.class={kafka}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        f"{login}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url=file://{secured.keys_of_tokens}",
+        "",
+    ]
+    settings.write_text("\n".join(lines))
 
 
 def _login(users: Mapping[str, str]) -> Iterable[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import Create, JobConfig, RecordFormat, Setting, Trigger
-from bucketline.conf.properties_file import parse_properties
+from bucketline.conf.job_file.properties_file import parse_properties
 from bucketline.conf.resolve import (
     effective_options,
     load_job,

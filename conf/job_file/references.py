@@ -1,0 +1,112 @@
+"""References in the texts of a job file: `${env:NAME}` and `${file:PATH}` stand for a text that is not in the file.
+
+`${file:PATH:KEY}` is the value of a key in a file of properties. `$${` is written for `${` itself.
+Source: Kafka 4.1 EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job_file.properties_file import parse_properties
+
+_REFERENCE = re.compile(r"\$(?P<escaped>\$\{(?:env|file):)|\$\{(?P<kind>env|file):(?P<name>[^}]*)\}")
+_MOST_BYTES = 1 << 20
+
+_OF_ROUTE = re.compile(r"^tables\.\d+\.")
+
+_STORED = ("create", "create.")
+_SHOWN_BY_SPARK = ("select", "where", "expect.")
+_OF_SECRETS = ("source.options.", "source.registry.", "storage.", "catalog.")
+"""Families whose values are kept secret where a reference stands in them."""
+_PLACES = frozenset(
+    {
+        "source.options.kafka.bootstrap.servers",
+        "source.options.subscribe",
+        "source.options.subscribepattern",
+        "source.options.assign",
+        "source.options.startingoffsets",
+        "source.options.path",
+        "source.registry.url",
+        "catalog.uri",
+        "catalog.warehouse",
+        "catalog.metastore",
+        "storage.s3.endpoint",
+        "storage.s3.region",
+    }
+)
+"""Settings that name a place: logs, snapshots and checkpoints say it. In small letters."""
+
+
+def has_reference(text: str) -> bool:
+    """Whether a text refers to another."""
+    return any(match["kind"] is not None for match in _REFERENCE.finditer(text))
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text is one reference and nothing else."""
+    match = _REFERENCE.fullmatch(text)
+    return match is not None and match["kind"] is not None
+
+
+def references_in(text: str) -> list[str]:
+    """The references in a text, as they are written."""
+    return [match[0] for match in _REFERENCE.finditer(text) if match["kind"] is not None]
+
+
+def hides(key: str) -> bool:
+    """Whether what a reference in this setting stands for is kept secret."""
+    return key.startswith(_OF_SECRETS) and key.lower() not in _PLACES
+
+
+def looked_up(key: str, text: str, variables: Mapping[str, str] = os.environ) -> str:
+    """The text of a setting with what its references stand for.
+
+    Raises OptionError for a variable that is not set, a file that cannot be read or lacks the key, and for a reference
+    in a setting that is stored in the table or shown by Spark.
+    """
+    if not has_reference(text):
+        return _REFERENCE.sub(lambda match: match["escaped"], text)
+    said = _OF_ROUTE.sub("", key)
+    if said.startswith((*_STORED, *_SHOWN_BY_SPARK)):
+        where = "is stored with the table" if said.startswith(_STORED) else "is shown on Spark's pages"
+        raise OptionError(f"'{key}' {where}, and a reference stands for what is not to be read: write it out", key=key)
+
+    def stands_for(match: re.Match[str]) -> str:
+        if match["escaped"] is not None:
+            return match["escaped"]
+        return _variable(key, match["name"], variables) if match["kind"] == "env" else _file(key, match["name"])
+
+    return _REFERENCE.sub(stands_for, text)
+
+
+def _variable(key: str, name: str, variables: Mapping[str, str]) -> str:
+    if name not in variables:
+        raise OptionError(f"'{key}' refers to the environment variable {name!r}, which is not set", key=key)
+    return variables[name]
+
+
+def _file(key: str, name: str) -> str:
+    """The text of a file without the line feed at its end, or the value of a key in it."""
+    path, separator, inner = name.rpartition(":")
+    if not separator or Path(name).exists():
+        return _read(key, name).removesuffix("\n").removesuffix("\r")
+    found = dict(parse_properties(_read(key, path)))
+    if inner not in found:
+        raise OptionError(f"'{key}' refers to {inner!r} in the file {path}, which has no such key", key=key)
+    return found[inner]
+
+
+def _read(key: str, path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise OptionError(f"'{key}' refers to the file {path}, which is larger than 1 MiB", key=key)
+        return data.decode("utf-8")
+    except OSError as e:
+        raise OptionError(f"'{key}' refers to the file {path}, which cannot be read: {e.strerror}", key=key) from e
+    except UnicodeDecodeError as e:
+        raise OptionError(f"'{key}' refers to the file {path}, which is no text in UTF-8", key=key) from e
