@@ -46,6 +46,7 @@ from bucketline.streaming.cli.arguments import (
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.spark_side import spark_module
+from bucketline.streaming.job.start.silence import broken_silence
 from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.metrics.outlets import open_outlets, write_outlets
 from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric
@@ -150,7 +151,11 @@ def compactor(
     engine: Engine = LOCAL_ENGINE
     take = few
     if spark:
-        engine = spark_module("batch.procedures").spark_engine(spark_module("job.session").start_session("bucketline"))
+        starting = spark_module("job.session")
+        with broken_silence("starting Spark"):
+            session = starting.start_session("bucketline")
+        click.get_current_context().call_on_close(lambda: starting.end_session(session))
+        engine = spark_module("batch.procedures").spark_engine(session)
         most = tasks or engine.workers.parallelism
         take = lambda open_items: most  # noqa: E731
     of_branch = () if branch is None else (f"{BRANCH.key}={branch}",)

@@ -21,6 +21,7 @@ from bucketline.streaming.cli.arguments import format_option, given_catalog, sto
 from bucketline.streaming.cli.program import program, report_error
 from bucketline.streaming.cli.rows import Format, print_rows, print_table
 from bucketline.streaming.cli.spark_side import spark_module
+from bucketline.streaming.job.start.silence import broken_silence
 
 HISTORY_LINES = 2000
 _PROMPT, _CONTINUED = "bucketline> ", "         -> "
@@ -41,7 +42,10 @@ def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Forma
     """
     queries: Queries = LOCAL_QUERIES
     if spark:
-        session = spark_module("job.session").start_session("bucketline sql")
+        sessions = spark_module("job.session")
+        with broken_silence("starting Spark", _say):
+            session = sessions.start_session("bucketline sql")
+        click.get_current_context().call_on_close(lambda: sessions.end_session(session))
         queries = spark_module("sql.spark_queries").SparkQueries(session)
     state = SqlSession.at(given_catalog())
 
@@ -55,6 +59,10 @@ def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Forma
     for text in scripts or [sys.stdin.read()]:
         for _, statement in parse_script(text):
             run(statement)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _file_text(name: str) -> str:

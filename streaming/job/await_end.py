@@ -2,7 +2,7 @@
 
 import logging
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -11,23 +11,35 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.streaming.batch.failure import SparkFailedError, explain
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.gate import BatchGate
-from bucketline.streaming.job.start_report import StartReport
+from bucketline.streaming.job.start.silence import Silence
 
 _LOG = logging.getLogger("bucketline.job")
 _POLL_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
-def await_end(query: Any, gate: BatchGate, ending: Ending, starting: StartReport) -> None:
-    """Returns when the query is done or has ended after a batch; raises what stopped it."""
+class Watch(Protocol):
+    """Looks at a query while it runs."""
+
+    def watch(self, query: Any, batch: BatchGate, /) -> None: ...
+
+
+def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: Watch) -> None:
+    """Returns when the query is done or has ended after a batch; raises what stopped it.
+
+    Until it is asked to end, those that watch it look at it several times a second.
+    """
+    silence.doing(None)
     free_since: float | None = None
     try:
         while not query.awaitTermination(_POLL_SECONDS):
             if ending.asked_by is None:
-                starting.watch(query, gate)
+                for each in watches:
+                    each.watch(query, gate)
             elif not gate.is_closed:
                 gate.close()
                 _LOG.info("%s: the job ends after the batch that is running", ending.asked_by)
+                silence.doing("writing the batch that was running")
             elif not gate.is_busy:
                 # Spark records after the sink that the batch is done. Waiting for that saves the next start a check.
                 free_since = free_since if free_since is not None else time.monotonic()

@@ -1,4 +1,4 @@
-"""The child processes of this process, if the system lists them."""
+"""The child processes of this process, if the system lists them, with the groups that they lead."""
 
 import os
 import signal
@@ -10,12 +10,16 @@ _PROCESSES = Path("/proc")
 
 
 def kill_children() -> None:
-    """Kills the child processes: a JVM that is starting does not notice that its parent has ended. Without /proc it
-    does nothing, and the JVM ends when it finds its standard input closed.
+    """Kills the child processes, and the groups that they lead: a JVM that is starting does not notice that its parent
+    has ended, and the script that starts it has a JVM of its own that finds the command. Without /proc it does nothing,
+    and the JVM ends when it finds its standard input closed.
     """
     for child in children_of(os.getpid()):
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(child, signal.SIGKILL)
+            if os.getpgid(child) == child:
+                os.killpg(child, signal.SIGKILL)
+            else:
+                os.kill(child, signal.SIGKILL)
 
 
 def children_of(parent: int) -> Iterator[int]:

@@ -82,16 +82,12 @@ def signals_to(ending: Ending) -> Iterator[None]:
 
 def process_ending() -> Ending:
     """An `Ending` that ends this very process."""
-    return Ending(_give_up, _leave)
-
-
-def _give_up(code: int, why: str) -> None:
-    kill_children()
-    _leave(code, why)
+    return Ending(_leave, _leave)
 
 
 def _leave(code: int, why: str) -> None:
-    """Ends this process at once. A JVM that it started ends too, when it finds its standard input closed."""
+    """Ends this process at once, and the JVM that it has started before it."""
+    kill_children()
     with suppress(OSError):  # a terminal that was closed
         os.write(_STANDARD_ERROR, f"{why}\n".encode())
     os._exit(code)

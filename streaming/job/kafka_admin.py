@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from bucketline.conf.source_options import kafka_source
 from bucketline.streaming.batch.topic_ids import id_of_text
 from bucketline.streaming.job.kafka_failure import is_about_login, kafka_failure
-from bucketline.streaming.tasks.kafka_errors import KafkaUnreachableError
+from bucketline.streaming.tasks.kafka_errors import KafkaUnreachableError, topic_missing
 
 _LOG = logging.getLogger("bucketline.job")
 
@@ -28,6 +28,7 @@ _MANY = 20
 
 _LISTED = re.compile(r"\(name=([\w.-]+), topicId=([\w-]{22}),")
 _LATE, _STOPPED = "java.util.concurrent.TimeoutException", "java.lang.InterruptedException"
+_NO_TOPIC = "UnknownTopicOrPartitionException"
 _CAUSE = re.compile(r"errors\.(\w+Exception)(?:: ([^\n]*))?")
 
 
@@ -90,10 +91,17 @@ class JvmAdmin:
             return None
 
     def cluster(self) -> ClusterNow:
-        """The cluster and its topics at the start of a job. Raises as `cluster_id`."""
+        """The cluster and its topics at the start of a job. Raises as `cluster_id`, and KafkaTopicMissingError for a
+        topic that the brokers do not have."""
         found = self.cluster_id()
         topics = [] if found is None else self.topics()
-        return ClusterNow(found, self.describe(topics).ids if topics else {})
+        if not topics:
+            return ClusterNow(found)
+        described = self.describe(topics)
+        missing = [topic for topic, why in described.unknown.items() if why.startswith(_NO_TOPIC)]
+        if missing:
+            raise topic_missing(missing[0], kafka_source(self._options).servers or "")
+        return ClusterNow(found, described.ids)
 
     def topics(self) -> list[str]:
         """The topics that the source reads: as it names them, or those that the cluster has now and its pattern fits;
@@ -121,6 +129,23 @@ class JvmAdmin:
             _LOG.debug("the partitions of %s are not known: %s", source.topics_text, e)
             return {}
         return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
+
+    def offsets(self, *, of_first: bool) -> dict[str, dict[str, int]]:
+        """The offset of the first record, or the one behind the last, of each partition that the source reads.
+
+        Raises Py4JError where the brokers do not say them.
+        """
+        kinds, kafka = self._jvm.org.apache.kafka.clients.admin.OffsetSpec, self._jvm.org.apache.kafka.common
+        spec = kinds.earliest() if of_first else kinds.latest()
+        names = {(t, p): kafka.TopicPartition(t, int(p)) for t, of in self.partitions().items() for p in of}
+        asked = self._jvm.java.util.HashMap()
+        for name in names.values():
+            asked.put(name, spec)
+        found = self._admin().listOffsets(asked).all().get(TOPICS_TIMEOUT_MS, self._milliseconds)
+        offsets: dict[str, dict[str, int]] = {}
+        for (topic, partition), name in names.items():
+            offsets.setdefault(topic, {})[partition] = int(found.get(name).offset())
+        return offsets
 
     def describe(self, topics: Collection[str]) -> Described:
         """The ids that topics have now, by one request; it waits a few seconds for the answer at the most.

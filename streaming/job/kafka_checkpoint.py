@@ -49,6 +49,18 @@ class Checkpoint:
         return {} if self.snapshot is None or not self.topics else ids_in(self.snapshot, cluster)
 
 
+def read_offsets(spark: Any, path: str) -> Topics:
+    """The newest offsets of a checkpoint folder by topic and partition; empty if there is none yet."""
+    found = newest_offsets_of(spark, path)
+    return {
+        topic: {str(p): int(offset) for p, offset in of.items()}
+        for source in found.values()
+        if isinstance(source, dict)
+        for topic, of in source.items()
+        if isinstance(of, dict)
+    }
+
+
 def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
     """The contents of a checkpoint folder; empty if there is none yet."""
     query = query_of(spark, path)

@@ -8,6 +8,7 @@ from typing import Any
 
 from bucketline.streaming.batch.topic_ids import id_of_halves
 from bucketline.streaming.job.kafka_admin import NO_IDS, TOPICS_TIMEOUT_MS, Described
+from bucketline.streaming.tasks.kafka_tokens import client_settings
 
 _LATE_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
@@ -23,12 +24,7 @@ class NativeAdmin:
     def describe(self, topics: Collection[str]) -> Described:
         """The ids that topics have now, by one request that ends after a few seconds at the latest."""
         try:
-            kafka, admin = (importlib.import_module(name) for name in ("confluent_kafka", "confluent_kafka.admin"))
-            if self._client is None:
-                self._client = admin.AdminClient(dict(self._settings))
-            seconds = TOPICS_TIMEOUT_MS / 1000
-            asked = self._client.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=seconds)
-            self._await(asked, seconds + _LATE_SECONDS)
+            asked = self._asked(topics)
         except Exception as e:  # noqa: BLE001 - a batch can do without ids, whatever the client says
             return Described(unknown=dict.fromkeys(topics, _reason(e)))
         ids, unknown = {}, {}
@@ -40,9 +36,30 @@ class NativeAdmin:
                 ids[topic] = found
         return Described(ids, unknown)
 
+    def missing(self, topics: Collection[str]) -> list[str]:
+        """Those of the topics that the brokers say they do not have; none of which it is not known."""
+        try:
+            kafka = importlib.import_module("confluent_kafka")
+            asked = self._asked(topics)
+        except Exception:  # noqa: BLE001 - whoever reads the topics will say why
+            return []
+        return [topic for topic in topics if _is_unknown(asked[topic], kafka)]
+
     def close(self) -> None:
         """Ends the client, which has threads and connections."""
         self._client = None
+
+    def _asked(self, topics: Collection[str]) -> Mapping[str, "Future[Any]"]:
+        """What is known of each topic, when all is answered or the time is over."""
+        kafka, admin = (importlib.import_module(name) for name in ("confluent_kafka", "confluent_kafka.admin"))
+        if self._client is None:
+            self._client = admin.AdminClient(client_settings(self._settings))
+        seconds = TOPICS_TIMEOUT_MS / 1000
+        asked: Mapping[str, Future[Any]] = self._client.describe_topics(
+            kafka.TopicCollection(list(topics)), request_timeout=seconds
+        )
+        self._await(asked, seconds + _LATE_SECONDS)
+        return asked
 
     def _await(self, asked: Mapping[str, "Future[Any]"], seconds: float) -> None:
         """Returns when all is answered or the time is over. A client that is polled fetches tokens for its login."""
@@ -61,6 +78,13 @@ def _answer(future: "Future[Any]") -> tuple[str | None, str]:
         return None, _reason(error)
     found = future.result().topic_id
     return id_of_halves(found.get_most_significant_bits(), found.get_least_significant_bits()), NO_IDS
+
+
+def _is_unknown(future: "Future[Any]", kafka: Any) -> bool:
+    """Whether the brokers say that there is no such topic."""
+    error = future.exception() if future.done() else None
+    code = getattr(error.args[0], "code", None) if error is not None and error.args else None
+    return callable(code) and code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def _reason(error: BaseException) -> str:

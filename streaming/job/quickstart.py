@@ -31,6 +31,7 @@ from bucketline.streaming.job.await_end import await_end
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.start.silence import Silence, broken_silence
 from bucketline.streaming.job.start_report import StartReport
 
 COLUMNS = "id BIGINT NOT NULL, customer STRING, status STRING, amount DECIMAL(12, 2), updated TIMESTAMP(6)"
@@ -96,8 +97,13 @@ def run_quickstart(
         _write_batch(root / "input", number, list(_events(expected, number, events)))
     tell("starting Spark; its first batch takes longest")
     own = _settings(root)
-    with explained(), open_session("bucketline quickstart", None, ending, log, own) as spark, _progress_to(tell):
-        ended_early = _stream(spark, root, table, ending)
+    with (
+        broken_silence("starting Spark", tell) as silence,
+        explained(),
+        open_session("bucketline quickstart", None, ending, log, silence, own) as spark,
+        _progress_to(tell),
+    ):
+        ended_early = _stream(spark, root, table, ending, silence)
     return QuickstartRun(table, expected, batches, batches * events, ending.asked_by if ended_early else None)
 
 
@@ -108,12 +114,13 @@ def _new_table(root: Path, catalog: Catalog | None) -> Table:
     return catalog.create_table(TABLE, COLUMNS, primary_key=["id"], options=OPTIONS)
 
 
-def _stream(spark: Any, root: Path, table: Table, ending: Ending) -> bool:
+def _stream(spark: Any, root: Path, table: Table, ending: Ending, silence: Silence) -> bool:
     """Streams all files, one per batch; returns whether it was asked to end before all were read."""
     source = spark.readStream.schema(_SPARK_COLUMNS).option("maxFilesPerTrigger", 1).json(str(root / "input"))
     gate = BatchGate(TableSink(table.uri, storage_options=handle_of(table).storage))
     writer = source.writeStream.foreachBatch(gate).option("checkpointLocation", str(root / "checkpoint"))
-    await_end(writer.trigger(availableNow=True).start(), gate, ending, StartReport())
+    silence.doing("starting the query")
+    await_end(writer.trigger(availableNow=True).start(), gate, ending, silence, StartReport())
     return gate.is_closed
 
 

@@ -7,13 +7,17 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+from pyspark import __version__ as pyspark_version
 
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig, Trigger
+from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
+from bucketline.conf.secrets import mask_text
 from bucketline.conf.source_options import (
     KAFKA,
     SourceOptions,
@@ -47,12 +51,18 @@ from bucketline.streaming.job.kafka_checkpoint import (
     check_written,
     is_of_cluster,
     read_checkpoint,
+    read_offsets,
     restart_offsets,
     topics_as_now,
 )
 from bucketline.streaming.job.kafka_failure import kafka_failures
 from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.partition_lag import PartitionLag
+from bucketline.streaming.job.session import settings_to_start_with, starts_java
 from bucketline.streaming.job.source import choose_rows, read_stream
+from bucketline.streaming.job.start.needs import require_kafka_jar, require_packages, shown_as_up
+from bucketline.streaming.job.start.reach_kafka import reach_kafka
+from bucketline.streaming.job.start.silence import Silence, broken_silence
 from bucketline.streaming.job.start_report import StartReport
 from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.tasks.kafka_errors import topic_missing
@@ -77,8 +87,27 @@ def run_job(
     signals of this process. `log` says what Spark logs of an error that ends the job. Raises BucketlineError when the
     sink, the table, the settings or Spark fail.
     """
-    with nullcontext(ending) if ending is not None else ending_by_signals() as asked:
-        _run_until(asked, config, spark, log, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
+    name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
+    with (
+        nullcontext(ending) if ending is not None else ending_by_signals() as asked,
+        broken_silence("looking at the table and its storage") as silence,
+    ):
+        check_job(config)
+        metrics = metrics_options(sink_options_of(config))
+        with explained(), shown_as_up(metrics, name, config.table) as labels:
+            around = Around(name, asked, silence, log, PartitionLag(labels, metrics))
+            _run_until(around, config, spark, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is around the run of a job: its name, what asks it to end, and who tells of it."""
+
+    name: str
+    ending: Ending
+    silence: Silence
+    log: SparkLog
+    lag: PartitionLag
 
 
 @contextmanager
@@ -89,24 +118,24 @@ def ending_by_signals() -> Iterator[Ending]:
 
 
 def _run_until(
-    ending: Ending, config: JobConfig, spark: Any | None, log: SparkLog, *, reset_identity: bool, allow_reprocess: bool
+    around: Around, config: JobConfig, spark: Any | None, *, reset_identity: bool, allow_reprocess: bool
 ) -> None:
-    check_job(config)
+    ending, silence = around.ending, around.silence
     source = source_options(config.source)
-    table = None if is_declared_later(config) else open_or_create(config)
     for line in source.advice:
         _LOG.warning("%s", line)
     for key, shown, origin in show_settings(config.settings):
         _LOG.info("%s = %s (%s)", key, shown, origin)
-    name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
+    look_around(config, source, spark, silence)
+    table = None if is_declared_later(config) else open_or_create(config)
     with (
-        explained(),
-        open_session(name, spark, ending, log) as session,
+        open_session(around.name, spark, ending, around.log, silence) as session,
         beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
         jvm_admin(session, source.options) as admin,
     ):
         reader = choose_reader(session, config.source, source.options, beside)
         kafka = config.source.format == KAFKA
+        silence.doing("asking Kafka for its topics" if kafka else "starting the query")
         if table is None:
             with kafka_failures(source.options if kafka else None), explained():
                 made = create_declared(session, config, source, lambda: ending.asked_by is not None)
@@ -127,6 +156,10 @@ def _run_until(
             _check_checkpoint(session, config, source, table, cluster, topics, allow_reprocess=allow_reprocess)
         if topics is not None:
             topics.accept({}, cluster.topic_ids)
+        if kafka:
+            read = {} if reset_identity else read_offsets(session, config.checkpoint)
+            around.lag.begin(admin, source.options, read)
+        silence.doing("starting the query")
         sink = JobSink(
             config.table if config.catalog is None else table.uri,
             options=sink_options_of(config),
@@ -154,15 +187,26 @@ def _run_until(
             query = with_trigger(writer, config.trigger).start()
         try:
             with kafka_failures(source.options if kafka else None):
-                starting = StartReport()
-                await_end(query, gate, ending, starting)
+                starting = StartReport(kafka=servers_of(source.options) if kafka else None)
+                await_end(query, gate, ending, silence, starting, around.lag)
             if config.trigger.interval_ms is None and not gate.is_closed:
                 starting.end(gate)
+                silence.doing("compacting what is due")
                 _finish(sink, session, str(query.id), ending)
         finally:
             sink.stop(str(query.id))
             if step is not None and step.registry is not None:
                 step.registry.forget()
+
+
+def look_around(config: JobConfig, source: SourceOptions, spark: Any | None, silence: Silence) -> None:
+    """Returns if what the job needs is there, as far as that can be known before Spark starts."""
+    if spark is None and starts_java():
+        require_packages(config, source.options)
+        require_kafka_jar(config.source.format, *settings_to_start_with(), pyspark_version)
+    if config.source.format == KAFKA:
+        silence.doing(f"waiting for Kafka at {servers_of(source.options)}")
+        reach_kafka(source.options, config.source.token_provider)
 
 
 def _check_checkpoint(
@@ -203,12 +247,17 @@ def _finish(sink: TableSink, session: Any, query_id: str, ending: Ending) -> Non
         _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
 
 
+def servers_of(options: Mapping[str, str]) -> str:
+    """The servers of a Kafka source, for messages."""
+    return mask_text(kafka_source(options).servers or "")
+
+
 def source_name(name: str, options: Mapping[str, str]) -> str:
     """The source's name for messages; for Kafka its servers and topics."""
     if name != KAFKA:
         return name
     source = kafka_source(options)
-    return f"Kafka at {source.servers}, {'no topic' if source.topics_text is None else source.topics_text}"
+    return f"Kafka at {servers_of(options)}, {'no topic' if source.topics_text is None else source.topics_text}"
 
 
 def with_trigger(writer: Any, trigger: Trigger) -> Any:

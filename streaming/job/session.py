@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.properties_file import parse_properties
+from bucketline.conf.job_file.properties_file import parse_properties
 from bucketline.streaming.batch.preflight import connect_refused, worker_python_advice
+from bucketline.streaming.job.start.java_process import Printed, end_java, why_not_started
 from bucketline.streaming.tasks.worker import DAEMON
 
 _LAUNCHED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
@@ -35,6 +37,9 @@ _DAEMON = "spark.python.daemon.module"
 _MASTER = "spark.master"
 _PACKAGES = "spark.jars.packages"
 
+_own: list[Any] = [None]
+"""The gateway to the JVM that this process has started, None where there is none."""
+
 
 def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
     """The running Spark session, or a new one with these settings; workers get this Python unless the user sets
@@ -45,19 +50,35 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
     if _CONNECT in os.environ:
         raise connect_refused()
     try:
-        if _LAUNCHED_BY_SPARK not in os.environ:
+        if starts_java():
             os.environ.setdefault(_PYTHON_OF_WORKERS, sys.executable)
-            if SparkContext._gateway is None:
-                _start_jvm(name, settings or {})
+            _start_jvm(name, settings or {})
         return SparkSession.builder.appName(name).getOrCreate()
     except Py4JJavaError as e:
         why = str(e.java_exception.toString()).splitlines()[0]
+        _end_own()
         raise OptionError(f"Spark did not start: {why}", key="spark") from e
     except (PySparkException, Py4JError, OSError) as e:
-        raise OptionError(
-            f"Spark did not start; it needs Java 17 or later (JAVA_HOME), and what it printed says more: {e}",
-            key="spark",
-        ) from e
+        _end_own()
+        raise OptionError(f"Spark did not start: {e}", key="spark") from e
+
+
+def end_session(session: Any) -> None:
+    """Stops a session; returns when the JVM behind it has ended, if this process has started it."""
+    with suppress(PySparkException, Py4JError, ConnectionError):
+        session.stop()
+    _end_own()
+
+
+def starts_java() -> bool:
+    """Whether a session of this process needs a JVM that it starts itself."""
+    return _LAUNCHED_BY_SPARK not in os.environ and SparkContext._gateway is None
+
+
+def settings_to_start_with() -> tuple[list[str], dict[str, str], str]:
+    """The arguments and settings with which this process starts Spark, and the folder of that Spark."""
+    arguments = submit_arguments()
+    return arguments, {**_defaults(arguments), **_chosen(arguments)}, str(_find_spark_home())
 
 
 def awaited_packages(arguments: Sequence[str]) -> str | None:
@@ -79,6 +100,14 @@ def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> di
     return {key: text for key, text in ours.items() if key not in chosen}
 
 
+def _end_own() -> None:
+    """Ends the JVM that this process has started, if it has, and forgets it."""
+    gateway = _own[0]
+    if gateway is not None and gateway is SparkContext._gateway:
+        _own[0] = SparkContext._gateway = SparkContext._jvm = None
+        end_java(gateway)
+
+
 def _start_jvm(name: str, settings: Mapping[str, str]) -> None:
     conf, of_context = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False).setAppName(name)
     for key, text in settings_of_own(submit_arguments(), _defaults(submit_arguments())).items():
@@ -86,7 +115,17 @@ def _start_jvm(name: str, settings: Mapping[str, str]) -> None:
     for key, text in settings.items():
         conf.set(key, text)
         of_context.set(key, text)
-    gateway = launch_gateway(conf, popen_kwargs={"process_group": 0})
+    printed = Printed()
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"process_group": 0, "stderr": printed.pipe})
+    except (PySparkException, OSError) as e:
+        printed.started()
+        raise OptionError(
+            why_not_started(printed.text(), str(e), awaited_packages(submit_arguments())), key="spark"
+        ) from e
+    printed.started()
+    printed.forget()
+    _own[0] = gateway
     SparkContext(conf=of_context, gateway=gateway)
 
 

@@ -21,6 +21,7 @@ from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.decode_step import METADATA, RECORD_TYPES, DecodeStep
+from bucketline.streaming.job.start.needs import no_kafka_source
 from bucketline.streaming.tasks.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN
 
 _PATH = "path"
@@ -230,16 +231,5 @@ def _kafka_columns(stream: Any, fields: Sequence[DataField], tells_partitions: b
 def _explained(name: str, message: str, version: str) -> str:
     first = message.splitlines()[0]
     if name == KAFKA and _UNKNOWN.search(message):
-        return (
-            f"Spark {version} has no Kafka source here: start the job with "
-            f"--packages {_kafka_package(version)} (without spark-submit: in "
-            "PYSPARK_SUBMIT_ARGS, before pyspark-shell); docs/kafka.md names the jars"
-        )
+        return no_kafka_source(version)
     return f"Spark cannot open source.format = {name!r}: {first}"
-
-
-def _kafka_package(version: str) -> str:
-    """The package with Spark's Kafka source. PySpark 3.5 is built with Scala 2.12."""
-    series = ".".join(version.split(".")[:2])
-    scala, fix = ("2.12", 7) if series == "3.5" else ("2.13", 0)
-    return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{series}.{fix}"

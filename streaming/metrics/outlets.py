@@ -39,11 +39,19 @@ def open_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> Non
         _try(JSON_FILE.key, settings.json_file)
 
 
-def write_outlets(settings: MetricsOptions, line: str, registry: Registry = REGISTRY) -> None:
-    """Writes the files: the text file anew, and one more line of JSON."""
+def show_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> None:
+    """Writes the text file anew, as the metrics are now."""
     try:
         if settings.prometheus_file is not None:
             _write_whole(settings.prometheus_file, exposition(registry))
+    except OSError as e:
+        _LOG.warning("metrics could not be written: %s", e)
+
+
+def write_outlets(settings: MetricsOptions, line: str, registry: Registry = REGISTRY) -> None:
+    """Writes the files: the text file anew, and one more line of JSON."""
+    show_outlets(settings, registry)
+    try:
         if settings.json_file is not None:
             with open(settings.json_file, "a", encoding="utf-8") as out:
                 out.write(f"{line}\n")
@@ -105,7 +113,9 @@ def _serve(address: str, port: int, registry: Registry) -> None:
 
 def _require_prometheus(key: str) -> None:
     if prometheus_client is None:
-        raise OptionError(f"option '{key}' needs prometheus-client: pip install 'bucketline[metrics]'", key=key)
+        raise OptionError(
+            f"option '{key}' needs prometheus-client: pip install prometheus-client (the extra 'metrics')", key=key
+        )
 
 
 def _try(key: str, path: str) -> None:

@@ -9,11 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketline.conf.job import JobConfig
+from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.conf.source_options import source_options
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.job.kafka_admin import jvm_admin
+from bucketline.streaming.job.partition_lag import PartitionLag
 from bucketline.streaming.job.run import run_job
+from bucketline.streaming.metrics.registry import Registry
 from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -54,6 +59,27 @@ def change(op: str, key: int, before: str | None = None, after: str | None = Non
 
 def rows(config: JobConfig) -> list[dict[str, Any]]:
     return sorted(open_table(config.table).to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def test_metrics_say_how_far_each_partition_is_behind_from_the_start_of_a_job(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("behind", partitions=2)
+    kafka_broker.produce("behind", [change("c", n, after="a") for n in (1, 2, 3)])
+    metrics = tmp_path / "metrics.prom"
+    config = job(tmp_path, kafka_broker, "behind", f"options.metrics.prometheus.file={metrics}")
+    with jvm_admin(spark, source_options(config.source).options) as admin:
+        assert admin.offsets(of_first=True) == {"behind": {"0": 0, "1": 0}}
+        assert admin.offsets(of_first=False) == {"behind": {"0": 1, "1": 2}}
+        registry = Registry()
+        lag = PartitionLag({"name": "x"}, MetricsOptions(prometheus_file=str(metrics)), registry)
+        lag.begin(admin, source_options(config.source).options, {})
+    behind = 'bucketline_partition_behind_records{name="x",partition="%s",topic="behind"} %s'
+    assert all(behind % pair in metrics.read_text() for pair in (("0", "1.0"), ("1", "2.0")))
+    run_job(config, spark)
+    told = metrics.read_text()
+    assert f'bucketline_up{{name="bucketline orders",table="{config.table}"}} 0.0' in told
+    assert 'bucketline_partition_behind_records{name="bucketline orders",partition="1",' in told
 
 
 def test_debezium_events_of_a_topic_become_the_rows_of_a_table(

@@ -99,8 +99,11 @@ def test_a_signal_ends_a_running_job_after_its_batch_whoever_gets_the_signal(
 ) -> None:
     with started(folder, folder.command(submit=submit)) as job:
         job.read_until("batch 1:")
+        java = job.java()
         send(job)
+        left = [] if submit else job.left_by_end([java])
         code = job.end()
+    assert not left, "the JVM has ended when the command returns"
     assert_quiet(job)
     # With spark-submit, programs that Hadoop starts (chmod) are in the group: a batch may fail under the signal.
     whole_group = submit and send in (to_group, interrupt_group)
@@ -148,6 +151,7 @@ def test_before_spark_is_up_a_signal_ends_the_start_with_128_and_its_number(
         job.read_until("incubator modules")  # the JVM has begun
         below = job.processes()[1:]
         send(job)
+        assert [p.name() for p in job.left_by_end(below)] == []
         assert job.end() == code, job.output
         assert "ended before Spark was up; no batch was begun" in job.lines[-1]
         assert below and not psutil.wait_procs(below, timeout=20)[1]

@@ -34,6 +34,8 @@ from bucketline.streaming.batch.batch_metrics import (
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.plan_commands import ITEMS, OPEN_ITEMS
+from bucketline.streaming.job.partition_lag import PARTITION_BEHIND
+from bucketline.streaming.job.start.needs import UP
 from tests.support.pages.readme import DOCS, PAGES, README, blocks, cells, headings, make_demo, run, section
 
 COMMAND = re.compile(r"(?<!import )\bbucketline ([a-z-]+)((?:[^`\n|\\)]|\\\n)*)")
@@ -150,6 +152,8 @@ def test_every_metric_is_listed() -> None:
         UNEXPECTED_ROWS,
         ITEMS,
         OPEN_ITEMS,
+        UP,
+        PARTITION_BEHIND,
     ]
     assert sorted(re.findall(r"`(bucketline_\w+)`", text)) == sorted(m.shown_name for m in own)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.message_options import TRUNCATE, Truncate
+from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.conf.source_options import (
@@ -31,18 +32,31 @@ from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end
 from bucketline.streaming.job.bad_place import Places
 from bucketline.streaming.job.beside import beside_start
-from bucketline.streaming.job.check import check_without_table
+from bucketline.streaming.job.check import check_without_table, sink_options_of
 from bucketline.streaming.job.choose_reader import choose_reader, splits
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.kafka_admin import ClusterNow, jvm_admin
+from bucketline.streaming.job.kafka_checkpoint import read_offsets
 from bucketline.streaming.job.kafka_failure import kafka_failures
 from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import pinned_settings, with_pinned
 from bucketline.streaming.job.many.sink import ManySink
 from bucketline.streaming.job.open_session import open_session
-from bucketline.streaming.job.run import SESSION_ZONE, ending_by_signals, source_name, watch_topics, with_trigger
+from bucketline.streaming.job.partition_lag import PartitionLag
+from bucketline.streaming.job.run import (
+    SESSION_ZONE,
+    Around,
+    ending_by_signals,
+    look_around,
+    servers_of,
+    source_name,
+    watch_topics,
+    with_trigger,
+)
 from bucketline.streaming.job.source import read_records
+from bucketline.streaming.job.start.needs import shown_as_up
+from bucketline.streaming.job.start.silence import broken_silence
 from bucketline.streaming.job.start_report import StartReport
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger_files import LedgerFiles, ledger_files
@@ -50,6 +64,7 @@ from bucketline.streaming.many.tables import Tables
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 _LOG = logging.getLogger("bucketline.job")
+_NAME, _TABLES = "bucketline tables", "several"
 _KEPT = "spark.sql.streaming.minBatchesToRetain"
 _MOST_REJECTS = 1 << 31
 
@@ -70,13 +85,19 @@ def run_routed(
             "is to go on a job of its own",
             key="reset-identity",
         )
-    with nullcontext(ending) if ending is not None else ending_by_signals() as asked:
-        _run_until(asked, routed, spark, log, allow_reprocess=allow_reprocess)
+    with (
+        nullcontext(ending) if ending is not None else ending_by_signals() as asked,
+        broken_silence("looking at the checkpoint") as silence,
+    ):
+        check_routed(routed)
+        metrics = metrics_options(sink_options_of(routed.common))
+        with explained(), shown_as_up(metrics, _NAME, _TABLES) as labels:
+            around = Around(_NAME, asked, silence, log, PartitionLag(labels, metrics))
+            _run_until(around, routed, spark, allow_reprocess=allow_reprocess)
 
 
-def _run_until(ending: Ending, routed: RoutedJob, spark: Any | None, log: SparkLog, *, allow_reprocess: bool) -> None:
-    common = routed.common
-    check_routed(routed)
+def _run_until(around: Around, routed: RoutedJob, spark: Any | None, *, allow_reprocess: bool) -> None:
+    common, ending, silence = routed.common, around.ending, around.silence
     files = ledger_files(common.checkpoint, common.storage)
     source = source_options(common.source)
     for line in source.advice:
@@ -86,17 +107,21 @@ def _run_until(ending: Ending, routed: RoutedJob, spark: Any | None, log: SparkL
     reads_headers = common.source.decode.is_avro or common.bad_records.has_place
     options = dict(with_headers(source.options)) if reads_headers else dict(source.options)
     kafka = common.source.format == KAFKA
+    look_around(common, source, spark, silence)
     with (
-        explained(),
-        open_session("bucketline tables", spark, ending, log) as session,
+        open_session(around.name, spark, ending, around.log, silence) as session,
         beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
         jvm_admin(session, options) as admin,
     ):
+        silence.doing("asking Kafka for its topics" if kafka else "starting the query")
         reader = choose_reader(session, common.source, options, beside)
         cluster = admin.cluster() if kafka else ClusterNow()
         topics = watch_topics(AskTopicIds(admin, reader), options, cluster) if kafka else None
         if topics is not None:
             topics.accept({}, cluster.topic_ids)
+        if kafka:
+            around.lag.begin(admin, options, read_offsets(session, common.checkpoint))
+        silence.doing("starting the query")
         registry = None
         if common.registry is not None:
             registry = RegistrySchemas(common.registry, SystemIds().new_uuid())
@@ -135,10 +160,11 @@ def _run_until(ending: Ending, routed: RoutedJob, spark: Any | None, log: SparkL
             query = with_trigger(writer, common.trigger).start()
         try:
             with kafka_failures(options if kafka else None):
-                starting = StartReport()
-                await_end(query, gate, ending, starting)
+                starting = StartReport(kafka=servers_of(options) if kafka else None)
+                await_end(query, gate, ending, silence, starting, around.lag)
             if common.trigger.interval_ms is None and not gate.is_closed:
                 starting.end(gate)
+                silence.doing("compacting what is due")
                 hidden = sink.finish(SparkEngine(session))
                 if hidden:
                     _LOG.warning("the job ends with %d rows that cannot be read yet; they are in their tables", hidden)

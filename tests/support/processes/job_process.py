@@ -100,6 +100,11 @@ class JobProcess:
         self.lines += self._process.stdout
         return self._process.wait()
 
+    def left_by_end(self, before: Sequence[psutil.Process]) -> list[psutil.Process]:
+        """Waits until the started process has ended; those processes that live then, among those seen before."""
+        self._process.wait()
+        return [p for p in before if _lives(p)]
+
     def processes(self) -> list[psutil.Process]:
         """The started process and all below it that live."""
         top = psutil.Process(self._process.pid)

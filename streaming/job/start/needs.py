@@ -1,0 +1,89 @@
+"""What a job needs on this machine, looked for before Spark starts: packages, the Kafka jar, the places for metrics."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import SOURCE_FORMAT, JobConfig, ReaderChoice
+from bucketline.conf.kafka_client import kafka_client
+from bucketline.conf.metrics_options import MetricsOptions
+from bucketline.conf.reader_choice import not_native, obstacles
+from bucketline.conf.source_options import KAFKA
+from bucketline.streaming.metrics.outlets import open_outlets, show_outlets
+from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric, Registry
+from bucketline.streaming.tasks.first_tasks import client_error
+
+UP = Metric("up", Kind.GAUGE, "1 from the start of a job to its end, 0 after it, label name")
+
+_NAMES_JARS = ("--packages", "--jars", "--driver-class-path")
+_SETTINGS_WITH_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath", "spark.archives")
+_VARIABLES_WITH_JARS = ("SPARK_DIST_CLASSPATH", "SPARK_CLASSPATH", "HADOOP_CLASSPATH")
+
+
+def require_packages(config: JobConfig, options: Mapping[str, str], has: Callable[[str], bool] | None = None) -> None:
+    """Returns if the Python packages that the job needs are installed. Raises OptionError naming the missing one."""
+    installed = has or (lambda name: find_spec(name) is not None)
+    if not installed("pandas"):
+        raise OptionError(
+            "a job needs pandas, without which PySpark runs no function over Arrow: install the extra 'spark', or "
+            "pip install 'pandas>=2.2,<4'",
+            key="spark",
+        )
+    is_native = config.source.format == KAFKA and config.source.reader is ReaderChoice.NATIVE
+    if is_native and not obstacles(config.source, options):
+        why = client_error(kafka_client(options, config.source.token_provider).settings)
+        if why:
+            raise not_native(why)
+
+
+def require_kafka_jar(
+    source_format: str,
+    arguments: Sequence[str],
+    settings: Mapping[str, str],
+    spark_home: str,
+    version: str,
+    variables: Mapping[str, str] = os.environ,
+) -> None:
+    """Returns unless it is certain that the Spark which this process is to start has no Kafka source: neither its
+    arguments and settings nor its own folder name any jar. Raises OptionError that names the package."""
+    if source_format != KAFKA:
+        return
+    named = any(a == n or a.startswith(f"{n}=") for a in arguments for n in _NAMES_JARS)
+    if named or any(settings.get(key) for key in _SETTINGS_WITH_JARS):
+        return
+    if any(variables.get(name) for name in _VARIABLES_WITH_JARS) or any(Path(spark_home, "jars").glob("*kafka*")):
+        return
+    raise OptionError(no_kafka_source(version), key=SOURCE_FORMAT.key)
+
+
+def no_kafka_source(version: str) -> str:
+    """What is said where Spark has no Kafka source. PySpark 3.5 is built with Scala 2.12."""
+    series = ".".join(version.split(".")[:2])
+    scala, fix = ("2.12", 7) if series == "3.5" else ("2.13", 0)
+    package = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{series}.{fix}"
+    return (
+        f"Spark {version} has no Kafka source here: start the job with --packages {package} (without spark-submit: in "
+        "PYSPARK_SUBMIT_ARGS, before pyspark-shell); docs/kafka.md names the jars"
+    )
+
+
+@contextmanager
+def shown_as_up(
+    settings: MetricsOptions, name: str, table: str, registry: Registry = REGISTRY
+) -> Iterator[dict[str, str]]:
+    """Opens the places for metrics, and shows there that the job is up until the block ends; its labels come out.
+
+    Raises OptionError for what cannot be opened, as a port that is taken.
+    """
+    open_outlets(settings, registry)
+    labels = {"name": name, "table": table}
+    registry.set(UP, 1, labels)
+    show_outlets(settings, registry)
+    try:
+        yield labels
+    finally:
+        registry.set(UP, 0, labels)
+        show_outlets(settings, registry)

@@ -1,0 +1,93 @@
+"""Whether Kafka can be reached, and whether it has the topics of a job: asked before Spark starts.
+
+A connection is all that is needed to know that a broker answers. Topics are asked for with librdkafka where it is
+installed and takes the job's options; else Spark's JVM is asked, once it is up.
+"""
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.kafka_client import KafkaClient, kafka_client
+from bucketline.conf.secrets import mask_text
+from bucketline.conf.source_options import SERVERS, kafka_source
+from bucketline.streaming.job.native_admin import NativeAdmin
+from bucketline.streaming.tasks.kafka_errors import topic_missing, unreachable
+
+_LOG = logging.getLogger("bucketline.job")
+_LONGEST_SECONDS = 10.0
+_CONNECT_SECONDS = 3.0
+_PAUSE_SECONDS = 0.25
+_SERVER = re.compile(r"(?:\w+://)?(?:[^@\s]*@)?(?:\[(?P<six>[\da-fA-F:.%\w]+)\]|(?P<host>[^\s:/]+)):(?P<port>\d{1,5})")
+
+Connect = Callable[[tuple[str, int], float], None]
+"""Returns if something listens at a host and port, and raises OSError if not, after so many seconds at most."""
+
+
+def connect(server: tuple[str, int], seconds: float) -> None:
+    """Opens a connection and closes it."""
+    socket.create_connection(server, timeout=seconds).close()
+
+
+def reach_kafka(
+    options: Mapping[str, str],
+    token_provider: str | None = None,
+    *,
+    connect: Connect = connect,
+    now: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Returns if a broker of a Kafka source answers and, as far as that can be asked here, its topics exist.
+
+    Waits for a broker for ten seconds. Raises KafkaUnreachableError and KafkaTopicMissingError, and OptionError for a
+    server without a port.
+    """
+    source = kafka_source(options)
+    servers = _servers(source.servers or "")
+    until, why = now() + _LONGEST_SECONDS, ""
+    while True:
+        for server in servers:
+            try:
+                connect(server, max(0.1, min(_CONNECT_SECONDS, until - now())))
+            except OSError as e:
+                why = e.strerror or str(e)
+            else:
+                _check_topics(
+                    kafka_client(options, token_provider), [*source.topics, *source.assigned], source.servers or ""
+                )
+                return
+        if now() >= until:
+            _LOG.info("Kafka at %s: %s", mask_text(source.servers or ""), why)
+            raise unreachable(source.servers or "")
+        pause(_PAUSE_SECONDS)
+
+
+def _servers(text: str) -> Sequence[tuple[str, int]]:
+    """Hosts and ports. Raises OptionError for a server without a port."""
+    found = []
+    for part in (p.strip() for p in text.split(",") if p.strip()):
+        match = _SERVER.fullmatch(part)
+        if match is None or not 0 < int(match["port"]) < 1 << 16:
+            raise OptionError(
+                f"source.options.{SERVERS}: a broker is written host:port, as localhost:9092, and one of them is not",
+                key=SERVERS,
+            )
+        found.append((match["six"] or match["host"], int(match["port"])))
+    return found
+
+
+def _check_topics(client: KafkaClient, topics: Sequence[str], servers: str) -> None:
+    if client.obstacles or not topics:
+        return
+    admin = NativeAdmin(client.settings)
+    try:
+        missing = admin.missing(topics)
+    finally:
+        with suppress(Exception):
+            admin.close()
+    if missing:
+        raise topic_missing(missing[0], servers)

@@ -1,0 +1,71 @@
+"""Lines about what a job does when nothing has been said for five seconds."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_LOG = logging.getLogger("bucketline.job")
+_OURS = "bucketline"
+_LONGEST_SECONDS = 5.0
+_LOOK_SECONDS = 0.25
+
+
+class Silence:
+    """Knows what a job does, and when a line was last said. A phase that is None is not told of."""
+
+    def __init__(self, tell: Callable[[str], None] | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._tell = tell if tell is not None else lambda line: _LOG.info("%s", line)
+        self._now = now
+        self._doing: str | None = None
+        self._since = self._said_at = now()
+
+    def doing(self, what: str | None) -> None:
+        """The job begins something else, or (None) something that tells of itself."""
+        if what != self._doing:
+            self._doing, self._since = what, self._now()
+
+    def heard(self) -> None:
+        """A line has been said, whoever said it."""
+        self._said_at = self._now()
+
+    def look(self) -> None:
+        """Says what the job does, if nothing has been said for five seconds."""
+        moment, doing = self._now(), self._doing
+        if doing is not None and moment - max(self._said_at, self._since) >= _LONGEST_SECONDS:
+            self._said_at = moment
+            self._tell(f"still {doing} ({moment - self._since:.0f} s)")
+
+
+@contextmanager
+def broken_silence(doing: str, tell: Callable[[str], None] | None = None) -> Iterator[Silence]:
+    """A `Silence` that is looked at four times a second, by a thread, while the block runs. Lines of all loggers of
+    bucketline count as said."""
+    silence, ended = Silence(tell), threading.Event()
+    silence.doing(doing)
+    handler = _Heard(silence)
+
+    def look() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            silence.look()
+
+    thread = threading.Thread(target=look, name="bucketline-silence", daemon=True)
+    logging.getLogger(_OURS).addHandler(handler)
+    thread.start()
+    try:
+        yield silence
+    finally:
+        ended.set()
+        thread.join()
+        logging.getLogger(_OURS).removeHandler(handler)
+
+
+class _Heard(logging.Handler):
+    def __init__(self, silence: Silence) -> None:
+        super().__init__(logging.INFO)
+        self._silence = silence
+
+    def emit(self, record: logging.LogRecord) -> None:
+        del record
+        self._silence.heard()
