@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-from bucketline import __version__
 from bucketline.conf.errors import BucketlineError, FilesTooYoungError, OptionError
 from bucketline.conf.secrets import mask_text, secret_values
 from bucketline.state.errors import (
@@ -35,6 +34,7 @@ from bucketline.state.errors import (
 from bucketline.streaming.batch.failure import SparkFailedError, SparkLostError, error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.cli.texts import printable
+from bucketline.streaming.cli.version import version_text
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
 
 DONE, FAILED, USAGE, CONFIGURATION, CONFLICT = 0, 1, 2, 3, 4
@@ -135,7 +135,7 @@ class Program(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--debug", is_flag=True, help=f"Show tracebacks of errors, as {DEBUG_VARIABLE}=1 does.")
-@click.version_option(__version__, prog_name="bucketline")
+@click.version_option(message="%(version)s", version=version_text())
 @click.pass_context
 def program(context: click.Context, debug: bool) -> None:
     """Streams sources into Apache Paimon tables with Spark, and maintains these tables.

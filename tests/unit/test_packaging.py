@@ -1,6 +1,7 @@
 """What is installed: every folder that holds code, and what a build makes and leaves behind."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -53,6 +54,32 @@ def test_a_build_leaves_nothing_in_the_checkout(built: tuple[Path, Path, str]) -
     assert [line for line in left if not line.startswith(" M")] == []
 
 
+def test_the_same_commit_gives_the_same_bytes_and_what_is_built_names_it(
+    built: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    """Built again in another folder, whose files have other times, and a wheel from the sdist as well."""
+    clone, output, _ = built
+    commit = _run("git", "rev-parse", "HEAD", cwd=clone).strip()
+    named = zipfile.ZipFile(next(output.glob("*.whl"))).read("bucketline/commit.txt").decode().strip()
+    assert named.removesuffix("-changed") == commit
+    other = tmp_path / "other"
+    shutil.copytree(clone, other, symlinks=True)
+    for path in other.rglob("*.py"):
+        os.utime(path, (1_700_000_000, 1_700_000_000), follow_symlinks=False)
+    hooks = (
+        "import sys; sys.path.insert(0, '.ci/wheel'); import copying_backend as b; "
+        f"b.build_wheel({str(tmp_path)!r}); b.build_sdist({str(tmp_path)!r})"
+    )
+    _run(sys.executable, "-c", hooks, cwd=other)
+    for first in output.iterdir():
+        assert (tmp_path / first.name).read_bytes() == first.read_bytes(), first.name
+    with tarfile.open(next(output.glob("*.tar.gz"))) as archive:
+        found = archive.extractfile(
+            f"{next(output.glob('*.tar.gz')).name.removesuffix('.tar.gz')}/src/bucketline/commit.txt"
+        )
+        assert found is not None and found.read().decode().strip() == named
+
+
 def test_a_build_warns_of_nothing(built: tuple[Path, Path, str]) -> None:
     assert "Warning" not in built[2] and "!!" not in built[2]
 
@@ -65,7 +92,12 @@ def test_a_wheel_holds_all_modules_the_templates_and_the_license_and_no_more(bui
     others = {n.partition("/")[2] for n in names if not n.endswith(".py")}
     licenses = {"licenses/LICENSE", "licenses/NOTICE"}
     metadata = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt"}
-    assert others == {"py.typed", "conf/templates/job.yaml", "conf/templates/spark-defaults.conf"} | licenses | metadata
+    assert (
+        others
+        == {"py.typed", "commit.txt", "conf/templates/job.yaml", "conf/templates/spark-defaults.conf"}
+        | licenses
+        | metadata
+    )
 
 
 def test_an_sdist_holds_what_builds_the_wheel_and_what_people_read(built: tuple[Path, Path, str]) -> None:

@@ -109,7 +109,7 @@ def test_what_needs_spark_says_so_where_there_is_none() -> None:
         "sys.argv = ['bucketline', 'quickstart']; main()"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.returncode == 3 and "pip install 'bucketline[spark]'" in found.stderr
+    assert found.returncode == 3 and "pip install pyspark pandas (the extra 'spark')" in found.stderr
 
 
 def test_ingest_and_quickstart_find_what_they_run(tmp_path: Path) -> None:

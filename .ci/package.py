@@ -1,0 +1,51 @@
+"""Builds the wheel and the sdist, twice: `python .ci/package.py FOLDER`, by `.ci/run package`.
+
+The second build is made in a clone, whose files have other times and another folder. Both have to be the same bytes.
+"""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_BUILD = (
+    "import sys; sys.path.insert(0, '.ci/wheel'); import copying_backend as b; "
+    "b.build_sdist(sys.argv[1]); b.build_wheel(sys.argv[1])"
+)
+
+
+def build(tree: Path, target: Path) -> dict[str, str]:
+    """Builds both from a folder; the digest of each by its name."""
+    target.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        [sys.executable, "-c", _BUILD, str(target.resolve())], cwd=tree, check=True, stdout=subprocess.DEVNULL
+    )
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(target.iterdir())}
+
+
+def main(target: Path) -> int:
+    for old in target.glob("bucketline-*"):
+        old.unlink()
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "--untracked-files=no"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    first = build(ROOT, target)
+    with tempfile.TemporaryDirectory(prefix="bucketline-again-") as scratch:
+        tree = Path(scratch, "tree")
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
+        second = build(tree, Path(scratch, "built"))
+    for name, digest in first.items():
+        print(f"{digest}  {name}")
+    if changed:
+        print("files differ from the commit: the second build, of the commit, was not compared", file=sys.stderr)
+        return 0
+    if first != second:
+        print(f"the same commit gave other bytes: {second}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
