@@ -24,7 +24,7 @@ except ImportError:
 _LACKS = (
     None
     if datasketches is not None
-    else "Apache DataSketches wherever the table is written or read: pip install 'bucketline[sketches]'"
+    else "Apache DataSketches wherever the table is written or read: pip install datasketches (the extra 'sketches')"
 )
 
 _EMPTY, _SINGLE = 4, 32

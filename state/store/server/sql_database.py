@@ -79,7 +79,10 @@ class SqlDatabase:
                 key="uri",
             )
         if _psycopg() is None:
-            raise OptionError("a catalog in PostgreSQL needs psycopg: pip install 'bucketline[postgresql]'", key="uri")
+            raise OptionError(
+                "a catalog in PostgreSQL needs psycopg: pip install 'psycopg[binary]' (the extra 'postgresql')",
+                key="uri",
+            )
 
     @contextmanager
     def session(self) -> Iterator[SqlSession]:

@@ -314,7 +314,7 @@ def test_sketches_name_their_package_where_it_is_missing_and_write_nothing(funct
         [sys.executable, "-c", code, str(path), function], capture_output=True, text=True, check=True
     ).stdout
     assert found.startswith(f"fields.v.aggregate-function v column v: aggregate function '{function}' needs")
-    assert "pip install 'bucketline[sketches]'" in found
+    assert "pip install datasketches" in found
     assert not path.exists()
 
 
