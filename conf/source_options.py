@@ -146,6 +146,11 @@ def with_headers(options: Mapping[str, str]) -> dict[str, str]:
     return extended
 
 
+def gives_headers(options: Mapping[str, str]) -> bool:
+    """Whether a Kafka source with these options reads headers."""
+    return (find_option(options, INCLUDE_HEADERS) or "false").lower() == "true"
+
+
 def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
     """The options with another start, in Spark's JSON of topic, partition and offset."""
     others = {key: text for key, text in options.items() if key.lower() not in [s.lower() for s in _STARTS]}

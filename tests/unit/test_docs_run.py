@@ -35,7 +35,6 @@ def _prepared(folder: Path) -> dict[str, object]:
     table = bl.create_table(
         "warehouse/default.db/orders", COLUMNS, primary_key=["id", "dt"], partition_by=["dt"], options={"bucket": "1"}
     )
-    bl.create_table("warehouse/shop.db/orders", COLUMNS, primary_key=["id", "dt"], options={"bucket": "1"})
     days = ["2024-12-31", "2025-12-31", "2026-01-01"]
     rows = pa.table(
         {
@@ -58,6 +57,8 @@ def _prepared(folder: Path) -> dict[str, object]:
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = _prepared(tmp_path)
+    if not any("bl.create_table(" in block.code for block in blocks("python", page)):
+        bl.create_table("warehouse/shop.db/orders", COLUMNS, primary_key=["id", "dt"], options={"bucket": "1"})
     for block in blocks("python", page):
         if block.needs_spark or why_not(block):
             continue

@@ -32,7 +32,9 @@ from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.job_table import has_table, no_table, open_existing
 from bucketline.streaming.job.kafka_failure import kafka_failures
 from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.run import look_around
 from bucketline.streaming.job.source import read_sample
+from bucketline.streaming.job.start.silence import broken_silence
 from bucketline.streaming.tasks.many.split import Origin, Part, Splitter
 
 RECORDS_EACH = 100
@@ -69,13 +71,15 @@ def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: 
     options = first_records(common.source.format, source_options(common.source).options)
     if common.source.format == KAFKA and common.source.decode.is_avro:
         options = dict(with_headers(options))
-    with (
-        explained(),
-        open_session("bucketline dry run", spark, ending, log) as session,
-        kafka_failures(options if common.source.format == KAFKA else None),
-        explained(),
-    ):
-        records = read_sample(session, common.source, options, RECORDS_EACH)
+    with broken_silence("looking at the source") as silence, explained():
+        look_around(common, source_options(common.source), spark, silence)
+        with (
+            open_session("bucketline dry run", spark, ending, log, silence) as session,
+            kafka_failures(options if common.source.format == KAFKA else None),
+            explained(),
+        ):
+            silence.doing("reading the first records")
+            records = read_sample(session, common.source, options, RECORDS_EACH)
     registry = None if common.registry is None else RegistrySchemas(common.registry, SystemIds().new_uuid())
     try:
         return shown(job, records, registry)

@@ -14,9 +14,8 @@ from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.conf.source_options import (
-    INCLUDE_HEADERS,
     KAFKA,
-    find_option,
+    gives_headers,
     most_records,
     source_identity,
     source_options,
@@ -134,7 +133,7 @@ def _run_until(around: Around, routed: RoutedJob, spark: Any | None, *, allow_re
             most_records=most_records(options) if kafka else None,
         )
         zone = session.conf.get(SESSION_ZONE)
-        has_headers = (find_option(options, INCLUDE_HEADERS) or "false").lower() == "true"
+        has_headers = gives_headers(options)
         files = LedgerFiles(files.io, files.root, _kept(session), files.world)
         made = partial(_made, files=files, zone=zone, registry=registry, has_headers=has_headers)
 
