@@ -29,6 +29,15 @@ _CATALOG = "bucketline.catalog"
 
 def table_arguments(command: Command) -> Command:
     """Adds `PATH`, options of reading, storage and catalog; the command gets `path` and `option`, see `opened`."""
+    return click.argument("path")(_read_arguments(command))
+
+
+def table_or_job_arguments(command: Command) -> Command:
+    """As `table_arguments`, where PATH may be left out."""
+    return click.argument("path", required=False)(_read_arguments(command))
+
+
+def _read_arguments(command: Command) -> Command:
     command = click.option(
         "-o",
         "--option",
@@ -36,7 +45,7 @@ def table_arguments(command: Command) -> Command:
         multiple=True,
         help="Read option, as branch=test; repeatable.",
     )(command)
-    return click.argument("path")(storage_arguments(command))
+    return storage_arguments(command)
 
 
 def storage_arguments(command: Command) -> Command:

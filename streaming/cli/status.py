@@ -19,7 +19,8 @@ from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.read.views import partition_text
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import handle_of
-from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_arguments
+from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_or_job_arguments
+from bucketline.streaming.cli.job_status import show_job
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table
 from bucketline.streaming.cli.stream_lines import SHOWN_BATCHES, batches_of, batches_table, stream_lines
@@ -48,8 +49,8 @@ _BACKLOG_WORDS = {
 }
 
 
-@program.command(short_help="Shows levels, sorted runs, sizes and the last batches.")
-@table_arguments
+@program.command(short_help="Shows levels, sorted runs and batches of a table, or the tables of a job.")
+@table_or_job_arguments
 @partition_option
 @click.option(
     "--buckets",
@@ -66,13 +67,17 @@ _BACKLOG_WORDS = {
     metavar="N",
     help="Show the last N batches of streams, one per row, instead of buckets.",
 )
+@click.option("--conf-file", metavar="F", help="A job instead of PATH: shows its tables, one a row.")
+@click.option("--watch", is_flag=True, help="With --conf-file: show it again every two seconds, until Ctrl-C.")
 @format_option
 def status(
-    path: str,
+    path: str | None,
     option: tuple[str, ...],
     partitions: list[dict[str, object]] | None,
     most: int | None,
     batches: int | None,
+    conf_file: str | None,
+    watch: bool,
     form: Format,
 ) -> None:
     """Shows the levels and sorted runs of each bucket, with sizes, rows and skew, and which compactions are due.
@@ -80,7 +85,18 @@ def status(
     Readers merge the sorted runs of a bucket: each file of level 0 is one, each higher level is one. Rows are counted
     in files, so a key may count more than once until it is compacted. json and csv print one row a bucket. For the
     streams that write the table it shows the last batches, rejected records and lag.
+
+    With --conf-file it shows the tables of a job: rows, records that wait in Kafka and how old they are, sorted runs,
+    bad records, the newest commit, and whether the table is parked. The job need not run, and Spark is not needed.
     """
+    if (path is None) == (conf_file is None):
+        raise click.UsageError("give a table, as PATH, or a job, as --conf-file")
+    if conf_file is not None:
+        show_job(conf_file, form, watch=watch)
+        return
+    if watch:
+        raise click.UsageError("--watch goes with --conf-file")
+    assert path is not None
     table = handle_of(opened(path, option))
     if batches is not None:
         print_table(batches_table(batches_of(table, batches)), form)

@@ -1,0 +1,199 @@
+"""The tables of a job as they are now: read from its checkpoint, its tables and Kafka, without Spark.
+
+Nothing has to run for it, and nothing is changed.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import click
+import pyarrow as pa
+
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.job import CHECKPOINT, JobConfig
+from bucketline.conf.resolve import read_settings_file, resolve_jobs
+from bucketline.conf.routes.routed_job import Resolved, RoutedJob
+from bucketline.conf.source_options import KAFKA, source_options
+from bucketline.state.determinism import SYSTEM_WORLD, World
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.read.prune import group_by_bucket
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.table.table import handle_of
+from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.rows import Format, print_table
+from bucketline.streaming.cli.stream_lines import batches_of
+from bucketline.streaming.job.job_table import has_table, open_existing
+from bucketline.streaming.job.many.lag import KafkaNow, ask_kafka
+from bucketline.streaming.job.table_offsets import WriterOffsets, newest_offsets
+from bucketline.streaming.many.ledger import Entry, Ledger, Offsets, offsets_in
+from bucketline.streaming.many.ledger_files import ledger_files
+from bucketline.streaming.many.tables import birth_of
+
+_EVERY_S = 2.0
+_AT_ONCE = 16
+"""Tables that are looked at at the same time."""
+_LOOKED_AT = 20
+"""Newest batches of a table, by whatever query, among which that of the job is looked for."""
+
+AskKafka = Callable[[Mapping[str, str], Offsets], KafkaNow]
+
+SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("state", pa.string()),
+        ("rows", pa.int64()),
+        ("behind_records", pa.int64()),
+        ("behind_seconds", pa.int64()),
+        ("runs", pa.int64()),
+        ("bad_records", pa.int64()),
+        ("batch", pa.int64()),
+        ("committed", pa.timestamp("ms", "UTC")),
+        ("why", pa.string()),
+    ]
+)
+"""What is shown of each table. `rows` are those of its files, so that a key may count more than once; `behind_records`
+are records of its partitions that the job has not read for it, `behind_seconds` how old the first of them is; `runs` is
+the largest number of sorted runs of a bucket; `bad_records` are all that the job has rejected for it; `batch` and
+`committed` are those of its newest commit by the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table that the job writes: how it is opened, and up to where it has its records."""
+
+    config: JobConfig
+    reached: Offsets
+    entry: Entry | None = None
+
+
+def show_job(conf_file: str, form: Format, *, watch: bool) -> None:
+    """Prints the tables of a job; with `watch` again and again, until the process is interrupted."""
+    settings = read_settings_file(conf_file)
+    program.keep_secret({key: setting.text for key, setting in settings.items()})
+    job = resolve_jobs(settings)
+    while True:
+        rows, unknown = job_status(job)
+        if watch and form is Format.TABLE:
+            click.clear()
+        print_table(rows, form)
+        for line in unknown:
+            click.echo(f"note: {line}", err=True)
+        if not watch:
+            return
+        time.sleep(_EVERY_S)
+
+
+def job_status(
+    job: JobConfig | RoutedJob, world: World = SYSTEM_WORLD, ask: AskKafka = ask_kafka
+) -> tuple[pa.Table, list[str]]:
+    """The tables of a job, with the columns of SCHEMA; and what could not be asked.
+
+    Raises OptionError for a checkpoint that our storage does not reach.
+    """
+    common = job if isinstance(job, JobConfig) else job.common
+    query = _query(common)
+    tables = list(_of_one(job, query) if isinstance(job, JobConfig) else _of_ledger(job))
+    kafka = KafkaNow({})
+    if common.source.format == KAFKA:
+        first: dict[tuple[str, int], int] = {}
+        for table in tables:
+            for feed, offset in table.reached.items():
+                first[feed] = min(offset, first.get(feed, offset))
+        kafka = ask(source_options(common.source).options, first)
+    now_ms = world.clock.now_ms()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        rows = list(pool.map(partial(_row, query=query, kafka=kafka, now_ms=now_ms), tables))
+    return pa.Table.from_pylist(rows, schema=SCHEMA), [kafka.why] if kafka.why else []
+
+
+def _query(common: JobConfig) -> str | None:
+    """The query of the checkpoint; None where none has begun."""
+    try:
+        io, root = file_io_for(common.checkpoint, common.storage)
+    except BucketlineError as e:
+        raise OptionError(f"the checkpoint cannot be looked at: {e.message}", key=CHECKPOINT.key) from e
+    data = io.read_optional(f"{root}/metadata")
+    try:
+        return None if data is None else str(json.loads(data)["id"])
+    except (ValueError, KeyError):
+        return None
+
+
+def _of_one(config: JobConfig, query: str | None) -> Iterator[_Table]:
+    reached: Offsets = {}
+    if query is not None and has_table(config):
+        newest: WriterOffsets | None = next(newest_offsets(open_existing(config), query), None)
+        reached = {} if newest is None else offsets_in(newest.topics)
+    yield _Table(config, reached)
+
+
+def _of_ledger(job: RoutedJob) -> Iterator[_Table]:
+    """The tables of the newest ledger, and those that routes name and that had no record yet."""
+    files = ledger_files(job.common.checkpoint, job.common.storage)
+    numbers = files.numbers()
+    ledger = files.read(numbers[-1]) if numbers else None
+    known: Mapping[str, Entry] = {} if ledger is None else ledger.tables
+    for name, entry in sorted(known.items()):
+        yield _Table(_config(job, name, entry), _reached(ledger, name, entry), entry)
+    for route in job.routes:
+        if "{" not in route.target and route.target not in known:
+            yield _Table(job.config_of(Resolved(route.number, route.target)), {})
+
+
+def _config(job: RoutedJob, name: str, entry: Entry) -> JobConfig:
+    """The job of a table as the routes have it today; by its name alone where none of them leads there any more."""
+    for origin in sorted(entry.origins, key=str):
+        to = job.resolve(origin.name, origin.topic)
+        if isinstance(to, Resolved) and to.table == name:
+            return job.config_of(to)
+    return job.config_of(Resolved(job.routes[0].number, name))
+
+
+def _reached(ledger: Ledger | None, name: str, entry: Entry) -> Offsets:
+    cutoff: Offsets = {} if ledger is None else ledger.cutoff(name)
+    return {feed: offset for feed, offset in cutoff.items() if feed in entry.fed}
+
+
+def _row(table: _Table, *, query: str | None, kafka: KafkaNow, now_ms: int) -> dict[str, object]:
+    name, entry = table.config.table, table.entry
+    since_ms = kafka.behind_since_ms(table.reached)
+    row: dict[str, object] = {
+        "table": name,
+        "behind_records": kafka.behind(table.reached) if table.reached else None,
+        "behind_seconds": None if since_ms is None else max(0, now_ms - since_ms) // 1000,
+    }
+    if entry is not None and entry.last_batch is not None:
+        row["batch"] = entry.last_batch
+    try:
+        if not has_table(table.config):
+            return row | {"state": "no records yet" if entry is None else "gone"}
+        handle = handle_of(open_existing(table.config))
+        row |= _of_table(handle, query)
+    except BucketlineError as e:
+        return row | {"state": "error", "why": e.message}
+    if entry is not None and entry.parked is not None:
+        return row | {"state": f"parked at batch {entry.parked.batch}", "why": entry.parked.why}
+    if entry is not None and entry.birth and birth_of(handle) != entry.birth:
+        return row | {"state": "made anew", "why": "it was dropped and created again"}
+    return row | {"state": "ok"}
+
+
+def _of_table(handle: TableHandle, query: str | None) -> dict[str, object]:
+    """What the newest snapshot says, and the newest one of the query."""
+    snapshot = handle.snapshot_store.latest()
+    if snapshot is None:
+        return {"rows": 0}
+    runs = (
+        len([f for f in b.files if f.level == 0]) + len({f.level for f in b.files if f.level})
+        for b in group_by_bucket(handle.manifests.live_entries(snapshot))
+        if b.bucket >= 0
+    )
+    found: dict[str, object] = {"rows": snapshot.total_record_count, "runs": max(runs, default=0)}
+    own = next((b for b in batches_of(handle, _LOOKED_AT) if b.writer == query), None)
+    if own is not None:
+        found |= {"batch": own.batch_id, "committed": own.time_ms, "bad_records": own.counts.rejected_in_all}
+    return found

@@ -1,0 +1,92 @@
+"""How far a job is behind Kafka, asked without Spark: where partitions end, and when the next records were written."""
+
+import importlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.conf.kafka_client import kafka_client
+from bucketline.streaming.many.ledger import Offsets
+from bucketline.streaming.tasks.many.split import Feed
+
+_ANSWER_S = 5.0
+"""How long the brokers have for all answers together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits in a partition: where it ends, and when its first record that was not read was written, in
+    milliseconds; None where that is not known, or nothing waits."""
+
+    end: int
+    next_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaNow:
+    """The partitions that could be asked; `why` the others could not."""
+
+    partitions: Mapping[Feed, Waiting]
+    why: str | None = None
+
+    def behind(self, reached: Offsets) -> int | None:
+        """How many records wait; None where a partition is not known."""
+        if not all(feed in self.partitions for feed in reached):
+            return None
+        return sum(max(0, self.partitions[feed].end - offset) for feed, offset in reached.items())
+
+    def behind_since_ms(self, reached: Offsets) -> int | None:
+        """When the oldest record that waits was written; None where none waits, or it is not known."""
+        return min((at for feed in reached if (at := self.next_of(feed)) is not None), default=None)
+
+    def next_of(self, feed: Feed) -> int | None:
+        found = self.partitions.get(feed)
+        return None if found is None else found.next_ms
+
+
+def ask_kafka(options: Mapping[str, str], reached: Offsets) -> KafkaNow:
+    """What waits behind these offsets. Nothing is raised: who looks at a job wants to see the rest."""
+    if not reached:
+        return KafkaNow({})
+    try:
+        client = importlib.import_module("confluent_kafka")
+    except ImportError:
+        return KafkaNow({}, "the lag is not known: pip install 'bucketline[kafka]'")
+    try:
+        translated = kafka_client(options)
+    except BucketlineError as e:
+        return KafkaNow({}, f"the lag is not known: {e.message}")
+    if translated.obstacles:
+        return KafkaNow({}, f"the lag is not known: {translated.obstacles[0]}")
+    settings = {**translated.settings, "group.id": "bucketline-status", "enable.auto.commit": False}
+    consumer = client.Consumer({**settings, "enable.partition.eof": True, "log_level": 0})
+    try:
+        return _asked(client, consumer, reached)
+    except client.KafkaException as e:
+        said = e.args[0].str() if e.args and hasattr(e.args[0], "str") else str(e)
+        return KafkaNow({}, f"the lag is not known: {said}")
+    finally:
+        consumer.close()
+
+
+def _asked(client: Any, consumer: Any, reached: Offsets) -> KafkaNow:
+    deadline = time.monotonic() + _ANSWER_S
+    found: dict[Feed, Waiting] = {}
+    for feed in sorted(reached):
+        left = max(0.1, deadline - time.monotonic())
+        _, end = consumer.get_watermark_offsets(client.TopicPartition(*feed), timeout=left)
+        found[feed] = Waiting(end)
+    behind = {feed: reached[feed] for feed in found if found[feed].end > reached[feed]}
+    if behind:
+        consumer.assign([client.TopicPartition(topic, number, at) for (topic, number), at in sorted(behind.items())])
+    while behind and time.monotonic() < deadline:
+        for message in consumer.consume(len(behind), timeout=0.2):
+            feed = message.topic(), message.partition()
+            if feed in behind:
+                del behind[feed]
+                kind, at_ms = message.timestamp()
+                if message.error() is None and kind != client.TIMESTAMP_NOT_AVAILABLE:
+                    found[feed] = Waiting(found[feed].end, at_ms)
+    return KafkaNow(found)

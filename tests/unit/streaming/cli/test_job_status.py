@@ -1,0 +1,90 @@
+"""`status --conf-file`: the tables of a job, by its checkpoint, its tables and what Kafka says."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.cli.commands import program
+from bucketline.streaming.cli.job_status import job_status
+from bucketline.streaming.job.many.lag import KafkaNow, Waiting
+from bucketline.streaming.many.ledger import Offsets
+from tests.support.spark.many_shop import QUERY, Shop
+from tests.support.spark.stream_run import StreamRun
+
+TEXT = """
+tables:
+  - {source-table: shop.orders, table: ROOT/w/orders, create: {schema: id BIGINT NOT NULL, primary-key: [id]}}
+  - {source-table: shop.items, table: ROOT/w/items, create: {schema: id BIGINT NOT NULL, primary-key: [id]}}
+  - {source-table: shop.people, table: ROOT/w/people, create: {schema: id BIGINT NOT NULL, primary-key: [id]}}
+"""
+
+
+def test_the_tables_of_a_job_are_shown_with_what_waits_for_them(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, TEXT)
+    for number in range(6):
+        shop.topic.change("orders" if number % 2 else "items", {"id": number})
+    shop.batch()
+    (tmp_path / "checkpoint" / "metadata").write_text(json.dumps({"id": QUERY}))
+    ends = dict(shop.topic.ends)
+    asked: list[Offsets] = []
+
+    def ask(options: Mapping[str, str], reached: Offsets) -> KafkaNow:
+        asked.append(reached)
+        return KafkaNow({feed: Waiting(offset + 2, 1_000) for feed, offset in reached.items()})
+
+    rows, unknown = job_status(shop.routed, ask=ask)
+    found = {Path(row["table"]).name: row for row in rows.to_pylist()}
+    assert unknown == [] and set(found) == {"orders", "items", "people"}
+    assert asked == [{("shop", int(number)): offset for number, offset in ends.items() if offset}]
+    for name in ("orders", "items"):
+        row = found[name]
+        assert (row["state"], row["rows"], row["runs"], row["bad_records"], row["batch"]) == ("ok", 3, 1, 0, 0)
+        assert row["behind_records"] == 2 and row["behind_seconds"] > 1_000_000
+        assert row["committed"] is not None
+    assert (found["people"]["state"], found["people"]["behind_records"]) == ("no records yet", None)
+
+
+def test_a_table_that_is_gone_or_was_made_anew_is_told(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, TEXT)
+    shop.topic.change("orders", {"id": 1})
+    shop.topic.change("items", {"id": 1})
+    shop.batch()
+    shutil.rmtree(tmp_path / "w" / "orders")
+    shutil.rmtree(tmp_path / "w" / "items")
+    create_table(f"{tmp_path}/w/items", "id BIGINT NOT NULL, v STRING", primary_key=["id"])
+    rows, unknown = job_status(shop.routed, ask=lambda options, reached: KafkaNow({}, "no broker answers"))
+    found = {Path(row["table"]).name: (row["state"], row["behind_records"]) for row in rows.to_pylist()}
+    assert found == {"orders": ("gone", None), "items": ("made anew", None), "people": ("no records yet", None)}
+    assert unknown == ["no broker answers"]
+
+
+def test_a_job_of_one_table_is_shown_as_well(tmp_path: Path) -> None:
+    table = create_table(f"{tmp_path}/t", "id BIGINT NOT NULL", primary_key=["id"], options={"bucket": "1"})
+    table.write(pa.table({"id": [1, 2]}))
+    stream = StreamRun(table.path, {}, QUERY)
+    stream.empty_batch(BatchIdentity(QUERY, 4, None, json.dumps([{"orders": {"0": 7}}]), "d"))
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "metadata").write_text(json.dumps({"id": QUERY}))
+    text = f"""
+source: {{format: kafka, options: {{kafka.bootstrap.servers: "b:1", subscribe: orders}}, decode: json}}
+checkpoint: {tmp_path}/checkpoint
+table: {tmp_path}/t
+"""
+    job = resolve_job(read_settings(text, name="job.yaml"))
+    rows, _ = job_status(job, ask=lambda options, reached: KafkaNow({feed: Waiting(10) for feed in reached}))
+    [row] = rows.to_pylist()
+    assert (row["state"], row["rows"], row["behind_records"], row["batch"]) == ("ok", 2, 3, 4)
+
+
+@pytest.mark.parametrize("arguments", [[], ["t", "--conf-file", "f.yaml"], ["t", "--watch"]])
+def test_a_table_or_a_job_is_named_and_not_both(arguments: list[str]) -> None:
+    result = CliRunner().invoke(program, ["status", *arguments])
+    assert result.exit_code == 2
