@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bucketline.streaming.batch.sink import TableSink
     from bucketline.streaming.decode.rejects import RejectedRecordsError, UnexpectedRowsError
     from bucketline.streaming.reader.source import register
+    from bucketline.streaming.sql.decode_frame import decode
     from bucketline.streaming.sql.run_sql import sql
     from bucketline.streaming.sql.table_frame import read
 
@@ -105,6 +106,7 @@ _MODULES = {
     "bucketline.streaming.reader.source": ("register",),
     "bucketline.streaming.decode.rejects": ("RejectedRecordsError", "UnexpectedRowsError"),
     "bucketline.streaming.batch.sink": ("TableSink",),
+    "bucketline.streaming.sql.decode_frame": ("decode",),
     "bucketline.streaming.sql.run_sql": ("sql",),
     "bucketline.streaming.sql.table_frame": ("read",),
     "bucketline.state.store.engine.engine": ("Engine",),
@@ -160,6 +162,7 @@ __all__ = [
     "catalog",
     "compact",
     "create_table",
+    "decode",
     "expr",
     "open_table",
     "read",

@@ -85,7 +85,7 @@ def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
     given = [table for _, table in rejects if table.num_rows]
     if not given:
         return None
-    return SetAside(sum(table.num_rows for table in given), where, _described(given[0]))
+    return SetAside(sum(table.num_rows for table in given), where, described(given[0]))
 
 
 def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch_id: int) -> pa.Table:
@@ -100,7 +100,7 @@ def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequen
     count = int(pc.sum(is_counted).as_py() or 0)
     if not rejects.num_rows or (count <= max_count and place is not None):
         return rejects
-    first = _described(rejects.filter(is_counted) if count else rejects)
+    first = described(rejects.filter(is_counted) if count else rejects)
     raise RejectedRecordsError(
         f"batch {batch_id} has at least {counted(count or rejects.num_rows, 'bad record')}; first: {first}. "
         f"{_what_helps(place, max_count)}",
@@ -123,7 +123,8 @@ def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
     return f"Correct the source; or raise bad-records.max, which allows {max_count:,} in a batch"
 
 
-def _described(rejects: pa.Table) -> str:
+def described(rejects: pa.Table) -> str:
+    """The first of the bad records, for people."""
     topic, partition, offset, reason, value = (
         rejects[name][0].as_py() for name in ("topic", "partition", "offset", "reason", "value")
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
@@ -115,6 +116,40 @@ def test_bad_records_go_to_the_folder_up_to_the_limit(spark: Any, folder: Folder
     with pytest.raises(RejectedRecordsError, match="has at least 3 bad records"):
         run_job(folder.config(*settings), spark)
     assert [r[0] for r in folder.rows()] == [1, 2]
+
+
+def test_records_of_a_frame_are_decoded_with_their_kinds_and_bad_ones_beside_them(spark: Any) -> None:
+    row = {"id": 1, "name": "a", "created": 86_400_000}
+    events = [
+        {"op": "c", "before": None, "after": row},
+        {"op": "u", "before": row, "after": {**row, "name": "b"}},
+        {"op": "x", "source": {"db": "shop", "table": "t"}},
+        {"op": "d", "before": row, "after": None},
+    ]
+    frame = spark.createDataFrame([(json.dumps(e), "k") for e in events], "value string, key string").coalesce(1)
+    columns, options = (
+        "id BIGINT NOT NULL, name STRING, dt STRING",
+        {
+            "types.created": "epoch-millis",
+            "select": "*, date_format(created, 'yyyy-MM-dd') AS dt",
+        },
+    )
+    found = bl.decode(frame, "debezium-json", columns, ["id"], options=options, bad_records="keep").collect()
+    assert [(r["id"], r["name"], r["dt"], r["_row_kind"]) for r in found] == [
+        (1, "a", "1970-01-02", 0),
+        (1, "b", "1970-01-02", 2),
+        (1, "a", "1970-01-02", 3),
+        (None, None, None, None),
+    ]
+    bad = found[3]["_bad_record"]
+    assert [r["_bad_record"] for r in found[:3]] == [None] * 3
+    assert (bad["code"], bad["source_table"], bytes(bad["key"])) == ("MESSAGE", "shop.t", b"k")
+    plain = bl.decode(frame.limit(1), "json", "op STRING")
+    assert [tuple(r) for r in plain.collect()] == [("c", 0)]
+    with pytest.raises(Exception, match="a bad record: an event with op 'x'"):
+        bl.decode(frame, "debezium-json", columns.replace(", dt STRING", ""), ["id"]).collect()
+    with pytest.raises(OptionError, match="did you mean 'select'"):
+        bl.decode(frame, "json", "op STRING", options={"selekt": "*"})
 
 
 def test_files_that_spark_reads_itself_need_no_decode(spark: Any, folder: Folder) -> None:
