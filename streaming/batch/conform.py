@@ -20,7 +20,7 @@ from bucketline.conf.column_options import NO_COLUMN_OPTIONS, Otherwise
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.catalog.alter import evolve_table
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.table_at import TableAt
@@ -80,6 +80,19 @@ def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
             column=unread[0],
         )
     return step
+
+
+def at_time(decode: Decoder | None, time_ms: int | None) -> Decoder | None:
+    """The same, for a batch that was begun then: what columns that tell the time are computed from. Raises
+    UnsupportedTableError where there are such columns, and the time is not known."""
+    if not isinstance(decode, DecodeStep) or decode.computed is None or not decode.computed.tells_time:
+        return decode
+    if time_ms is None:
+        raise UnsupportedTableError(
+            "current_timestamp is the time of the batch in Spark's offsets log, and the log does not have it; take it "
+            "out of select and expect"
+        )
+    return replace(decode, now_us=time_ms * 1000)
 
 
 def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None) -> Target:

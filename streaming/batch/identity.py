@@ -16,7 +16,15 @@ from functools import lru_cache
 from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.streaming.batch.offsets_log import Offsets, aligned, is_kafka, not_whole, parse_offsets, records_behind
+from bucketline.streaming.batch.offsets_log import (
+    Offsets,
+    aligned,
+    batch_time_ms,
+    is_kafka,
+    not_whole,
+    parse_offsets,
+    records_behind,
+)
 from bucketline.streaming.batch.preflight import require_classic
 
 _NOTES = "bucketline"
@@ -35,7 +43,8 @@ class BatchIdentity:
     every start of the query; `source` is what the job calls its cluster, `cluster` what the cluster calls itself;
     `checkpoint` is where the query keeps its state; `behind` counts the records that wait at the source, as of the last
     batch's end; `topic_ids` are the ids of its topics in Kafka, of those that are known. `turn` counts the batches that
-    bring rows to one table, where not each batch does; `pin` names the settings of a job of many tables.
+    bring rows to one table, where not each batch does; `pin` names the settings of a job of many tables. `time_ms` is
+    when Spark began the batch, the same in each attempt.
     """
 
     query_id: str
@@ -51,6 +60,7 @@ class BatchIdentity:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     turn: int | None = None
     pin: str | None = None
+    time_ms: int | None = None
 
     @property
     def commit_number(self) -> int:
@@ -87,12 +97,14 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
             "the query's checkpoint location could not be learned from this Spark version; "
             "give it: TableSink(path, checkpoint='<the checkpointLocation>')"
         )
-    end = _offsets(spark, root, batch_id)
-    if end is None:
+    path = f"{root}/offsets/{batch_id}"
+    log = _read(spark, path)
+    if log is None:
         raise UnsupportedTableError(
             f"{root} holds no offsets of batch {batch_id}; is it the checkpointLocation of this query?",
             checkpoint=root,
         )
+    end = parse_offsets(log, path)
     sources, ends = list(end), list(end.values())
     if batch_id == 0:
         before = _initial_offsets(spark, root, sources)
@@ -110,6 +122,7 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
         checkpoint=root,
         behind=records_behind(_latest_offsets(run.query), ends),
         run_id=run.id,
+        time_ms=batch_time_ms(log),
     )
 
 

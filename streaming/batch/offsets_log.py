@@ -46,6 +46,18 @@ def parse_offsets(text: str, path: str) -> Offsets:
     return dict(sorted(offsets.items(), key=lambda item: _rank(item[0])))
 
 
+def batch_time_ms(text: str) -> int | None:
+    """When a batch was begun, in milliseconds since 1970, as Spark has noted it in `offsets/N` for all attempts; None
+    where it does not say."""
+    _, _, rest = text.partition("\n")
+    try:
+        said = json.loads(rest.partition("\n")[0])
+    except ValueError:
+        return None
+    time_ms = said.get("batchTimestampMs") if isinstance(said, dict) else None
+    return time_ms if isinstance(time_ms, int) and time_ms > 0 else None
+
+
 def not_whole(path: str) -> CorruptFileError:
     """The error for a file of a checkpoint that is empty or cut short."""
     return CorruptFileError(

@@ -39,6 +39,7 @@ from bucketline.streaming.batch.commit import (
 )
 from bucketline.streaming.batch.compact_beside import beside_backlog, check_beside, notice_batch
 from bucketline.streaming.batch.conform import (
+    at_time,
     fit_decoder,
     fit_frame,
     grow_table,
@@ -140,7 +141,7 @@ def write_once(
     target, relief = relieve(target, engine)
     of_kafka = job.joins_partitions or job.kafka is not None
     row_bytes = stored_row_bytes(target.at.view) if of_kafka else 0
-    target, fitting = conform(target, rows)
+    target, fitting = conform(target, replace(rows, decode=at_time(rows.decode, identity.time_ms)))
     place = job.bad_records or place_of(target.at.plan.sink, target.at.table.storage)
     if job.parquet is not None:
         target, done = _of_files(target, identity, engine, fitting, rows.frame, job.parquet, place)

@@ -90,7 +90,8 @@ class DecodeStep:
     that means for this table; `registry` has the schemas of Avro records. `keeping` says what becomes of values that
     the source left out: whatever is computed from such a value is wrong, and its record has to be bad. `emptied_at` is
     where the source's table was truncated: rows of records up to there are left out. `kept` are the columns of a record
-    that are kept of bad ones, as far as the source has them.
+    that are kept of bad ones, as far as the source has them. `now_us` is the time of the batch, in microseconds since
+    1970; without one no column can tell the time.
     """
 
     decode: RecordFormat
@@ -109,6 +110,7 @@ class DecodeStep:
     computed: ComputedColumns | None = None
     emptied_at: Place | None = None
     kept: tuple[str, ...] = ()
+    now_us: int | None = None
 
     @property
     def input_columns(self) -> tuple[str, ...]:

@@ -61,8 +61,11 @@ def decode_step(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     registry: RegistryOptions | None = None,
     columns: ColumnOptions = NO_COLUMN_OPTIONS,
+    *,
+    now_us: int | None = None,
 ) -> DecodeStep | None:
-    """The step that turns records into rows of the table; None when they are rows already.
+    """The step that turns records into rows of the table; None when they are rows already. `now_us` is any time, where
+    each batch will give its own.
 
     Raises OptionError, SchemaMismatchError and UnsupportedTableError when no record could become a row of this table.
     """
@@ -73,6 +76,7 @@ def decode_step(
     limit = _MOST_REJECTS if bad_records.max_count == UNLIMITED else bad_records.max_count + 1
     kept = RECORD_COLUMNS if bad_records.has_place else ()
     step = DecodeStep(decode, (), reject_limit=limit, messages=messages, registry=schemas, columns=columns, kept=kept)
+    step = replace(step, now_us=now_us)
     return step_for(step, schema)
 
 
@@ -125,7 +129,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         step.messages.types,
         takes_back=merging_of(schema).takes_back(),
         grows=watch is not Watch.NOTHING,
-        context=Context(step.zone, has_instants=True),
+        context=Context(step.zone, has_instants=True, now_us=step.now_us),
     )
     fitting = replace(fitting, computed=computed)
     if fitting != step:

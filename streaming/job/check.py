@@ -121,7 +121,7 @@ def _check_without(config: JobConfig) -> None:
 def check_with(config: JobConfig, schema: TableSchema) -> None:
     """Returns if the job can write to a table of that schema."""
     step = decode_step(
-        config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
+        config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0
     )
     effective_options(config.settings, schema.options)
     plan = plan_write(config.table, schema, sink_options_of(config))

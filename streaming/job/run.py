@@ -144,7 +144,7 @@ def _run_until(
             table, source = made
         schema = handle_of(table).table_schema
         step = decode_step(
-            config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
+            config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0
         )
         if step is not None:
             step = step_for(replace(step, zone=session.conf.get(SESSION_ZONE)), schema)
@@ -181,7 +181,9 @@ def _run_until(
             tells_partitions = kafka and config.key_order is not None
             stream = read_stream(session, config.source, source, schema.fields, step, tells_partitions=tells_partitions)
             if step is None:
-                stream = choose_rows(stream, config.columns, config.source.format)
+                stream = choose_rows(
+                    stream, config.columns, config.source.format, (*schema.primary_keys, *schema.partition_keys)
+                )
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", source_name(config.source.format, source.options))
             query = with_trigger(writer, config.trigger).start()

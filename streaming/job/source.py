@@ -15,7 +15,8 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, SourceConfig
 from bucketline.conf.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
-from bucketline.state.sql.compute.selection import parse_selection
+from bucketline.state.sql.compute.expression import SqlExpression
+from bucketline.state.sql.compute.selection import parse_selection, tells_time
 from bucketline.state.sql.dialect import as_spark_reads
 from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.fit import map_types
@@ -134,8 +135,9 @@ def _opened(reader: Any, name: str, options: dict[str, str], version: str) -> An
         raise OptionError(_explained(name, message, version), key=SOURCE_FORMAT.key) from e
 
 
-def choose_rows(stream: Any, columns: ColumnOptions, source_format: str) -> Any:
-    """The rows of a stream that are rows already, with what the job says of columns and rows; Spark computes it.
+def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: Sequence[str] = ()) -> Any:
+    """The rows of a stream that are rows already, with what the job says of columns and rows; Spark computes it. `keys`
+    are columns that do not tell the time.
 
     Raises OptionError for what Spark does not take, and for a condition on rows that have kinds.
     """
@@ -150,12 +152,25 @@ def choose_rows(stream: Any, columns: ColumnOptions, source_format: str) -> Any:
             "would have to be deleted",
             key=WHERE.key,
         )
+    _refuse_time(columns, keys)
     try:
         if columns.where is not None:
             stream = stream.where(as_spark_reads(columns.where))
         return stream if columns.select is None else stream.selectExpr(*_listed(columns.select, stream.columns))
     except AnalysisException as e:
         raise OptionError(f"{key}: {str(e).splitlines()[0]}", key=key) from e
+
+
+def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
+    """Raises OptionError where a condition, or a column of the key, would be another one when the row changes."""
+    named = [] if columns.where is None else [(WHERE.key, SqlExpression(columns.where))]
+    if columns.select is not None:
+        own = {name.lower() for name in keys}
+        items = parse_selection(columns.select).items
+        named += [(f"{SELECT.key}: column {name}", value) for name, value in items if name.lower() in own]
+    for what, expression in named:
+        if (now := tells_time(expression)) is not None:
+            raise OptionError(f"{what}: {now} is another time when the row changes; take it out", key=what)
 
 
 def _listed(text: str, columns: Sequence[str]) -> list[str]:

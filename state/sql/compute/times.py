@@ -201,7 +201,10 @@ def _unix_timestamp(call: Call, value: Evaluate) -> Value:
             micros, is_read = read(moments, pattern)
             refuse_unread(moments, is_read, f"TIMESTAMP of the pattern {pattern}")
             moments = from_local(pa.array(micros, pa.int64(), mask=~is_read), value.context.zone)
-        instants = instants_of(moments, value.context).cast(pa.int64())
+        is_local = pa.types.is_timestamp(moments.type) and moments.type.tz is None
+        # Spark counts the digits of a TIMESTAMP_NTZ as they are.
+        instants = moments.cast(INSTANT) if is_local else instants_of(moments, value.context)
+        instants = instants.cast(pa.int64())
         # Spark cuts the fraction off, also before 1970.
         return _numbers(instants, lambda m: np.sign(m) * (np.abs(m) // SECOND_US), pa.int64())
 

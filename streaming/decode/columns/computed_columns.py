@@ -37,7 +37,8 @@ class ComputedColumns:
     """`inputs` are what is decoded, `key_inputs` those that keys and partitions (`keys`) are computed from. `loose` are
     NOT NULL columns that a delete may leave out; `plain` are the columns of the table that stay as they are, `left_out`
     those of messages that nothing reads, where new columns of messages are added to the table (`grows`). `kept` are
-    plain columns that nothing else is computed of: a value that the source leaves out may be missing there."""
+    plain columns that nothing else is computed of: a value that the source leaves out may be missing there.
+    `tells_time` when a column, or a check, asks what time it is."""
 
     inputs: tuple[DataField, ...]
     key_inputs: tuple[str, ...]
@@ -52,6 +53,7 @@ class ComputedColumns:
     images: Images
     context: Context
     kept: tuple[str, ...] = ()
+    tells_time: bool = False
 
     def need_of(self, need: SchemaNeed) -> SchemaNeed:
         """What the table lacks of what records need: nothing for columns that are computed, or left out."""

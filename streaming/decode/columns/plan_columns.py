@@ -74,7 +74,7 @@ def plan_columns(
     if options == NO_COLUMN_OPTIONS:
         return None
     selection = ALL_COLUMNS if options.select is None else parse_selection(options.select)
-    where = None if options.where is None else _checked(SqlExpression(options.where), WHERE.key)
+    where = None if options.where is None else _timeless(SqlExpression(options.where), WHERE.key, WHERE.key)
     places = () if bucket_mode(schema).moves_keys else schema.partition_keys
     keys = tuple(dict.fromkeys((*schema.primary_keys, *places)))
     needed = {*keys, *schema.partition_keys, *schema.settings.merge.sequence_fields}
@@ -108,6 +108,7 @@ def plan_columns(
         images=images,
         context=replace(context, json_columns=jsons),
         kept=_kept(outputs, where, options.expect),
+        tells_time=any(tells_time(e) for e in (*texts, *(SqlExpression(e.check) for e in options.expect))),
     )
     _check(planned, schema)
     return planned
@@ -115,12 +116,20 @@ def plan_columns(
 
 def _checked(expression: SqlExpression, key: str) -> SqlExpression:
     check_functions(expression, key)
+    return expression
+
+
+def _timeless(expression: SqlExpression, key: str, what: str) -> SqlExpression:
+    """The expression. Raises OptionError where it tells the time: a row would be found by another value later on."""
     now = tells_time(expression)
     if now is not None:
         raise OptionError(
-            f"{key}: {now} would decide otherwise when a batch is run again; it is not supported", key=key
+            f"{key}: {now} is the time of the batch, and a later change of the row comes at another time; it cannot "
+            f"be in {what}",
+            key=key,
+            function=now,
         )
-    return expression
+    return _checked(expression, key)
 
 
 def _outputs(selection: Selection, schema: TableSchema, needed: set[str]) -> tuple[Output, ...]:
@@ -140,6 +149,8 @@ def _outputs(selection: Selection, schema: TableSchema, needed: set[str]) -> tup
         expression: SqlExpression | None = None
         if field.name.lower() in items:
             expression = _checked(items[field.name.lower()][1], SELECT.key)
+            if field.name in (*schema.primary_keys, *schema.partition_keys):
+                _timeless(expression, SELECT.key, f"column {field.name!r} of the primary key or the partition")
         elif selection.has_star and field.name.lower() not in left_out:
             expression = SqlExpression(in_backticks(field.name))
         elif not field.type.nullable:

@@ -7,13 +7,18 @@ import pytest
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.streaming.batch.identity import batch_digest
-from bucketline.streaming.batch.offsets_log import aligned, parse_offsets, records_behind
+from bucketline.streaming.batch.offsets_log import aligned, batch_time_ms, parse_offsets, records_behind
 
 HEAD = '{"batchWatermarkMs":0,"batchTimestampMs":1795309526298,"conf":{}}'
 
 
 def log(version: str, *lines: str) -> str:
     return "\n".join((version, HEAD, *lines))
+
+
+def test_the_first_line_says_when_the_batch_was_begun() -> None:
+    assert batch_time_ms(log("v1", "-")) == batch_time_ms(log("v2")) == 1_795_309_526_298
+    assert batch_time_ms('v1\n{"conf":{}}\n-') is batch_time_ms("v1\nnone") is None
 
 
 def test_version_1_has_a_line_for_each_source_in_their_order() -> None:

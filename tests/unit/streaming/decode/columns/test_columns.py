@@ -14,11 +14,13 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, parse_source_type
 from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import plan_schema
+from bucketline.streaming.batch.conform import at_time
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
-from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from tests.support.pages.readme import ROOT
 
 COLUMNS = (
@@ -199,13 +201,14 @@ def test_expectations_warn_drop_and_reject_and_null_passes() -> None:
     ("options", "why"),
     [
         (ColumnOptions("*, foo(id) AS dt"), "function foo is not supported"),
-        (ColumnOptions("*, current_timestamp() AS created, 'x' AS dt"), "current_timestamp"),
+        (ColumnOptions("*, current_timestamp() AS created, 'x' AS dt"), "is not supported here"),
+        (ColumnOptions("*, date_format(now(), 'dd') AS dt"), "now is the time of the batch"),
         (ColumnOptions("*, id AS nowhere"), "no column 'nowhere'"),
         (ColumnOptions("id, created"), "'dt' is NOT NULL, and nothing gives it a value"),
         (ColumnOptions("*, lower(email)"), "needs a name"),
         (ColumnOptions("*, email AS amount"), "use CAST"),
         (ColumnOptions(None, "id"), "not a condition"),
-        (ColumnOptions(None, "now() > created"), "now would decide otherwise"),
+        (ColumnOptions(None, "now() > created"), "now is the time of the batch"),
         (ColumnOptions("* FROM t"), "does not belong here"),
         (ColumnOptions(None, None, (Expectation("e", "nope > 1"),)), "expect.e.check: unknown column 'nope'"),
     ],
@@ -214,6 +217,28 @@ def test_what_cannot_be_computed_is_refused_at_start(options: ColumnOptions, why
     with pytest.raises(OptionError, match=None) as refused:
         step_of(options)
     assert why in str(refused.value)
+
+
+def test_current_timestamp_is_the_time_of_the_batch_in_each_attempt() -> None:
+    step = decode_step(
+        RecordFormat.JSON,
+        schema_of("id BIGINT NOT NULL, seen TIMESTAMP(3), dt STRING NOT NULL"),
+        BadRecords("/bad", 9),
+        columns=ColumnOptions(
+            "id, current_timestamp() AS seen, dt", None, (Expectation("past", "seen < now()", Otherwise.WARN),)
+        ),
+        now_us=0,
+    )
+    assert step is not None and step.computed is not None and step.computed.tells_time
+    timed = at_time(step, 1_709_251_199_123)
+    assert isinstance(timed, DecodeStep)
+    schema = schema_of("id BIGINT NOT NULL, seen TIMESTAMP(3), dt STRING NOT NULL")
+    for _ in range(2):
+        found = run(step_for(timed, schema), {"id": 1, "dt": "x"})
+        assert shown(found, "id", "seen") == [(0, "1", "2024-02-29 23:59:59.123000")]
+        assert dict(found.seen.unexpected) == {"past": 1}
+    with pytest.raises(UnsupportedTableError, match="the log does not have it"):
+        at_time(step, None)
 
 
 def test_where_is_refused_where_a_row_could_not_be_deleted() -> None:
