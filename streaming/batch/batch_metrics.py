@@ -1,6 +1,6 @@
 """What is measured of the batches of a stream: the report of each, as metrics of the process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.state.determinism import SYSTEM_WORLD, World
@@ -64,6 +64,7 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
 BUCKETS_BY_RUNS = Metric("buckets", Kind.GAUGE, "buckets by their number of sorted runs, label runs")
 SKIPPED_RECORDS = Metric("skipped_records", Kind.COUNTER, "records that hold no row and are not bad, label kind")
 UNEXPECTED_ROWS = Metric("unexpected_rows", Kind.COUNTER, "rows that are not as expected, label expectation")
+PARKED = Metric("parked", Kind.GAUGE, "1 for each table that the job goes on without, until it is unparked")
 LAST_BATCH = Metric("last_batch_timestamp_seconds", Kind.GAUGE, "when the last batch ended, seconds since the epoch")
 
 
@@ -91,3 +92,8 @@ def measure(
     registry.set(LAST_BATCH, world.clock.now_ms() / 1000, labels)
     if settings.is_shown:
         write_outlets(settings, as_json(report, writer=writer, time_ms=world.clock.now_ms()), registry)
+
+
+def measure_parked(tables: Collection[str], writer: str, registry: Registry = REGISTRY) -> None:
+    """Says which tables of a job are parked; those that are not named any more are gone from the metric."""
+    registry.replace(PARKED, {(("table", table),): 1.0 for table in tables}, {"writer": writer})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketline.conf.wording import counted
-from bucketline.streaming.batch.batch_metrics import measure
+from bucketline.streaming.batch.batch_metrics import measure, measure_parked
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of
@@ -94,6 +94,9 @@ class ManySink:
             known = state.tables.get_by_path(report.table)
             if known is not None:
                 measure(report, state.tables.user, known.target.at.plan.sink.metrics)
+        if state.ledger is not None:
+            parked = [name for name, entry in state.ledger.tables.items() if entry.parked is not None]
+            measure_parked(parked, state.tables.user)
         _LOG.info("%s", line_of(told, identity))
 
     def stop(self) -> None:
