@@ -28,6 +28,7 @@ from bucketline.streaming.batch.batch_metrics import (
     COUNTERS,
     GAUGES,
     LAST_BATCH,
+    PARKED,
     SKIPPED_RECORDS,
     UNEXPECTED_ROWS,
 )
@@ -148,6 +149,7 @@ def test_every_metric_is_listed() -> None:
         *(m for m, _ in (*COUNTERS, *GAUGES)),
         BUCKETS_BY_RUNS,
         LAST_BATCH,
+        PARKED,
         SKIPPED_RECORDS,
         UNEXPECTED_ROWS,
         ITEMS,
