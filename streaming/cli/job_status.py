@@ -175,6 +175,8 @@ def _row(table: _Table, *, query: str | None, kafka: KafkaNow, now_ms: int) -> d
         row |= _of_table(handle, query)
     except BucketlineError as e:
         return row | {"state": "error", "why": e.message}
+    if entry is not None and entry.catching_up:
+        return row | {"state": "catching up", "why": "it reads what it has missed while it was parked"}
     if entry is not None and entry.parked is not None:
         return row | {"state": f"parked at batch {entry.parked.batch}", "why": entry.parked.why}
     if entry is not None and entry.birth and birth_of(handle) != entry.birth:

@@ -15,6 +15,7 @@ from bucketline.conf.resolve import (
     read_settings_file,
     resolve_jobs,
 )
+from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.conf.secrets import MaskingFilter
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table.table import handle_of
@@ -32,7 +33,9 @@ from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.settings import settings_table
 from bucketline.streaming.cli.status import draw_status
 from bucketline.streaming.job.ending import process_ending, signals_to
+from bucketline.streaming.job.many.ask import ask_job
 from bucketline.streaming.log import log_to_standard_error
+from bucketline.streaming.many.ledger_files import Wish
 
 _SHOWN_ROWS = 10
 _NOT_READ = (
@@ -58,6 +61,12 @@ _NOT_READ = (
     help="Read the first records of each partition, print which table they go to, whether it is there, its columns and "
     "how many records are bad, and stop. Nothing is written.",
 )
+@click.option(
+    "--unpark", metavar="TABLE", help="Ask a job with tables to write a parked one again, with what it missed; no run."
+)
+@click.option(
+    "--forget", metavar="TABLE", help="Ask a job with tables to let go of one that was dropped or replaced; no run."
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors, Spark's own too.")
 @format_option
 def ingest(
@@ -67,6 +76,8 @@ def ingest(
     allow_reprocess: bool,
     print_config: bool,
     dry_run: bool,
+    unpark: str | None,
+    forget: str | None,
     debug: bool,
     form: Format,
 ) -> None:
@@ -86,6 +97,9 @@ def ingest(
         return
     config = resolve_jobs(look_up(*layers))
     program.keep_secret({key: setting.text for key, setting in config.settings.items()})
+    if unpark is not None or forget is not None:
+        _ask(config, unpark, forget)
+        return
     log_to_standard_error()
     for logger in (logging.getLogger(), logging.getLogger("bucketline")):
         for handler in logger.handlers:
@@ -153,6 +167,16 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     if not streamed.explains(rows):
         raise CorruptFileError(f"{streamed}, but the table holds other rows: {place}", path=table.path)
     click.echo(f"\n{streamed}, and the table holds exactly these.")
+
+
+def _ask(config: JobConfig | RoutedJob, unpark: str | None, forget: str | None) -> None:
+    """Leaves what is asked of a job in its checkpoint."""
+    if isinstance(config, JobConfig):
+        raise click.UsageError("--unpark and --forget are about jobs with tables, and this job has one table")
+    for wish, table in ((Wish.UNPARK, unpark), (Wish.FORGET, forget)):
+        if table is not None:
+            ask_job(config, wish, table)
+            click.echo(f"the job is asked to {wish.value} {table}: it does so with its next batch")
 
 
 def _headline(command: str) -> None:

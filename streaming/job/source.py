@@ -1,5 +1,6 @@
 """A job's source as a streaming DataFrame: any source of Spark, with the columns that the table needs."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -26,6 +27,14 @@ from bucketline.streaming.job.start.needs import no_kafka_source
 from bucketline.streaming.tasks.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN
 
 _PATH = "path"
+_OF_STREAMS = frozenset(
+    (
+        *("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp", "endingoffsets"),
+        *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
+        *("subscribe", "subscribepattern", "assign"),
+    )
+)
+"""Options that say what a stream of Kafka reads, where it begins, and how much of it is a batch, in small letters."""
 _UNKNOWN = re.compile(r"find (?:the )?data source")
 _SPARK_TYPES = {
     TypeRoot.BOOLEAN: "BOOLEAN",
@@ -80,6 +89,16 @@ def read_records(spark: Any, source: SourceConfig, options: Mapping[str, str]) -
     """
     stream = _opened(spark.readStream, source.format, dict(options), spark.version)
     return _select(stream, [name for name in RECORD_TYPES if name == "value" or name in stream.columns])
+
+
+def records_between(spark: Any, options: Mapping[str, str], start: str, end: str) -> Any:
+    """The records of Kafka between two offsets, each in the form of Spark's `startingOffsets`, as a frame with the
+    columns of `read_records`."""
+    kept = {key: value for key, value in options.items() if key.lower() not in _OF_STREAMS}
+    partitions = {topic: sorted(map(int, of)) for topic, of in json.loads(end).items()}
+    chosen = {**kept, "assign": json.dumps(partitions), "startingOffsets": start, "endingOffsets": end}
+    found = _opened(spark.read, KAFKA, chosen, spark.version)
+    return _select(found, [name for name in RECORD_TYPES if name == "value" or name in found.columns])
 
 
 def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], most: int) -> pa.Table:

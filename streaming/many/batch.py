@@ -1,320 +1,154 @@
-"""The way of a batch of many tables: read → decide for each → write → pin → commit side by side → ledger.
+"""The way of a batch of many tables: ledger → attempt → pin → commits → what parked tables have missed → ledger.
 
-All decisions come before the first commit. What was committed when the process ends is recognised by the next attempt,
-table by table; the ledger of the batch is made when all tables have it.
+The ledger of a batch is made when all tables have it, and before Spark hears that the batch is done.
 """
 
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-
-import pyarrow as pa
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.job import BadRecords
-from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
-from bucketline.conf.routes.routed_job import Left, Resolved
-from bucketline.conf.wording import counted
-from bucketline.state.errors import CommitOutcomeUnknownError, SchemaMismatchError
 from bucketline.state.store.commit.repeat import repeat_if_gone
-from bucketline.streaming.bad_records.place import BatchName, allowed_rejects, put_aside
+from bucketline.streaming.batch.failure import explain
+from bucketline.streaming.batch.history import read_history
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.progress import BatchReport
-from bucketline.streaming.batch.topic_ids import newest_ids
-from bucketline.streaming.many.entries import after_batch, identity_for, next_ledger, parked_entry, span_of
+from bucketline.streaming.many.attempt import Attempt
+from bucketline.streaming.many.entries import (
+    BatchSpan,
+    catch_up_span,
+    caught_up,
+    found_further,
+    next_ledger,
+    parked_entry,
+    span_of,
+    unparked,
+)
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.ledger import Entry
-from bucketline.streaming.many.ledger_files import Pin, find_ledger
-from bucketline.streaming.many.outcomes import outcome_of
-from bucketline.streaming.many.side_by_side import side_by_side
-from bucketline.streaming.many.turn import Turn, check_turn, commit_turn, decide_turn, plan_turn
-from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
-from bucketline.streaming.tasks.many.read_tables import ReadTables
-from bucketline.streaming.tasks.many.spark_tables import Ahead, TableResults, TablesEngine
-from bucketline.streaming.tasks.many.table_notes import NO_TABLE, Notes
-from bucketline.streaming.tasks.many.write_tables import WriteTables, packed_task
+from bucketline.streaming.many.ledger_files import Pin, Request, Wish, find_ledger
+from bucketline.streaming.tasks.many.spark_tables import TablesEngine
 from bucketline.streaming.tasks.read_task import Records
-from bucketline.streaming.tasks.write_task import owning
 
 _LOG = logging.getLogger("bucketline.many")
-_MOST_READS = 5
-"""How often a batch reads its records: again where a table is new, and where one has changed meanwhile."""
-_TABLES_A_TASK = 16
-"""Tables for which a task more is worth its start."""
-_MERGE_BYTES = 256 << 20
 
 
-def write_many(
-    job: ManyJob, state: ManyState, identity: BatchIdentity, engine: TablesEngine, source: Callable[[], Records]
-) -> Told:
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Where a batch gets records from: its own, and those between other offsets, for tables that were parked."""
+
+    batch: Callable[[], Records]
+    between: Callable[[BatchSpan], Records]
+
+
+def write_many(job: ManyJob, state: ManyState, identity: BatchIdentity, engine: TablesEngine, source: Input) -> Told:
     """Writes a batch into all tables that it has records of, each exactly once."""
     try:
-        if not state.has_looked:
+        is_first = not state.has_looked
+        if is_first:
             found = find_ledger(state.files, identity.query_id, identity.batch_id, identity.digest)
             state.ledger, state.has_looked = found.ledger, True
         if state.ledger is not None and state.ledger.batch == identity.batch_id:
             return Told(is_skipped=True)
-        return repeat_if_gone(lambda: _Batch(job, state, identity, engine, source()).run())
+        return repeat_if_gone(lambda: _written(job, state, identity, engine, source, is_first=is_first))
     except BaseException:
         state.forget()
         raise
 
 
-class _Batch:
-    """One attempt to write a batch."""
-
-    def __init__(
-        self, job: ManyJob, state: ManyState, identity: BatchIdentity, engine: TablesEngine, source: Records
-    ) -> None:
-        self._job, self._state, self._identity, self._engine = job, state, identity, engine
-        self._source, self._span = source, span_of(identity)
-        self._entries: Mapping[str, Entry] = {} if state.ledger is None else state.ledger.tables
-        self._turns: dict[int, Turn] = {}
-        self._failed: dict[str, BucketlineError] = {}
-        self._started = self._planned = self._ran = time.monotonic()
-
-    def run(self) -> Told:
-        notes = self._read_and_write()
-        self._settle(notes)
-        self._put_pin()
-        reports = self._commit()
-        self._put_ledger()
-        left = sum(count for _, count in notes.left.items())
-        return Told(tuple(reports), self._failed, notes.parked, left)
-
-    def _read_and_write(self) -> Notes:
-        """Reads until all tables are as the tasks take them to be, and writes."""
-        for _ in range(_MOST_READS):
-            reading = self._reading()
-            with self._engine.read(reading, self._source) as ahead:
-                if self._is_ready(ahead.notes):
-                    self._planned = time.monotonic()
-                    self._take_results(self._write(ahead, reading.notes_to))
-                    self._ran = time.monotonic()
-                    return ahead.notes
-        raise SchemaMismatchError(
-            f"batch {self._identity.batch_id} was read {_MOST_READS} times, and each time one of its tables had "
-            "changed since: something else alters them all the time"
-        )
-
-    def _reading(self) -> ReadTables:
-        parked = frozenset(name for name, entry in self._entries.items() if entry.parked) | self._failed.keys()
-        nameless = self._job.nameless
-        return ReadTables(
-            routes=self._job.routes,
-            unmatched=self._job.unmatched,
-            decode=nameless.decode,
-            known=self._engine.keep(self._state.tables.told(parked)),
-            notes_to=self._task_count(),
-            nameless=nameless,
-            registry=nameless.registry,
-            feeds=KafkaFeeds(tuple(sorted(self._span.end))) if len(self._span.end) > 1 else None,
-        )
-
-    def _task_count(self) -> int:
-        """How many tasks write: as many as read, and more where the last batch had many tables."""
-        most = self._engine.parallelism
-        reading = len(self._source.shares) if isinstance(self._source, KafkaRanges) else most
-        return max(1, min(most, max(reading, -(-self._state.touched // _TABLES_A_TASK))))
-
-    def _is_ready(self, notes: Notes) -> bool:
-        """Whether all tables are as the tasks have read for them; if not, they are by the next read."""
-        self._refuse_unmatched(notes)
-        opened = [self._open(name, new.route, new.sample) for name, new in notes.new.items()]
-        self._take_notes(notes)
-        waiting = [turn for turn in self._turns.values() if not turn.decided]
-        batch, span, engine = self._identity, self._span, self._engine.engine
-        works = [partial(decide_turn, turn, self._job, self._state, batch, span, engine) for turn in waiting]
-        for turn, error in zip(waiting, side_by_side(works, self._job.commit_parallelism), strict=True):
-            self._note_failure(turn, error)
-        changed = [self._fit(turn) for turn in list(self._turns.values()) if turn.is_new]
-        return not any(opened) and not any(changed)
-
-    def _refuse_unmatched(self, notes: Notes) -> None:
-        if self._job.unmatched is not Unmatched.FAIL:
-            return
-        unmatched = sorted((str(o), count) for (o, why), count in notes.left.items() if why is Left.UNMATCHED)
-        if unmatched:
-            origin, count = unmatched[0]
-            raise SchemaMismatchError(
-                f"{counted(count, 'record')} of {origin}: no route of 'tables' takes them. Add one; or name the table "
-                "in 'exclude'; or set unmatched to skip or bad-record",
-                table=origin,
-            )
-
-    def _open(self, name: str, route: int, sample: Sequence[pa.Table]) -> bool:
-        """Opens a table that the tasks did not know; it is made where the job says so."""
-        if name in self._failed:
-            return False
-        try:
-            self._state.tables.open(Resolved(route, name), sample, is_known=name in self._entries)
-        except BucketlineError as e:
-            self._fail(name, e)
-        return True
-
-    def _take_notes(self, notes: Notes) -> None:
-        """A turn for each table that has records; one that was taken before gets what was read last."""
-        for number, note in notes.tables.items():
-            if number == NO_TABLE:
-                continue
-            if number in self._turns:
-                self._turns[number].note = note
-            else:
-                known = self._state.tables.numbered(number)
-                entry = self._entries.get(known.name)
-                identity = identity_for(self._identity, self._span, entry, note.spans, self._job.pin)
-                self._turns[number] = Turn(known, entry, identity, known.target, note)
-            self._note_failure(self._turns[number], note.error)
-        for number in self._turns.keys() - notes.tables.keys():
-            del self._turns[number]
-
-    def _fit(self, turn: Turn) -> bool:
-        """Plans the table's part; whether its records are to be read again for it."""
-        try:
-            plan_turn(turn)
-            assert turn.stages is not None, "it was planned"
-            return self._state.tables.fit(turn.known, turn.stages) or bool(turn.note.need)
-        except BucketlineError as e:
-            self._note_failure(turn, e)
-            return False
-
-    def _write(self, ahead: Ahead, tasks: int) -> TableResults:
-        packed: dict[int, bytes] = {}
-        idle: dict[int, frozenset[int]] = {}
-        memory = _MERGE_BYTES
-        for number, turn in self._turns.items():
-            if not turn.is_new:
-                continue
-            assert turn.stages is not None and turn.known.reading is not None, "a table that is written was planned"
-            among = turn.known.reading.among(tasks)
-            packed[number] = packed_task(owning(turn.stages, among))
-            if turn.stages.idle:
-                idle[number] = frozenset(among.task(*bucket) for bucket in turn.stages.idle)
-            memory = min(memory, turn.stages.write.write.merge_memory_bytes)
-        return ahead.write(WriteTables(packed, idle, memory)) if packed else {}
-
-    def _take_results(self, results: TableResults) -> None:
-        for number, turn in list(self._turns.items()):
-            if turn.is_new and turn.stages is not None:
-                try:
-                    access = turn.stages.write.write.access
-                    turn.outcome = outcome_of(results.get(number, ()), turn.note, access)
-                except BucketlineError as e:
-                    self._note_failure(turn, e)
-
-    def _settle(self, notes: Notes) -> None:
-        """All that speaks against a table, before the first commit."""
-        try:
-            self._check_topics()
-            aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]] = {}
-            nameless = notes.tables.get(NO_TABLE)
-            if nameless is not None:
-                self._allow(aside, self._job.bad_records, nameless.rejects, "no-table")
-            for turn in [turn for turn in self._turns.values() if turn.is_new]:
-                try:
-                    check_turn(turn, self._identity)
-                    assert turn.outcome is not None, "it was written"
-                    bad_records = turn.known.config.bad_records
-                    turn.rejected = self._allow(aside, bad_records, turn.outcome.rejects, turn.name)
-                except BucketlineError as e:
-                    turn.discard()
-                    self._note_failure(turn, e)
-            self._set_aside(aside)
-        except BaseException:
-            for turn in self._turns.values():
-                turn.discard()
-            raise
-
-    def _check_topics(self) -> None:
-        """Asks once whether the topics are still the same ones; each table is compared by what it knows."""
-        watch = self._job.one.topics
-        if watch is None:
-            return
-        now = watch.ids_of(self._identity)
-        for turn in self._turns.values():
-            watch.accept(newest_ids(turn.target.state.commits, self._identity.cluster), now)
-
-    def _allow(
-        self,
-        aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]],
-        bad_records: BadRecords,
-        blobs: Sequence[bytes],
-        name: str,
-    ) -> int:
-        """How many bad records there are of a table; they are to be put aside with those of the others. Raises
-        RejectedRecordsError where there are too many."""
-        batch, user = self._identity, self._state.tables.user
-        place = self._job.places(bad_records)
-        rejects = allowed_rejects(place, bad_records.max_count, blobs, batch.batch_id)
-        named = BatchName(user, batch.batch_id, batch.digest, batch.run_id, name, f"{user}/{_as_name(name)}")
-        aside.setdefault(bad_records, []).append((named, rejects))
-        return int(rejects.num_rows)
-
-    def _set_aside(self, aside: Mapping[BadRecords, Sequence[tuple[BatchName, pa.Table]]]) -> None:
-        """Puts the bad records of all tables aside; each place is asked once."""
-        for bad_records, rejects in aside.items():
-            place = self._job.places(bad_records)
-            done = None if place is None else put_aside(place, rejects)
-            if done is not None:
-                _LOG.warning("batch %d: %s", self._identity.batch_id, done.line())
-
-    def _put_pin(self) -> None:
-        batch = self._identity
-        names = {turn.name: turn.known.to.route for _, turn in sorted(self._turns.items())}
-        self._state.files.put_pin(Pin(batch.batch_id, batch.digest, self._job.pin, self._job.settings, names))
-
-    def _commit(self) -> list[BatchReport]:
-        """Commits all tables, and is back when no commit is under way any more."""
-        turns = [turn for _, turn in sorted(self._turns.items())]
-        times = self._started, self._planned, self._ran
-        works = [partial(commit_turn, turn, self._engine.engine, times) for turn in turns]
-        done = side_by_side(works, self._job.commit_parallelism)
-        errors = [error for error in done if isinstance(error, Exception)]
-        fatal = next((e for e in errors if not _is_of_table(e)), None)
-        if fatal is not None:
-            raise fatal
-        for turn, result in zip(turns, done, strict=True):
-            self._note_failure(turn, result if isinstance(result, Exception) else None)
-        return [result for result in done if isinstance(result, BatchReport)]
-
-    def _note_failure(self, turn: Turn, error: object) -> None:
-        """Takes a table that has failed out of the batch. Raises the error where that is not for the job to survive."""
-        if not isinstance(error, Exception):
-            return
-        if not isinstance(error, BucketlineError) or not _is_of_table(error):
-            raise error
-        self._turns.pop(turn.known.number, None)
-        self._fail(turn.name, error)
-
-    def _fail(self, name: str, error: BucketlineError) -> None:
-        if self._job.on_failure is OnTableFailure.STOP:
-            raise error if name in error.message else error.reworded(f"{name}: {error.message}")
-        _LOG.error("%s is parked from batch %d on: %s", name, self._identity.batch_id, error.message)
-        self._failed[name] = error
-
-    def _put_ledger(self) -> None:
-        batch, now_ms = self._identity, self._state.files.world.clock.now_ms()
-        changed: dict[str, Entry] = {}
-        for turn in self._turns.values():
-            birth = turn.known.birth
-            changed[turn.name] = after_batch(turn.entry, birth, batch.batch_id, turn.note, wrote=turn.wrote)
-        for name, error in self._failed.items():
-            user = self._state.tables.user
-            changed[name] = parked_entry(self._entries.get(name), batch, self._span, user, error.message, now_ms)
-            self._state.tables.forget(name)
-        ledger = next_ledger(self._state.ledger, batch, self._span, self._job.pin, changed, self._job.routes)
-        self._state.files.put(ledger)
-        self._state.files.prune(ledger.batch)
-        self._state.ledger, self._state.touched = ledger, len(self._turns)
+def _written(
+    job: ManyJob, state: ManyState, identity: BatchIdentity, engine: TablesEngine, source: Input, *, is_first: bool
+) -> Told:
+    span = span_of(identity)
+    entries = {} if state.ledger is None else dict(state.ledger.tables)
+    waits = any(not entry.takes_part for entry in entries.values())
+    requests = state.files.requests() if is_first or waits else ()
+    entries = _as_asked(entries, requests, state, identity.batch_id)
+    aside = frozenset(name for name, entry in entries.items() if not entry.takes_part)
+    attempt = Attempt(job, state, identity, engine, source.batch(), span=span, entries=entries, aside=aside)
+    notes = attempt.write()
+    pin = Pin(identity.batch_id, identity.digest, job.pin, job.settings, attempt.routes_of_tables)
+    state.files.put_pin(pin)
+    reports = attempt.commit()
+    changed = attempt.changed()
+    failed: dict[str, BucketlineError] = dict(attempt.failed)
+    for name in sorted(aside):
+        if entries[name].catching_up:
+            more, changed[name], error = _caught_up(job, state, identity, engine, source, span, entries, name)
+            reports += more
+            if error is not None:
+                failed[name] = error
+    before = None if state.ledger is None else replace(state.ledger, tables=entries)
+    ledger = next_ledger(before, identity, span, job.pin, changed, job.routes)
+    state.files.put(ledger)
+    state.files.prune(ledger.batch)
+    state.files.done(requests)
+    state.ledger, state.touched = ledger, len(attempt.routes_of_tables)
+    return Told(tuple(reports), failed, notes.parked, sum(notes.left.values()))
 
 
-def _is_of_table(error: Exception) -> bool:
-    """Whether an error is about one table, whose batch is certain not to be in it."""
-    return isinstance(error, BucketlineError) and not isinstance(error, CommitOutcomeUnknownError)
+def _as_asked(
+    entries: Mapping[str, Entry], requests: tuple[Request, ...], state: ManyState, batch: int
+) -> dict[str, Entry]:
+    """The entries after what the job was asked to do with tables."""
+    asked = dict(entries)
+    for request in requests:
+        entry = asked.get(request.table)
+        if entry is None:
+            _LOG.warning("%s is no table of this job: it was asked to %s it", request.table, request.wish.value)
+        elif request.wish is Wish.FORGET:
+            del asked[request.table]
+            state.tables.forget(request.table)
+            _LOG.warning("%s is forgotten: records from this batch on make a new table of it", request.table)
+        elif entry.parked is not None:
+            try:
+                asked[request.table] = unparked(_found_in_table(request.table, entry, state, batch))
+                _LOG.info("%s is no longer parked: it reads what it has missed", request.table)
+            except BucketlineError as e:
+                _LOG.error("%s stays parked: %s", request.table, e.message)
+    return asked
 
 
-def _as_name(name: str) -> str:
-    """The name of a table as that of a folder."""
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name.rpartition("://")[2])
+def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
+    """The entry, which says so where the table holds the batch after all that it has failed in. Raises as
+    `found_further`."""
+    known = state.tables.get(name)
+    if known is None:
+        known = state.tables.reopened(name, entry)
+    if known is None:
+        return entry
+    known.target, history = read_history(known.target.refreshed())
+    newest = max((s.commit_identifier for s in (*history.commits, *filter(None, [history.marker]))), default=None)
+    return found_further(name, entry, newest, batch)
+
+
+def _caught_up(
+    job: ManyJob,
+    state: ManyState,
+    identity: BatchIdentity,
+    engine: TablesEngine,
+    source: Input,
+    span: BatchSpan,
+    entries: Mapping[str, Entry],
+    name: str,
+) -> tuple[list[BatchReport], Entry, BucketlineError | None]:
+    """What a table that was parked has read of what it has missed; it is parked again where that fails."""
+    entry = entries[name]
+    part, is_all = catch_up_span(entry, span, job.most_missed)
+    try:
+        records = source.between(part)
+        attempt = Attempt(job, state, identity, engine, records, span=part, entries=entries, only=name)
+        attempt.write()
+        reports = attempt.commit()
+    except Exception as e:  # noqa: BLE001 - whatever fails is this table's, and the others have their batch
+        error = e if isinstance(e, BucketlineError) else explain(e)
+        now_ms, user = state.files.world.clock.now_ms(), state.tables.user
+        state.tables.forget(name)
+        return [], parked_entry(entry, identity, part, user, error.message, now_ms), error
+    changed = attempt.changed()
+    if name in attempt.failed:
+        return [], changed[name], attempt.failed[name]
+    entry = caught_up(changed.get(name, entry), part.end, is_all=is_all)
+    if is_all:
+        _LOG.info("%s has read what it had missed, and is written with the other tables again", name)
+    return reports, entry, None

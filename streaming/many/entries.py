@@ -68,7 +68,7 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
             f"table; or run `ingest --forget {name}` once: the job then writes it from here on as a new one",
             path=name,
         )
-    missing = left_out(entry, span)
+    missing = [] if entry.catching_up else left_out(entry, span)
     if missing:
         topic, partition = missing[0]
         raise CheckpointMismatchError(
@@ -97,14 +97,14 @@ def next_ledger(
     more keeps what it has: up to the beginning of the batch."""
     tables = {} if before is None else dict(before.tables)
     for name, entry in tables.items():
-        if entry.parked is not None:
+        if not entry.takes_part:
             continue
         if not is_routed(name, entry, routes):
             tables[name] = entry if entry.cutoff is not None else replace(entry, cutoff=span.start)
         elif not left_out(entry, span):
             tables[name] = replace(entry, cutoff=_left_of(entry.cutoff, span.end))
     for name, entry in changed.items():
-        tables[name] = replace(entry, cutoff=_left_of(entry.cutoff, span.end)) if entry.parked is None else entry
+        tables[name] = replace(entry, cutoff=_left_of(entry.cutoff, span.end)) if entry.takes_part else entry
     return Ledger(batch.query_id, batch.batch_id, batch.digest, pin, span.end, tables)
 
 
@@ -134,4 +134,47 @@ def parked_entry(entry: Entry | None, batch: BatchIdentity, span: BatchSpan, use
     """What the ledger says of a table that has failed in a batch: it has its records up to there."""
     entry = Entry("") if entry is None else entry
     parked = Parked(batch.batch_id, user, batch.digest, span.start, span.end, why, now_ms)
-    return replace(entry, parked=parked, cutoff=span.start if entry.cutoff is None else entry.cutoff)
+    cutoff = span.start if entry.cutoff is None else entry.cutoff
+    return replace(entry, parked=parked, cutoff=cutoff, catching_up=False)
+
+
+def unparked(entry: Entry) -> Entry:
+    """A parked table that begins to read what it has missed."""
+    return replace(entry, parked=None, catching_up=True)
+
+
+def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[BatchSpan, bool]:
+    """What a table that catches up reads beside a batch, and whether it has everything then.
+
+    It follows from the ledger and the batch alone, so that a replay reads the same.
+    """
+    start = {feed: min((entry.cutoff or {}).get(feed, 0), end) for feed, end in span.end.items()}
+    missing = sum(span.end[feed] - at for feed, at in start.items())
+    if missing <= most_records:
+        return BatchSpan(start, span.end), True
+    end = {feed: at + (span.end[feed] - at) * most_records // missing for feed, at in start.items()}
+    return BatchSpan(start, end), False
+
+
+def caught_up(entry: Entry, end: Offsets, *, is_all: bool) -> Entry:
+    """What the ledger says of a table that has read up to there."""
+    return replace(entry, catching_up=not is_all, cutoff=None if is_all else end)
+
+
+def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
+    """The entry of a parked table, which says so where the table holds the batch after all that it has failed in.
+    `newest` is its newest batch, `batch` the one that is written now, which an earlier attempt may have written.
+
+    Raises CheckpointMismatchError where the table holds a batch that the ledger knows nothing of.
+    """
+    parked = entry.parked
+    if parked is None or newest is None or newest in (entry.last_batch, batch):
+        return entry
+    if newest == parked.batch:
+        return replace(entry, last_batch=newest, commits=entry.commits + 1, cutoff=parked.end)
+    raise CheckpointMismatchError(
+        f"{name} holds batch {newest} of this job, and by the ledger its newest is batch {entry.last_batch}, before it "
+        f"failed in batch {parked.batch}: what it has missed since is not certain. Roll it back to batch "
+        f"{entry.last_batch}; or run `ingest --forget {name}`, which goes on without what it lacks",
+        path=name,
+    )

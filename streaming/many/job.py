@@ -21,7 +21,8 @@ class ManyJob:
     """What a job says of all its batches. `settings` is the text that decides rows, and `pin` its hash.
 
     `nameless` decodes what belongs to no table, `bad_records` says what is done with it where it is bad; `places` gives
-    the place that settings of bad records name, None for none. `one` has what a job of one table says as well.
+    the place that settings of bad records name, None for none. `one` has what a job of one table says as well. A table
+    that was parked reads `most_missed` records beside one batch.
     """
 
     routes: Resolver
@@ -34,6 +35,7 @@ class ManyJob:
     pin: str
     settings: str
     one: Job = field(default_factory=Job)
+    most_missed: int = 5_000_000
 
 
 @dataclass(slots=True)

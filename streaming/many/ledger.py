@@ -39,7 +39,8 @@ class Entry:
     `birth` names its first schema: a table that is dropped and created again has another. `last_batch` is the newest
     batch that brought it rows, `commits` how many did. `fed` are the partitions that have brought it records, `origins`
     the source's tables and topics. All records before `cutoff` are in the table; None: all before the end of the
-    ledger's batch, as for each table that takes part.
+    ledger's batch, as for each table that takes part. One that is `catching_up` was parked, and reads what it has
+    missed beside the batches of the others.
     """
 
     birth: str
@@ -49,6 +50,12 @@ class Entry:
     origins: frozenset[Origin] = frozenset()
     cutoff: Offsets | None = None
     parked: Parked | None = None
+    catching_up: bool = False
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether batches write the table with the others."""
+        return self.parked is None and not self.catching_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,8 @@ def _said(entry: Entry) -> dict[str, Any]:
     )
     if entry.cutoff is not None:
         said["cutoff"] = _topics(entry.cutoff)
+    if entry.catching_up:
+        said["catching-up"] = True
     if entry.parked is not None:
         p = entry.parked
         said["parked"] = {
@@ -172,4 +181,5 @@ def _entry(said: Mapping[str, Any]) -> Entry:
             parked["why"],
             parked["since-ms"],
         ),
+        catching_up=said.get("catching-up", False),
     )

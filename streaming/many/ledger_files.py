@@ -5,9 +5,11 @@ A ledger is made if there is none, and durable before Spark hears that its batch
 a ledger.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError, OptionError
@@ -57,6 +59,28 @@ def decode_pin(data: bytes, path: str) -> Pin:
         raise CorruptFileError(f"{path} is no pin of a batch, or is cut short. {_REMEDY}", path=path) from e
 
 
+class Wish(Enum):
+    """What somebody asks a job to do with one of its tables."""
+
+    UNPARK = "unpark"
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A wish about a table, as it lies in the checkpoint until the job has done it."""
+
+    wish: Wish
+    table: str
+
+    @property
+    def name(self) -> str:
+        return hashlib.sha256(f"{self.wish.value} {self.table}".encode()).hexdigest()[:32]
+
+    def encode(self) -> bytes:
+        return json.dumps({"wish": self.wish.value, "table": self.table}, ensure_ascii=False).encode()
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerFiles:
     """The folder of a job's checkpoint that is ours. `kept` is how many ledgers are kept: as many as Spark keeps
@@ -76,6 +100,10 @@ class LedgerFiles:
         path = self._ledger(batch)
         data = self.io.read_optional(path)
         return None if data is None else decode_ledger(data, path)
+
+    def written_ms(self, batch: int) -> int:
+        """When the ledger of a batch was written, milliseconds since the epoch."""
+        return self.io.modified_ms(self._ledger(batch))
 
     def put(self, ledger: Ledger) -> None:
         """Makes the ledger of a batch; one of the same batch and input stays as it is.
@@ -110,6 +138,28 @@ class LedgerFiles:
     def put_pin(self, pin: Pin) -> None:
         """Pins a batch; whoever may not replace a pin has looked before."""
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
+
+    def requests(self) -> tuple[Request, ...]:
+        """What the job is asked to do. Raises CorruptFileError."""
+        found = []
+        for name in self.io.list_names(f"{self.root}/requests"):
+            path = f"{self.root}/requests/{name}"
+            data = self.io.read_optional(path)
+            try:
+                said = {} if data is None else json.loads(data)
+                found += [Request(Wish(said["wish"]), said["table"])] if said else []
+            except (ValueError, KeyError, TypeError) as e:
+                raise CorruptFileError(f"{path} is no request to a job; remove it", path=path) from e
+        return tuple(found)
+
+    def ask(self, request: Request) -> None:
+        """Leaves a request for the job, which does it with its next batch."""
+        self.io.overwrite(f"{self.root}/requests/{request.name}", request.encode())
+
+    def done(self, requests: Iterable[Request]) -> None:
+        """Takes back requests that have been done."""
+        for request in requests:
+            self.io.delete(f"{self.root}/requests/{request.name}")
 
     def _ledger(self, batch: int) -> str:
         return f"{self.root}/ledger/{batch}"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.routes.route import case_twins
-from bucketline.conf.routes.routed_job import Resolved
+from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.format.paths import SCHEMA_DIR
 from bucketline.state.lsm.merge.engines import merging_of
@@ -32,9 +32,10 @@ from bucketline.streaming.batch.make_visible import hidden_rows
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.metrics.outlets import open_outlets
 from bucketline.streaming.tasks.many.read_tables import KnownTables, TableReading, packed
-from bucketline.streaming.tasks.many.split import Feed
+from bucketline.streaming.tasks.many.split import Feed, Origin
 from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
@@ -45,6 +46,10 @@ _ONE_BATCH = BatchIdentity("", 0, None, None, None)
 
 class Doors(Protocol):
     """How a job gets at its tables."""
+
+    def resolve(self, origin: Origin) -> Resolved | Left:
+        """Where records of that origin go."""
+        ...
 
     def config(self, to: Resolved) -> JobConfig:
         """The settings of a table, as those of a job of this table alone."""
@@ -149,6 +154,17 @@ class Tables:
                 path=to.table,
             )
         return self.add(to, handle, config)
+
+    def reopened(self, name: str, entry: Entry) -> Known | None:
+        """A table that the job knows, opened by the route that its records take; None where there is none, and where no
+        route takes them. Raises as `open`."""
+        found = (self.doors.resolve(origin) for origin in sorted(entry.origins, key=str))
+        to = next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
+        if to is None:
+            return None
+        config = self.doors.config(to)
+        handle = self.doors.open(config, None, may_create=False)
+        return None if handle is None else self.add(to, handle, config)
 
     def add(self, to: Resolved, handle: TableHandle, config: JobConfig) -> Known:
         """Opens a table. Raises as `table_at`, and what its settings or its mode do not allow."""

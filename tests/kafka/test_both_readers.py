@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.conf.resolve import read_assignments, read_settings, resolve_job, resolve_jobs
+from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.batch_counts import INPUT_ROWS
+from bucketline.streaming.job.many.run import run_routed
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
 from tests.support.servers.broker import KafkaBroker, KafkaRecord
@@ -174,3 +176,50 @@ def test_both_readers_say_that_records_are_gone_and_go_on_without_them_when_told
 
     found = pair.both("source.options.failOnDataLoss=false")
     assert found["id"].to_pylist() == [*range(0, 20, 2), 1, 3, 5, 7, 15, 17, 19]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_job_of_several_tables_writes_each_once_whoever_reads(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, reader: str
+) -> None:
+    topic = f"several-{reader}"
+    kafka_broker.create_topic(topic, partitions=2)
+    text = f"""
+source:
+  format: kafka
+  reader: {reader}
+  decode: debezium-json
+  options: {{kafka.bootstrap.servers: "{kafka_broker.bootstrap_servers}", subscribe: {topic},
+            startingOffsets: earliest, maxOffsetsPerTrigger: "150"}}
+checkpoint: {tmp_path}/checkpoint
+trigger: availableNow
+create: {{schema: "id BIGINT NOT NULL, v STRING", primary-key: [id], options: {{bucket: "-1"}}}}
+tables: [{{source-table: "regex:shop\\\\.(.*)", table: "{tmp_path}/k.db/{{1}}"}}]
+"""
+    job = resolve_jobs(read_settings(text, name="job.yaml"))
+    assert isinstance(job, RoutedJob)
+
+    def change(number: int, table: int) -> KafkaRecord:
+        row = {"id": number % 50, "v": f"{number}"}
+        event = {"op": "c", "before": None, "after": row, "source": {"db": "shop", "table": f"t{table}"}}
+        return KafkaRecord(json.dumps(event).encode(), b"%d" % (number % 50), number % 2)
+
+    kafka_broker.produce(topic, (change(n, n % 3) for n in range(400)))
+    run_routed(job, spark)
+    kafka_broker.produce(topic, (change(n, n % 4) for n in range(400, 420)))
+    run_routed(job, spark)
+    # As a driver that dies after all commits leaves it: the ledger knows the batch.
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(int(f.name) for f in commits.iterdir() if f.name.isdigit())
+    for name in (str(last), f".{last}.crc"):
+        (commits / name).unlink()
+    run_routed(job, spark)
+    expected: dict[int, dict[int, str]] = {}
+    for number in range(420):
+        table = number % 3 if number < 400 else number % 4
+        expected.setdefault(table, {})[number % 50] = f"{number}"
+    for table, rows in expected.items():
+        found = open_table(str(tmp_path / "k.db" / f"t{table}"))
+        assert dict(zip(*found.to_arrow().select(["id", "v"]).to_pydict().values(), strict=True)) == rows
+        identifiers = [s["commit_identifier"] for s in found.snapshots().to_pylist() if s["commit_kind"] == "APPEND"]
+        assert identifiers == sorted(set(identifiers))

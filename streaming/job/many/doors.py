@@ -1,13 +1,15 @@
 """How a job of several tables gets at each of them: as a job of that table alone would."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE, JobConfig
-from bucketline.conf.routes.routed_job import Resolved, RoutedJob
+from bucketline.conf.message_options import TYPES
+from bucketline.conf.routes.route_options import TABLES
+from bucketline.conf.routes.routed_job import Left, Resolved, RoutedJob
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
@@ -16,6 +18,7 @@ from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from bucketline.streaming.job.check import check_with, sink_options_of
 from bucketline.streaming.job.create_declared import created_as, declared_in
 from bucketline.streaming.job.job_table import has_table, no_table, open_existing, open_or_create
+from bucketline.streaming.tasks.many.split import Origin
 
 _HEADERS = "headers"
 
@@ -30,6 +33,10 @@ class JobDoors:
     registry: RegistrySchemas | None = None
     has_headers: bool = False
     _configs: dict[Resolved, JobConfig] = field(default_factory=dict)
+
+    def resolve(self, origin: Origin) -> Resolved | Left:
+        """As `Doors.resolve`."""
+        return self.routed.resolve(origin.name, origin.topic)
 
     def config(self, to: Resolved) -> JobConfig:
         """As `Doors.config`."""
@@ -51,8 +58,17 @@ class JobDoors:
             raise no_table(config)
         else:
             handle = self._declared(config, sample) if is_declared else handle_of(open_or_create(config))
-        check_with(config, handle.table_schema)
+        check_with(self._fitting(config, [f.name for f in handle.table_schema.fields]), handle.table_schema)
         return handle
+
+    def _fitting(self, config: JobConfig, columns: Collection[str]) -> JobConfig:
+        """The settings without types of columns that the table does not have, where all tables of the job share them.
+        A route that names a column itself means one of its table."""
+        own = {key.split(".", 3)[-1] for key in self.routed.settings if key.startswith(TABLES) and f".{TYPES}" in key}
+        kept = tuple(of for of in config.messages.types if of[0] in columns or of[0] in own)
+        return (
+            config if kept == config.messages.types else replace(config, messages=replace(config.messages, types=kept))
+        )
 
     def _declared(self, config: JobConfig, sample: pa.Table | None) -> TableHandle:
         declared = None if sample is None else declared_in(config, sample)
@@ -61,7 +77,7 @@ class JobDoors:
                 f"create: auto: the first records for {config.table} declare no columns; write them in create.schema",
                 key=CREATE.key,
             )
-        return handle_of(created_as(config, declared, sample))
+        return handle_of(created_as(self._fitting(config, declared.columns.names), declared, sample))
 
     def options(self, config: JobConfig) -> Mapping[str, str]:
         """As `Doors.options`."""

@@ -30,7 +30,7 @@ def is_pinned(key: str) -> bool:
 
 def pinned_settings(job: RoutedJob) -> tuple[str, str]:
     """The settings that decide rows as a text, and its hash."""
-    texts = {key: setting.text for key, setting in job.settings.items() if is_pinned(key)}
+    texts = {key: setting.shown for key, setting in job.settings.items() if is_pinned(key)}
     shown = {key: text for key, text in sorted(texts.items()) if mask(key, text) == text}
     text = json.dumps(shown, separators=(",", ":"))
     return text, hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -38,6 +38,10 @@ def pinned_settings(job: RoutedJob) -> tuple[str, str]:
 
 def with_pinned(job: RoutedJob, text: str) -> RoutedJob:
     """The job with pinned settings in place of its own; what decides no rows, and secrets, are as the job says now."""
-    pinned: Mapping[str, str] = json.loads(text)
-    free = {key: setting for key, setting in job.settings.items() if not is_pinned(key)}
-    return routed_job({**free, **{key: Setting(value, PINNED) for key, value in pinned.items()}})
+    texts: Mapping[str, str] = json.loads(text)
+    settings = {key: setting for key, setting in job.settings.items() if not is_pinned(key)}
+    for key, value in texts.items():
+        now = job.settings.get(key)
+        is_same = now is not None and now.shown == value
+        settings[key] = now if now is not None and is_same else Setting(looked_up(key, value), PINNED, value)
+    return routed_job(settings)

@@ -3,7 +3,9 @@
 Tables are opened when records come for them: at the start nothing of storage is asked but the checkpoint.
 """
 
+import json
 import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -22,6 +24,7 @@ from bucketline.conf.source_options import (
     with_headers,
 )
 from bucketline.state.determinism import SystemIds
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
@@ -53,11 +56,13 @@ from bucketline.streaming.job.run import (
     watch_topics,
     with_trigger,
 )
-from bucketline.streaming.job.source import read_records
+from bucketline.streaming.job.source import read_records, records_between
 from bucketline.streaming.job.start.needs import shown_as_up
 from bucketline.streaming.job.start.silence import broken_silence
 from bucketline.streaming.job.start_report import StartReport
+from bucketline.streaming.many.entries import BatchSpan
 from bucketline.streaming.many.job import ManyJob, ManyState
+from bucketline.streaming.many.ledger import offsets_text
 from bucketline.streaming.many.ledger_files import LedgerFiles, ledger_files
 from bucketline.streaming.many.tables import Tables
 from bucketline.streaming.tasks.spark_engine import SparkEngine
@@ -66,6 +71,8 @@ _LOG = logging.getLogger("bucketline.job")
 _NAME, _TABLES = "bucketline tables", "several"
 _KEPT = "spark.sql.streaming.minBatchesToRetain"
 _MOST_REJECTS = 1 << 31
+_NO_COLUMN = DataField(0, "_no_table", DataType(TypeRoot.VARCHAR, length=2**31 - 1))
+"""The column of rows that belong to no table: whoever decodes them looks for one."""
 
 
 def run_routed(
@@ -144,12 +151,10 @@ def _run_until(around: Around, routed: RoutedJob, spark: Any | None, *, allow_re
         sink = ManySink(
             many_job(routed, one, registry),
             lambda user: made(routed, user),
-            lambda text, user: (
-                many_job(with_pinned(routed, text), one, registry),
-                made(with_pinned(routed, text), user),
-            ),
+            pinned,
             kafka=reader,
             joins_partitions=kafka and not splits(options),
+            between=partial(_between, options) if kafka else None,
         )
         gate = BatchGate(sink)
         with kafka_failures(options if kafka else None), explained():
@@ -173,6 +178,12 @@ def _run_until(around: Around, routed: RoutedJob, spark: Any | None, *, allow_re
                 registry.forget()
 
 
+def _between(options: Mapping[str, str], spark: Any, span: BatchSpan) -> Any:
+    """A frame of Kafka's records between offsets; where a partition had no offset it begins at its first record."""
+    start, end = (json.dumps(json.loads(offsets_text(offsets))[0]) for offsets in (span.start, span.end))
+    return records_between(spark, options, start, end)
+
+
 def check_routed(routed: RoutedJob) -> None:
     """Returns if nothing speaks against the settings of a job of several tables. Raises BucketlineError."""
     for route in routed.routes:
@@ -192,7 +203,7 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
     text, pin = pinned_settings(routed)
     nameless = DecodeStep(
         common.source.decode,
-        (),
+        (_NO_COLUMN,),
         reject_limit=_MOST_REJECTS,
         messages=common.messages,
         registry=registry,

@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from bucketline.conf.wording import counted
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.batch.batch_metrics import measure, measure_parked
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -15,7 +17,8 @@ from bucketline.streaming.batch.registry_wait import wait_of, when_registry_answ
 from bucketline.streaming.batch.write_batch import identify
 from bucketline.streaming.decode.decode_step import RECORD_TYPES
 from bucketline.streaming.log import log_to_standard_error
-from bucketline.streaming.many.batch import write_many
+from bucketline.streaming.many.batch import Input, write_many
+from bucketline.streaming.many.entries import BatchSpan
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.pinned import begun_otherwise
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
@@ -34,7 +37,8 @@ Pinned = Callable[[str, str], tuple[ManyJob, ManyState]]
 class ManySink:
     """Writes the batches of one query into many tables; use as `foreachBatch(sink)`, in one process.
 
-    `make_state` gives what is kept, once the query's name is known; `kafka` says how tasks read Kafka themselves.
+    `make_state` gives what is kept, once the query's name is known; `kafka` says how tasks read Kafka themselves,
+    `between` gives a frame of Kafka's records between offsets.
     """
 
     job: ManyJob
@@ -42,6 +46,7 @@ class ManySink:
     pinned: Pinned
     kafka: Callable[[], KafkaReader | None] | None = None
     joins_partitions: bool = False
+    between: Callable[[Any, BatchSpan], Any] | None = None
     _state: ManyState | None = field(default=None, init=False)
     _engine: SparkTables | None = field(default=None, init=False)
 
@@ -65,9 +70,7 @@ class ManySink:
             )
             job, state = self.pinned(other, identity.commit_user(None))
 
-        def source() -> Records:
-            return self._records(batch, identity, engine)
-
+        source = Input(partial(self._records, batch, identity, engine), partial(self._missed, batch.sparkSession))
         told = when_registry_answers(
             lambda: write_many(job, state, identity, engine, source),
             wait_of(job.nameless),
@@ -87,6 +90,12 @@ class ManySink:
             columns = tuple(c for c in RECORD_TYPES if c != "headers" or c in source.columns)
             return replace(source, columns=columns)
         return read_by_one_task(source, identity, engine.parallelism) if self.joins_partitions else source
+
+    def _missed(self, spark: Any, span: BatchSpan) -> Records:
+        """The records between offsets, for a table that has missed them."""
+        if self.between is None:
+            raise UnsupportedTableError("only records of Kafka are read again for a table that was parked")
+        return Frame(self.between(spark, span), self.job.nameless)
 
     def _tell(self, told: Told, identity: BatchIdentity, state: ManyState) -> None:
         for report in told.reports:

@@ -1,27 +1,34 @@
 """A shop of several tables as Debezium tells it, and the job that writes them, in this process."""
 
 import json
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.conf.resolve import read_settings, resolve_jobs
 from bucketline.conf.routes.routed_job import RoutedJob
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity, batch_digest
+from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.decode_step import RECORD_TYPES
+from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.run import many_job, with_pinned
-from bucketline.streaming.many.batch import write_many
+from bucketline.streaming.many.batch import Input, write_many
+from bucketline.streaming.many.entries import BatchSpan
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
-from bucketline.streaming.many.ledger_files import ledger_files
+from bucketline.streaming.many.ledger import Entry
+from bucketline.streaming.many.ledger_files import Request, Wish, ledger_files
 from bucketline.streaming.many.pinned import begun_otherwise
 from bucketline.streaming.many.tables import Tables
 from tests.support.spark.local_tables import LocalTables
+from tests.support.spark.tasks import Cluster
 
 QUERY = "query"
 
@@ -89,6 +96,7 @@ class Shop:
     plans: list[dict[str, int]] = field(default_factory=list)
     engine: LocalTables = field(default_factory=LocalTables)
     allow_reprocess: bool = False
+    most_missed: int = 1000
     _state: ManyState | None = None
     done: int = 0
 
@@ -115,7 +123,8 @@ checkpoint: {self.root}/checkpoint
         return ManyState(files, Tables(JobDoors(routed, "UTC"), QUERY))
 
     def _job(self, routed: RoutedJob) -> ManyJob:
-        return many_job(routed, Job(cluster="cluster", allow_reprocess=self.allow_reprocess))
+        job = many_job(routed, Job(cluster="cluster", allow_reprocess=self.allow_reprocess))
+        return replace(job, most_missed=self.most_missed)
 
     def batch(self) -> Told:
         """The next batch, or the one that was not done."""
@@ -124,6 +133,19 @@ checkpoint: {self.root}/checkpoint
         told = self.write(self.done)
         self.done += 1
         return told
+
+    def alone(self, path: str) -> None:
+        """The next batch, written by a job of one table."""
+        self.plans.append(self.topic.ends)
+        number = self.done
+        start = self.plans[number - 1] if number else {}
+        tables = [table for part in records(self.topic, start, self.plans[number]) for table in part]
+        columns = ["key", "value", "topic", "partition", "offset"]
+        frame = Cluster(random.Random(number)).frame(pa.concat_tables(tables).select(columns), 1)
+        schema = handle_of(open_table(path)).table_schema
+        step = decode_step(RecordFormat.DEBEZIUM_JSON, schema, BadRecords(None, 0))
+        TableSink(path, decode=step, cluster="cluster").write(frame, self.identity(number))
+        self.done += 1
 
     def identity(self, number: int) -> BatchIdentity:
         start = [{self.topic.name: self.plans[number - 1] if number else dict.fromkeys(self.topic.ends, 0)}]
@@ -141,7 +163,23 @@ checkpoint: {self.root}/checkpoint
             self._state = None
         start = self.plans[number - 1] if number else {}
         source: Any = records(self.topic, start, self.plans[number])
-        return write_many(job, state, identity, self.engine, lambda: source)
+
+        def between(span: BatchSpan) -> Any:
+            start, end = ({str(p): at for (_, p), at in offsets.items()} for offsets in (span.start, span.end))
+            return records(self.topic, start, end)
+
+        return write_many(job, state, identity, self.engine, Input(lambda: source, between))
+
+    def entry(self, table: str) -> Entry:
+        """What the newest ledger says of a table."""
+        files = self.state().files
+        ledger = files.read(files.numbers()[-1])
+        assert ledger is not None
+        return ledger.tables[f"{self.root}/w/{table}"]
+
+    def ask(self, wish: Wish, table: str) -> None:
+        """Leaves a request for the job."""
+        self.state().files.ask(Request(wish, f"{self.root}/w/{table}"))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         found = open_table(f"{self.root}/w/{table}").to_arrow().to_pylist()

@@ -1,0 +1,35 @@
+"""What people ask a job of several tables to do with one of them; the job does it with its next batch."""
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.option import did_you_mean
+from bucketline.conf.routes.routed_job import RoutedJob
+from bucketline.streaming.many.ledger import Ledger
+from bucketline.streaming.many.ledger_files import LedgerFiles, Request, Wish, ledger_files
+
+
+def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
+    """Leaves a request in the job's checkpoint, whether the job runs or not. Raises OptionError for a table that the
+    job does not know, or that is not parked."""
+    ledger = newest_ledger(routed)
+    known = () if ledger is None else tuple(ledger.tables)
+    if ledger is None or table not in ledger.tables:
+        raise OptionError(
+            f"{table!r} is no table that this job has written{did_you_mean(table, known)}; `bucketline status "
+            "--conf-file` lists them",
+            key=wish.value,
+        )
+    if wish is Wish.UNPARK and ledger.tables[table].parked is None:
+        raise OptionError(f"{table!r} is not parked", key=wish.value)
+    files_of(routed).ask(Request(wish, table))
+
+
+def files_of(routed: RoutedJob) -> LedgerFiles:
+    """The job's own files in its checkpoint."""
+    return ledger_files(routed.common.checkpoint, routed.common.storage)
+
+
+def newest_ledger(routed: RoutedJob) -> Ledger | None:
+    """The newest ledger of a job; None where it has none yet."""
+    files = files_of(routed)
+    numbers = files.numbers()
+    return files.read(numbers[-1]) if numbers else None
