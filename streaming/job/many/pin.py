@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 
 from bucketline.conf.job import CATALOG, CHECKPOINT, OPTIONS, SOURCE_OPTIONS, SOURCE_READER, STORAGE, TRIGGER, Setting
+from bucketline.conf.job_file.references import looked_up
 from bucketline.conf.routes.route_options import COMMIT_PARALLELISM, ON_TABLE_FAILURE, TABLES
 from bucketline.conf.routes.routed_job import RoutedJob, routed_job
 from bucketline.conf.secrets import mask
