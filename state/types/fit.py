@@ -40,7 +40,7 @@ def fit_array(
     if data_type.root in (TypeRoot.MAP, TypeRoot.MULTISET):
         return _fit_map(array, data_type, target, column, fields)
     if not _same_family(array.type, data_type):
-        raise _mismatch(column, data_type, str(array.type))
+        raise _mismatch(column, data_type, str(array.type), _about_zone(array.type, data_type))
     fitted = array if array.type == target else _cast(array, data_type, target, column)
     if data_type.root is TypeRoot.CHAR:
         fitted = pad(fitted, data_type)
@@ -179,9 +179,27 @@ def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
     )
 
 
-def _mismatch(column: str, data_type: DataType, found: str) -> SchemaMismatchError:
+def _about_zone(arrow: pa.DataType, data_type: DataType) -> str:
+    """What to do where a time with a zone meets a column without one, or the other way round; empty elsewhere."""
+    if not pa.types.is_timestamp(arrow):
+        return ""
+    if data_type.root is TypeRoot.TIMESTAMP:
+        return (
+            "; the column has times without a zone. Cast it, which takes the time in UTC: "
+            f"column.cast(pa.timestamp('{arrow.unit}')), in Spark CAST(... AS TIMESTAMP_NTZ); or "
+            "pc.local_timestamp(column) for that of its zone; or make the column TIMESTAMP_LTZ"
+        )
+    if data_type.root is TypeRoot.TIMESTAMP_LTZ:
+        return (
+            "; the column has moments. Say in which zone the times are: pc.assume_timezone(column, 'UTC'), in Spark "
+            "CAST(... AS TIMESTAMP); or make the column TIMESTAMP"
+        )
+    return ""
+
+
+def _mismatch(column: str, data_type: DataType, found: str, remedy: str = "") -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"column {column}: expected {data_type}, found {found}",
+        f"column {column}: expected {data_type}, found {found}{remedy}",
         column=column,
         expected=str(data_type),
         found=found,

@@ -98,6 +98,8 @@ def test_the_command_line_wins_over_the_file() -> None:
     ("assignment", "text"),
     [
         ("tabel=x", "unknown key 'tabel' in command line; did you mean 'table'?"),
+        ("zzzzzz=x", "unknown key 'zzzzzz' in command line; the nearest known one is '"),
+        ("options.zzzzzz=x", "unknown option 'zzzzzz' in command line; the nearest known one is '"),
         ("options.compactoin=x", "unknown option 'compactoin' in command line; did you mean 'compaction'?"),
         ("create.options.bukcet=4", "did you mean 'bucket'?"),
         ("create.options.run-size=8 mb", "unknown option 'run-size'"),
