@@ -11,17 +11,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 _BUILD = (
-    "import sys; sys.path.insert(0, '.ci/wheel'); import copying_backend as b; "
-    "b.build_sdist(sys.argv[1]); b.build_wheel(sys.argv[1])"
+    "import sys; sys.path.insert(0, '.ci/wheel'); import copying_backend as b; getattr(b, sys.argv[1])(sys.argv[2])"
 )
 
 
 def build(tree: Path, target: Path) -> dict[str, str]:
     """Builds both from a folder; the digest of each by its name."""
     target.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        [sys.executable, "-c", _BUILD, str(target.resolve())], cwd=tree, check=True, stdout=subprocess.DEVNULL
-    )
+    for hook in ("build_wheel", "build_sdist"):
+        command = [sys.executable, "-c", _BUILD, hook, str(target.resolve())]
+        subprocess.run(command, cwd=tree, check=True, stdout=subprocess.DEVNULL)
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(target.iterdir())}
 
 
