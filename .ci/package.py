@@ -1,6 +1,6 @@
 """Builds the wheel and the sdist, twice: `python .ci/package.py FOLDER`, by `.ci/run package`.
 
-The second build is made in a clone, whose files have other times and another folder. Both have to be the same bytes.
+Each build is made in a clone of its own, whose files have other times. Both have to be the same bytes.
 """
 
 import hashlib
@@ -27,23 +27,23 @@ def build(tree: Path, target: Path) -> dict[str, str]:
 def main(target: Path) -> int:
     for old in target.glob("bucketline-*"):
         old.unlink()
-    changed = subprocess.run(
-        ["git", "status", "--porcelain", "--untracked-files=no"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    first = build(ROOT, target)
-    with tempfile.TemporaryDirectory(prefix="bucketline-again-") as scratch:
-        tree = Path(scratch, "tree")
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
-        second = build(tree, Path(scratch, "built"))
+    if _git("status", "--porcelain"):
+        print("files differ from the commit: what is built is the commit, without them", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="bucketline-build-") as scratch:
+        for tree in ("first", "second"):
+            _git("clone", "-q", str(ROOT), f"{scratch}/{tree}")
+        first = build(Path(scratch, "first"), target)
+        second = build(Path(scratch, "second"), Path(scratch, "built"))
     for name, digest in first.items():
         print(f"{digest}  {name}")
-    if changed:
-        print("files differ from the commit: the second build, of the commit, was not compared", file=sys.stderr)
-        return 0
     if first != second:
         print(f"the same commit gave other bytes: {second}", file=sys.stderr)
         return 1
     return 0
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 if __name__ == "__main__":
