@@ -25,13 +25,14 @@ _FETCHED = re.compile(
 
 
 def page_of(folder: Path, target: str) -> str | None:
-    """The page of the site that a link in a folder of the repository leads to; None where it leads to no page."""
+    """The page or file of the site that a link in a folder of the repository leads to; None where it has none."""
     found = (folder / target).resolve()
     if found == ROOT / "README.md":
         return FIRST
     if found == ROOT / "docs" / "README.md" or found == ROOT / "docs":
         return OVERVIEW
-    return found.name if found.parent == ROOT / "docs" and found.suffix == ".md" else None
+    docs = ROOT / "docs"
+    return str(found.relative_to(docs)) if found.is_file() and found.is_relative_to(docs) else None
 
 
 def as_page(text: str, folder: Path) -> str:
@@ -61,6 +62,8 @@ def build(target: Path, version: str) -> None:
                 (pages / name).write_text(as_page(page.read_text(), ROOT / "docs"))
             elif page.is_file():
                 shutil.copy(page, pages)
+            else:
+                shutil.copytree(page, pages / page.name)
         shutil.copy(ROOT / ".ci" / "mkdocs.yml", scratch)
         built = Path(scratch, "site")
         command = [
