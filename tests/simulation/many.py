@@ -1,0 +1,46 @@
+"""Worlds of as many seeds as there is time for, and what they came to."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.simulation.draw import draw_script
+from tests.simulation.life import Life
+from tests.simulation.shorten import failure_of, shortened
+
+
+@dataclass
+class Tally:
+    """What some worlds came to."""
+
+    seeds: int = 0
+    operations: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    met: set[frozenset[str]] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, other: "Tally") -> None:
+        """What others came to, too."""
+        self.seeds += other.seeds
+        self.operations += other.operations
+        self.outcomes += other.outcomes
+        self.faults += other.faults
+        self.met |= other.met
+        self.failures += other.failures
+
+
+def some_worlds(first: int, step: int, seconds: float) -> Tally:
+    """The worlds of every `step`-th seed from the first on, for so long."""
+    tally, until, number = Tally(), time.monotonic() + seconds, first
+    while time.monotonic() < until:
+        script = draw_script(str(number))
+        history = Life(script).live()
+        tally.add(Tally(1, history.operations, history.outcomes, history.faults, history.met))
+        if history.failure is not None:
+            shorter = shortened(script, most_runs=40)
+            lines = [f"seed {number}: {history.failure}", *shorter.lines(), str(failure_of(shorter))]
+            tally.failures.append("\n".join(lines))
+            print(tally.failures[-1], flush=True)
+        number += step
+    return tally
