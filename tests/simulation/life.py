@@ -52,6 +52,8 @@ class History:
     faults: Counter[str] = field(default_factory=Counter)
     met: set[frozenset[str]] = field(default_factory=set)
     failure: str | None = None
+    error: BaseException | None = None
+    """What was raised where it failed, for whoever looks into it."""
     turns: int = 0
 
 
@@ -91,6 +93,7 @@ class Life:
                 self._phase("settling", self._settle)
             except (Judgement, BucketlineError, Exception) as e:  # noqa: BLE001 (each failure is told with its seed)
                 self.history.failure = f"{type(e).__name__}: {e}"
+                self.history.error = e
                 self.scheduler.end()
         self.history.digest = self._hash.hexdigest()
         self.history.turns = self.scheduler.turns

@@ -65,9 +65,13 @@ class Stored:
     def missing(self, snapshot: Snapshot) -> list[str]:
         """The files that a snapshot names and that are not there."""
         there = {p.rpartition("/")[2] for p in self.disk.files if p.startswith(f"{self.path}/")}
-        lists = [n for n in (snapshot.base_manifest_list, snapshot.delta_manifest_list) if n not in there]
+        named = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest)
+        lists = [n for n in named if n is not None and n not in there]
         if lists:
             return lists
+        manifests = [m for n in named[:2] if n is not None for m in self._list(n) if m not in there]
+        if manifests:
+            return manifests
         return sorted(self.names(snapshot) - there)
 
     def state(self, snapshot: Snapshot) -> State:
@@ -119,7 +123,7 @@ class Stored:
         name = entry.file.file_name
         known = self._rows.get(name)
         if known is None:
-            read = pq.ParquetFile(pa.BufferReader(self._data_of(name))).read()
+            read = pq.ParquetFile(pa.BufferReader(self._data_of(name))).read(use_threads=False)
             count = read.num_rows
 
             def column(of: str, otherwise: object = None) -> list[object]:

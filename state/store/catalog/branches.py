@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.pins import WHOLE_BRANCH
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.errors import RemovalUnderWayError
+from bucketline.state.errors import MissingSnapshotError, RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_at, branch_folder, history_of, parse_branch
 from bucketline.state.format.pin_json import Hold, Pin, Removal
@@ -187,8 +187,21 @@ class Branches:
     def states(self) -> list[tuple[str, Snapshot]]:
         """As `states_of`, for all branches. Raises MissingSnapshotError for one that has lost some."""
         for name in self.names():
-            Snapshots(self._io, self.path(name)).check_complete()
+            self.check_complete(name)
         return [state for name in self.names() for state in self.states_of(name)]
+
+    def check_complete(self, name: str) -> None:
+        """Raises MissingSnapshotError for a branch that has lost snapshots; not for one that is being deleted, or whose
+        deletion was cut short: its snapshots go before its schema."""
+        try:
+            Snapshots(self._io, self.path(name)).check_complete()
+        except MissingSnapshotError:
+            if not self.is_going(name):
+                raise
+
+    def is_going(self, name: str) -> bool:
+        """Whether a branch is being deleted, or was."""
+        return self._history(name) in Notebook(self._io, self._path).deleted()
 
     def states_beside(self, root: str) -> list[tuple[str, Snapshot]]:
         """Snapshots that together have all files that others share with the table or branch whose metadata is at
@@ -197,7 +210,7 @@ class Branches:
             return self.states()
         for name in self.names():
             if self.path(name) != root:
-                Snapshots(self._io, self.path(name)).check_complete()
+                self.check_complete(name)
         others = [(f"branch {n}", self.path(n)) for n in self.names() if self.path(n) != root]
         states: list[tuple[str, Snapshot]] = []
         for where, other in (("'main'", self._path), *others):

@@ -36,8 +36,8 @@ class NamedFiles:
         roots = self._roots()
         total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)
         done = 0
-        for where, root in roots:
-            for state in self._added(where, root, _states(self._io, root)):
+        for branch, root in roots:
+            for state in self._added(branch, root, _states(self._io, root)):
                 if state.startswith("snapshot "):
                     done += 1
                     progress(done, max(done, total))
@@ -51,26 +51,29 @@ class NamedFiles:
         # Before what is published: whoever publishes drops the pin after it. What a pin refers to was named by
         # something else before, which an earlier look has seen.
         self._add_pinned()
-        for where, root in self._roots():
+        for branch, root in self._roots():
             known = self._newest.get(root)
             snapshots = Snapshots(self._io, root)
             # After a rollback, other snapshots may have the same ids.
             is_same = known is not None and snapshots.get(known.id) == known
             after = known.id if is_same and known is not None else 0
-            for _ in self._added(where, root, _states(self._io, root, after)):
+            for _ in self._added(branch, root, _states(self._io, root, after)):
                 pass
             self.names |= named_by_plans(self._io, root)
 
-    def _roots(self) -> list[tuple[str, str]]:
+    def _roots(self) -> list[tuple[str | None, str]]:
+        """The metadata folders of the table and of its branches, these with their names."""
         branches = Branches(self._io, self._path)
-        return [("", self._path), *((f" of branch {n}", branches.path(n)) for n in branches.names())]
+        return [(None, self._path), *((n, branches.path(n)) for n in branches.names())]
 
-    def _added(self, where: str, root: str, states: Iterable[tuple[str, Snapshot]]) -> Iterator[str]:
+    def _added(self, branch: str | None, root: str, states: Iterable[tuple[str, Snapshot]]) -> Iterator[str]:
         """Adds what states name, one after the other; their names."""
-        if Schemas(self._io, root).latest_id() is None:
+        branches = Branches(self._io, self._path)
+        if Schemas(self._io, root).latest_id() is None and (branch is None or not branches.is_going(branch)):
             raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
         # Files of a snapshot whose own file is gone are needed once that is put back.
-        Snapshots(self._io, root).check_complete()
+        Snapshots(self._io, root).check_complete() if branch is None else branches.check_complete(branch)
+        where = "" if branch is None else f" of branch {branch}"
         for name, snapshot in states:
             self._add_state(f"{name}{where}", root, name, snapshot)
             self._add_changelog(snapshot.changelog_manifest_list)

@@ -127,6 +127,36 @@ def test_a_branch_half_deleted_by_a_dead_process_goes_also_after_an_hour(table: 
     assert not _folder(table).exists() and open_table(table.path).branches() == []
 
 
+@pytest.mark.parametrize("gone", range(1, 7))
+def test_a_tag_can_be_deleted_while_a_branch_goes(table: Table, gone: int) -> None:
+    """Seed 500030 of the simulation."""
+    table.create_tag("first", snapshot=1)
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    with stopped_at(None) as counted:
+        table.delete_branch("b")
+    table.create_branch("b", "old")
+    removed = [n for n, call in enumerate(counted.log, 1) if call.startswith("delete ") and "/branch-b/" in call]
+    with stopped_at(removed[min(gone, len(removed) - 1)]) as dead:
+        table.delete_branch("b")
+    assert dead.is_dead
+    assert open_table(table.path).delete_tag("first")
+    _age_notes(table)
+    _care(table)
+    assert open_table(table.path).doctor(rows=True) == []
+
+
+def test_orphans_are_removed_while_a_branch_goes(table: Table) -> None:
+    with stopped_at(None) as counted:
+        open_table(table.path).remove_orphan_files(dry_run=False)
+    looks = [n for n, call in enumerate(counted.log, 1) if "branch" in call]
+    assert len(looks) > 5
+    for at in looks:
+        with stopped_at(at, lambda: open_table(table.path).delete_branch("b")):
+            open_table(table.path).remove_orphan_files(dry_run=False)
+        table.create_branch("b", "old")
+    assert open_table(table.path).doctor(rows=True) == []
+
+
 def test_a_deleter_that_was_stopped_leaves_a_new_branch_of_that_name_alone(table: Table) -> None:
     with stopped_at(None) as counted:
         table.delete_branch("b")
