@@ -113,6 +113,27 @@ def check_bucket_counts(
     return None
 
 
+def check_new_totals(
+    delta_entries: Iterable[ManifestEntry], kept_totals: Mapping[bytes, int], newest_count: int
+) -> Conflict | None:
+    """Rule `bucket-count`, for partitions that have no files beside those of the commit: their number of buckets is
+    `newest_count`, the one of the newest schema, which a rescale may have changed since the files were planned.
+
+    `kept_totals` has the partitions whose files stay. Not a rule of Paimon 2.0, where the partition cannot be written
+    afterwards.
+    """
+    for entry in delta_entries:
+        is_new = entry.kind is FileKind.ADD and entry.total_buckets > 0 and entry.partition not in kept_totals
+        if is_new and entry.total_buckets != newest_count:
+            return Conflict(
+                "bucket-count",
+                f"the table got {counted(newest_count, 'bucket')} meanwhile, these files were written for "
+                f"{entry.total_buckets}; write them again",
+                {"partition": entry.partition.hex(), "found": newest_count, "expected": entry.total_buckets},
+            )
+    return None
+
+
 def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
     """Rule `delta`: within one commit a file is added at most once, deleted at most once, and not both."""
     seen: set[EntryIdentity] = set()

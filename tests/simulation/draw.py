@@ -1,9 +1,12 @@
 """Scripts drawn from seeds."""
 
 import random
+from dataclasses import replace
+from functools import cache
+from itertools import combinations_with_replacement
 
 from tests.simulation.faults import ALLOWED, Fault, FaultKind, Store
-from tests.simulation.operations import OPERATIONS
+from tests.simulation.operations import OPERATIONS, ROLLING
 from tests.simulation.rows import KINDS
 from tests.simulation.script import Script, Step, TablePlan, Track
 
@@ -11,16 +14,20 @@ MOST_OPERATIONS = 40
 _WEIGHTS = {"write": 6, "read": 3, "compact": 3, "expire": 3, "work on plans": 3, "plan": 2}
 _CALLS = {"write": 40, "batch": 50}
 _SHORT_MS, _LEASE_MS, _DAYS_MS = 500, 130_000, 2 * 86_400_000
-_ROLLING = ("roll back", "roll back to a tag")
 _NOT_DRAWN = frozenset({"fast-forward"})
+"""The table gets snapshots anew that it had: the judge knows a snapshot by its id."""
+_KINDS_NOT_DRAWN = frozenset({"cross-partition"})
+"""Its key index is a RocksDB on the local disk, with threads of its own."""
+_MEETINGS = 2
 
 
 def draw_script(seed: str) -> Script:
     """The script of a seed."""
     draw = random.Random(f"script {seed}")
     store = draw.choice((Store.POSIX, Store.POSIX, Store.OBJECTS, Store.HDFS))
-    tables = tuple(_table(draw, f"t{n}") for n in range(draw.choice((1, 1, 1, 2))))
-    others = draw.choice((8, 14, 20))
+    pair = pair_of(seed)
+    tables = tuple(_table(draw, f"t{n}", () if n else pair) for n in range(draw.choice((1, 1, 1, 2))))
+    others = draw.choice((6, 10, 16))
     tracks, number = [], 0
     for n in range(draw.choice((0, 1, 1, 2))):
         steps = []
@@ -30,7 +37,7 @@ def draw_script(seed: str) -> Script:
             number += 1
         tracks.append(_track(draw, f"stream{n}", steps))
     actors: list[list[Step]] = [[] for _ in range(draw.choice((2, 3, 4, 5)))]
-    has_rolling = draw.random() < 0.4
+    has_rolling = draw.random() < 0.4 or not ROLLING.isdisjoint(pair)
     for _ in range(others):
         table = draw.choice(tables)
         names = _fitting(table, has_rolling=has_rolling)
@@ -38,6 +45,16 @@ def draw_script(seed: str) -> Script:
         draw.choice(actors).append(_step(draw, store, number, table, name))
         number += 1
     tracks += [_track(draw, f"actor{n}", steps) for n, steps in enumerate(actors)]
+    names = _fitting(tables[0], has_rolling=has_rolling)
+    for n in range(_MEETINGS):
+        # Two actors that begin at the same moment, with nothing else to do, so that every pair of operations meets.
+        both = pair if n == 0 else (draw.choice(names), draw.choice(names))
+        gap = draw.randrange(10_000)
+        for side, name in zip("ab", both, strict=True):
+            if name != "batch":
+                step = replace(_step(draw, store, number, tables[0], name), gap_ms=gap)
+                tracks.append(_track(draw, f"pair{n}{side}", [step]))
+                number += 1
     return Script(seed, store, tables, tuple(t for t in tracks if t.steps), draw.random() < 0.2, draw.random() < 0.4)
 
 
@@ -46,13 +63,29 @@ def operations_drawn() -> set[str]:
     return {*OPERATIONS, "batch"} - _NOT_DRAWN
 
 
+@cache
+def pairs() -> tuple[tuple[str, str], ...]:
+    """The pairs of operations that a table takes, in no order."""
+    names = sorted(operations_drawn())
+    found = [p for p in combinations_with_replacement(names, 2) if not never_together(*p)]
+    random.Random("pairs").shuffle(found)
+    return tuple(found)
+
+
+def pair_of(seed: str) -> tuple[str, str]:
+    """The two operations that certainly meet in the world of a seed: with a number, the pairs in turn."""
+    number = int(seed) if seed.isdigit() else random.Random(f"pair {seed}").randrange(len(pairs()))
+    return pairs()[number % len(pairs())]
+
+
 def never_together(one: str, other: str) -> bool:
     """Whether no table takes both operations."""
-    plans = [TablePlan("t", kind) for kind in KINDS]
+    plans = [TablePlan("t", kind) for kind in KINDS if kind not in _KINDS_NOT_DRAWN]
     return not any({one, other} <= {*_fitting(plan, has_rolling=True), "batch"} for plan in plans)
 
 
-def _table(draw: random.Random, name: str) -> TablePlan:
+def _table(draw: random.Random, name: str, wanted: tuple[str, ...]) -> TablePlan:
+    """A table that takes the operations that are wanted."""
     options = {
         "num-sorted-run.compaction-trigger": str(draw.choice((2, 3, 5))),
         "snapshot.num-retained.min": str(draw.choice((1, 2))),
@@ -60,7 +93,8 @@ def _table(draw: random.Random, name: str) -> TablePlan:
         "snapshot.time-retained": draw.choice(("1 s", "1 h")),
         **draw.choice(({}, {"write-only": "true"}, {"full-compaction.delta-commits": "2"})),
     }
-    kind = draw.choice([k for k in KINDS if k not in ("cross-partition",)])
+    kinds = [k for k in KINDS if k not in _KINDS_NOT_DRAWN]
+    kind = draw.choice([k for k in kinds if {*wanted} <= {*_fitting(TablePlan("t", k), has_rolling=True), "batch"}])
     if KINDS[kind].options.get("changelog-producer") == "lookup":
         options.pop("full-compaction.delta-commits", None)
     if not KINDS[kind].key:
@@ -82,9 +116,11 @@ def _fitting(table: TablePlan, *, has_rolling: bool) -> list[str]:
     if kind.options["bucket"] not in ("1", "2"):
         without |= {"rescale"}
     if kind.engine != "deduplicate" or kind.has_versions:
-        without |= {"delete", "update"}
+        without |= {"delete", "update", "merge"}
+    if not kind.key:
+        without |= {"merge"}
     if not has_rolling:
-        without |= set(_ROLLING)
+        without |= ROLLING
     return [o for o in OPERATIONS if o not in without]
 
 

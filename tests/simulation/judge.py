@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.snapshot_json import decode_snapshot
 from tests.simulation.disk import Change, Disk
-from tests.simulation.rows import NOTHING, Effect, Kind, Row, State, applied
+from tests.simulation.rows import NOTHING, Effect, Kind, Row, State, applied, followed
 from tests.simulation.stored import GoneError, Stored
 
 _SNAPSHOT = re.compile(r"(?P<root>.*)/snapshot/snapshot-(?P<id>\d+)")
@@ -158,9 +160,15 @@ class Judge:
             found.ties = self.stored.ties(snapshot) if self.checks_rows else found.ties
         except GoneError as e:
             raise Judgement(f"snapshot {number} by {by} names {e}, which is not there") from e
+        self._check_levels(found)
         found.state = self._judged(held, before, found)
         self.states[found.identity] = (found.state, found.ties)
         return found
+
+    def _check_levels(self, found: Published) -> None:
+        wrong = self.stored.overlapping(found.snapshot)
+        if wrong is not None:
+            raise Judgement(f"snapshot {found.snapshot.id} by {found.by}: {wrong}")
 
     def _judged(self, held: State | None, before: Published | None, found: Published) -> State | None:
         if held is None or (before is not None and before.state is None):
@@ -186,10 +194,10 @@ class Judge:
         by, old = found.by, frozenset() if before is None else before.ties
         if not self.kind.key or self.kind.has_versions or by is None or not found.moves_rows:
             return old
-        own = {self.kind.key_of(row) for row, _ in by.effect.rows}
+        own = {self.kind.key_of(row) for row, _ in by.effect.brought}
         line = self.lines[found.root]
         beside = [p.by for at, p in line.newest if p is not None and p.by is not None and at > by.began]
-        theirs = {self.kind.key_of(row) for other in beside for row, _ in other.effect.rows if other is not by}
+        theirs = {self.kind.key_of(row) for other in beside for row, _ in other.effect.brought if other is not by}
         return (old - own) | (own & theirs)
 
     def is_same(self, one: State, other: State, ties: frozenset[object]) -> bool:
@@ -218,13 +226,13 @@ class Judge:
 
     def _met(self, by: Doing, effect: Effect, expected: State, held: State) -> bool:
         """Writers that write one key at the same time are in no order: of each column either's value stays."""
-        if not self.kind.key or not effect.rows or effect.is_own_days:
+        if not self.kind.key or not effect.brought or effect.is_own_days:
             return False
         line = self.lines[self.path]
         states = [p.state for at, p in line.newest if p is not None and p.state is not None and at > by.began]
         before = [p.state for at, p in line.newest if p is not None and p.state is not None and at <= by.began]
         states = [*before[-1:], *states]
-        others = [p.by.effect.rows for at, p in line.newest if p is not None and p.by is not None and at > by.began]
+        others = [p.by.effect.brought for at, p in line.newest if p is not None and p.by is not None and at > by.began]
         by_key = [{self.kind.key_of(r): r for r in s} for s in states]
         now, wanted = ({self.kind.key_of(r): r for r in s} for s in (held, expected))
         if len(held) != sum(held.values()):
@@ -233,7 +241,7 @@ class Judge:
             if now.get(key) == wanted.get(key):
                 continue
             known = {s.get(key) for s in by_key}
-            own = [(r, k) for r, k in effect.rows if self.kind.key_of(r) == key]
+            own = [(r, k) for r, k in effect.brought if self.kind.key_of(r) == key]
             theirs = [(r, k) for rows in others for r, k in rows if self.kind.key_of(r) == key]
             if not own or (len(known) < 2 and not theirs):
                 return False
@@ -283,6 +291,27 @@ class Judge:
     def newest(self, root: str | None = None) -> Published | None:
         line = self.lines[root or self.path]
         return line.there[max(line.there)] if line.there else None
+
+    def known(self, number: int) -> Published | None:
+        """A snapshot of the table whose rows are known."""
+        found = self.lines[self.path].there.get(number)
+        return None if found is None or found.state is None or found.ties else found
+
+    def check_changes(self, doing: Doing, start: Published, changes: pa.Table) -> None:
+        """What a reader of changes saw leads from the snapshot where it began to one that was the newest meanwhile."""
+        line = self.lines[self.path]
+        before = [p for at, p in line.newest if at <= doing.began]
+        seen = [p for p in (*before[-1:], *(p for at, p in line.newest if at > doing.began)) if p is not None]
+        end = max((p.snapshot.id for p in seen), default=0)
+        between = [p for _, p in line.newest if p is not None and start.snapshot.id < p.snapshot.id <= end]
+        is_unclear = any(p.state is None or p.ties or p.snapshot.commit_kind is CommitKind.OVERWRITE for p in between)
+        if self.kind.readers_wait or self.has_rolled_back(doing) or is_unclear:
+            return
+        assert start.state is not None
+        held = followed(self.kind, start.state, changes)
+        if not any(p.state == held for p in seen):
+            more, less = _difference(held, seen[-1].state or {})
+            raise Judgement(f"{doing} from {start.snapshot.id} on leads to {more} too much, and {less} is missing")
 
     def check_read(self, doing: Doing, held: State, root: str | None = None) -> None:
         """What a reader saw was the newest state at a moment while it read."""

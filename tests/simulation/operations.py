@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.catalog.consumers import set_next_of_consumer
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
@@ -112,8 +113,22 @@ def update(a: Act) -> None:
     a.table.update(f"id = {effect.ids[0]}", {"v": effect.new_value})
 
 
+def merge(a: Act) -> None:
+    rows = {a.kind.key_of(row): row for row, _ in a.rows(a.table)}
+    effect = a.means(Effect(merged=tuple(rows.values())))
+    source = table_of(tuple((row, INSERT) for row in effect.merged), has_more=a.has_more).drop_columns("_row_kind")
+    a.table.merge(source, on=list(a.kind.key), when_matched={"v": expr("source.v")})
+
+
 def read(a: Act) -> None:
     a.judge.check_read(a.doing, state_of(a.table.to_arrow()))
+
+
+def follow_changes(a: Act) -> None:
+    start = a.judge.known(a.some_id())
+    if start is not None:
+        changes = a.table.to_arrow(changes_since=start.snapshot.id)
+        a.judge.check_changes(a.doing, start, changes)
 
 
 def read_tag(a: Act) -> None:
@@ -180,7 +195,9 @@ OPERATIONS: Mapping[str, Callable[[Act], object]] = {
     "expire partitions": expire_partitions,
     "delete": delete,
     "update": update,
+    "merge": merge,
     "read": read,
+    "follow changes": follow_changes,
     "read a tag": read_tag,
     "compact": lambda a: a.table.compact(),
     "minor compaction": lambda a: a.table.compact("minor"),
@@ -204,6 +221,7 @@ OPERATIONS: Mapping[str, Callable[[Act], object]] = {
     "expire by the options": lambda a: a.table.expire_snapshots(),
     "remove orphans": lambda a: a.table.remove_orphan_files(dry_run=False),
     "add a column": lambda a: a.table.add_column("more", "INT"),
+    "describe a column": lambda a: a.table.alter_column("v", comment=f"as of {a.doing.number}"),
     "set an option": lambda a: a.table.set_options({"snapshot.num-retained.max": str(a.draw.choice((5, 6)))}),
     "consumer": lambda a: set_next_of_consumer(handle_of(a.table).io, a.table.path, "c", a.some_id()),
     "mark partitions": lambda a: a.table.mark_done(),

@@ -99,6 +99,13 @@ class Effect:
     new_value: int | None = None
     is_own_days: bool = False
     """Whether the partitions of the rows themselves are emptied."""
+    merged: tuple[Row, ...] = ()
+    """Rows of which the value goes into the rows of their key, and those of no known key are added."""
+
+    @property
+    def brought(self) -> tuple[tuple[Row, int], ...]:
+        """The rows that come, and of rows that are merged those that may."""
+        return (*self.rows, *((row, INSERT) for row in self.merged))
 
 
 NOTHING = Effect()
@@ -175,6 +182,9 @@ def applied(kind: Kind, state: State, effect: Effect) -> State:
         for row in touched:
             for _ in range(counts[row]):
                 fold.add((row[0], row[1], effect.new_value, row[3]), INSERT)
+    for row in effect.merged:
+        known = fold.kept.get(kind.key_of(row))
+        fold.add(row if known is None else (*known[:2], row[2], known[3]), INSERT)
     for row, row_kind in effect.rows:
         fold.add(row, row_kind)
     return fold.state
@@ -193,9 +203,19 @@ def table_of(rows: Sequence[tuple[Row, int]], *, has_more: bool) -> pa.Table:
     return pa.table(columns)
 
 
+def followed(kind: Kind, state: State, changes: pa.Table) -> State:
+    """The rows after what a reader of changes shows, with the kind of each in `_row_kind`."""
+    fold = Fold.of(kind, state)
+    for row, row_kind in zip(_rows_of(changes), changes["_row_kind"].to_pylist(), strict=True):
+        fold.add(row, row_kind)
+    return fold.state
+
+
 def state_of(found: pa.Table) -> State:
     """The rows that a reader shows."""
+    return Counter(_rows_of(found))
+
+
+def _rows_of(found: pa.Table) -> list[Row]:
     more = found["more"].to_pylist() if "more" in found.column_names else [None] * found.num_rows
-    return Counter(
-        zip(found["id"].to_pylist(), found["day"].to_pylist(), found["v"].to_pylist(), more, strict=True)
-    )  # fmt: skip
+    return list(zip(found["id"].to_pylist(), found["day"].to_pylist(), found["v"].to_pylist(), more, strict=True))

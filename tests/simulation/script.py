@@ -14,6 +14,7 @@ class Step:
     operation: str
     details: int
     gap_ms: int = 0
+    """How long after the step before it, or after the actors' beginning."""
     faults: tuple[Fault, ...] = ()
 
 

@@ -7,7 +7,7 @@ by its world, whichever code asks and whatever parameter it has left out.
 import datetime
 import functools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -116,6 +116,21 @@ class SerialPool:
         return
 
 
+@dataclass
+class SerialReading:
+    """Stands where several threads read sources: whoever asks reads them one after the other."""
+
+    sources: Iterable[Callable[[], Iterator[Any]]]
+    readers: int
+
+    def items(self) -> Iterator[Any]:
+        for source in self.sources:
+            yield from source()
+
+    def end(self) -> None:
+        return
+
+
 def _computed_once(self: Any, instance: Any, owner: Any = None) -> Any:
     """As cached_property of Python 3.12: that of 3.11 holds a lock while it computes, for all objects of the class, and
     a process that waits for a lock keeps the baton."""
@@ -150,6 +165,7 @@ def in_this_process() -> Iterator[None]:
         patch.object(functools.cached_property, "__get__", _computed_once),
         patch.object(parallel, "core_count", lambda: 1),
         patch.object(parallel, "ThreadPoolExecutor", SerialPool),
+        patch.object(parallel, "_Reading", SerialReading),
         patch.object(open_ahead, "ThreadPoolExecutor", SerialPool),
         patch.object(ranged_reader, "ThreadPoolExecutor", SerialPool),
     ]

@@ -5,6 +5,7 @@ file of a table changes.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -98,6 +99,25 @@ class Stored:
                 if seen.setdefault((key, number), (row_kind, row)) != (row_kind, row):
                     found.add(key)
         return frozenset(found)
+
+    def overlapping(self, snapshot: Snapshot) -> str | None:
+        """What is wrong with the levels of a snapshot: above level 0 the files of a level have no key in common and
+        are in order; and a partition has one number of buckets."""
+        spans: dict[tuple[bytes, int, int], list[tuple[int, int, str]]] = {}
+        counts: dict[bytes, int] = {}
+        for entry in self.live(snapshot).values():
+            if entry.bucket >= 0 and counts.setdefault(entry.partition, entry.total_buckets) != entry.total_buckets:
+                return f"a partition has {counts[entry.partition]} and {entry.total_buckets} buckets"
+            if self.kind.key and entry.file.level > 0:
+                ids = [row[0] for _, _, row in self._data(entry)]
+                place = (entry.partition, entry.bucket, entry.file.level)
+                spans.setdefault(place, []).append((min(ids), max(ids), entry.file.file_name))
+        for place, files in spans.items():
+            files.sort()
+            for (_, end, one), (begin, _, other) in pairwise(files):
+                if begin <= end:
+                    return f"{one} and {other} of level {place[2]} have keys in common"
+        return None
 
     def _buckets(self, snapshot: Snapshot) -> list[list[tuple[int, int, Row, bool]]]:
         deleted = self._deleted(snapshot)

@@ -8,7 +8,7 @@ what the low hint LATEST means (`state.commit.newest`); before that, nothing has
 Source: Paimon 2.0 RollbackHelper.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -82,26 +82,45 @@ def _roll_back(
     newer = [i for i in snapshots.ids() if i > wanted.id]
     if newer and newer[0] > wanted.id + 1:
         newer.insert(0, _bridge(snapshots, wanted))
+    found = _contents(snapshots, newer)
     still_pinned()
     if newer:
         _mark(snapshots, tags, newer[-1], world)
     # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
     # files do.
     snapshots.write_latest_hint(wanted.id)
+    if newer and not _is_still(snapshots, newer[0], found):
+        return wanted
     # A tag on a removed snapshot would seem to belong to a later one with the same id.
     _settle_tags(snapshots, tags, wanted)
     _drop_changelogs(io, path, wanted.id)
     while newer:
         for snapshot_id in reversed(newer):
-            snapshots.delete(snapshot_id)
-        # A commit that was published meanwhile follows a snapshot that is gone; so does a tag of one.
+            if _is_still(snapshots, snapshot_id, found):
+                snapshots.delete(snapshot_id)
+        # A commit that was published meanwhile follows a snapshot that is gone; so does a tag of one. But the next
+        # snapshot was removed last: one of its id that came since follows the wanted one, and nothing of it goes.
         newer = [i for i in snapshots.ids() if i > wanted.id]
+        if newer and newer[0] == wanted.id + 1:
+            break
+        found = _contents(snapshots, newer)
         _settle_tags(snapshots, tags, wanted)
         hint = read_hint(io, f"{path}/{SNAPSHOT_DIR}", LATEST)
         if newer or (hint is not None and hint.snapshot_id != wanted.id):
             snapshots.write_latest_hint(wanted.id)
     tags.delete(ROLLBACK_TAG)
     return wanted
+
+
+def _contents(snapshots: Snapshots, ids: Iterable[int]) -> dict[int, bytes | None]:
+    """The bytes of snapshot files, whether they can be read or not."""
+    return {i: snapshots.io.read_optional(snapshots.path(i)) for i in ids}
+
+
+def _is_still(snapshots: Snapshots, snapshot_id: int, found: Mapping[int, bytes | None]) -> bool:
+    """Whether a snapshot is the one that was found. If not, another process has finished this rollback while this one
+    was stopped, and writers may have gone on from there."""
+    return _contents(snapshots, [snapshot_id])[snapshot_id] == found[snapshot_id]
 
 
 def _settle_tags(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> None:

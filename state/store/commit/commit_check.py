@@ -153,7 +153,7 @@ class CommitChecks:
         newer = list(self._snapshots.newest_first(latest or 0, seen))
         twin = find_twin(newer, author.user, author.identifier)
         if twin is None and len(newer) != latest_id - seen:
-            return _history_gone(seen, latest_id)
+            return history_gone(seen, latest_id)
         return twin
 
     def find_stranger(self, author: Author, latest: Snapshot | None, seen: int) -> Conflict | None:
@@ -163,7 +163,7 @@ class CommitChecks:
         latest_id = 0 if latest is None else latest.id
         newer = list(self._snapshots.newest_first(latest or 0, seen))
         if len(newer) != latest_id - seen:
-            return _history_gone(seen, latest_id)
+            return history_gone(seen, latest_id)
         own = writer_of(author.user)
         for snapshot in newer:
             if snapshot.commit_kind.moves_rows and writer_of(snapshot.commit_user) != own:
@@ -258,7 +258,7 @@ class CommitChecks:
                 continue
             before, after = (self._snapshots.get(i) if i > 0 else None for i in (before_id, after_id))
             if (before is None and before_id > 0) or (after is None and after_id > 0):
-                return _history_gone(before_id, after_id)
+                return history_gone(before_id, after_id)
             names = [None if s is None else s.index_manifest for s in (before, after)]
             if names[0] == names[1]:
                 continue
@@ -278,7 +278,7 @@ class CommitChecks:
         for before_id, after_id in spans:
             changes = changes_since(self._snapshots, self._manifests, before_id, after_id)
             if changes is None:
-                return _history_gone(before_id, after_id)
+                return history_gone(before_id, after_id)
             for _, delta in changes:
                 conflict = check_looked_up(delta, delta_entries, self._key_order)
                 if conflict is not None:
@@ -310,7 +310,7 @@ class CommitChecks:
         for before_id, after_id in spans:
             changes = changes_since(self._snapshots, self._manifests, before_id, after_id)
             if changes is None:
-                return _history_gone(before_id, after_id)
+                return history_gone(before_id, after_id)
             for snapshot, delta in changes:
                 if not snapshot.commit_kind.moves_rows and all(e.bucket >= 0 for e in delta):
                     continue
@@ -328,7 +328,7 @@ class CommitChecks:
         latest_id = 0 if latest is None else latest.id
         changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)
         if changes is None:
-            return _history_gone(based_on, latest_id)
+            return history_gone(based_on, latest_id)
         for snapshot, delta in changes:
             for entry in delta:
                 if target(entry.partition) and (entry.bucket >= 0 or takes_postponed):
@@ -346,7 +346,8 @@ def _may_hold_common_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
     return True
 
 
-def _history_gone(since: int, latest: int) -> Conflict:
+def history_gone(since: int, latest: int) -> Conflict:
+    """The conflict of work whose base cannot be read any more."""
     return Conflict(
         HISTORY_GONE,
         f"the work was planned on snapshot {since}, and not all snapshots from there to {latest} can be read: they "

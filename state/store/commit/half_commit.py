@@ -13,7 +13,7 @@ from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import AppendCheck
 from bucketline.state.commit.changes import combine_index
-from bucketline.state.commit.conflict import Conflict
+from bucketline.state.commit.conflict import Conflict, check_new_totals
 from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.outcome import Committed, Unknown, outcome_unknown
 from bucketline.state.commit.plan import SnapshotPlan, WrittenList, plan_snapshot
@@ -26,7 +26,7 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_base import Bases, CommitBase
-from bucketline.state.store.commit.commit_check import CommitChecks, Half
+from bucketline.state.store.commit.commit_check import CommitChecks, Fit, Half
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests
@@ -173,6 +173,10 @@ class HalfCommit:
         fit = twin or stranger or self._checks.fit(half, base, based_on, self._own)
         if isinstance(fit, Conflict):
             return fit
+        newest_id = self._newest_schema_id(base.latest)
+        other = self._other_bucket_count(fit, base, newest_id)
+        if other is not None:
+            return other
         vectors_by_file = not bucket_mode(table.schema).has_buckets
         index = combine_index(fit.base_index, fit.index, vectors_by_file=vectors_by_file) if fit.index else None
         return plan_snapshot(
@@ -182,10 +186,23 @@ class HalfCommit:
             changelog=half.changelog,
             index=index,
             author=author,
-            schema_id=self._newest_schema_id(base.latest),
+            schema_id=newest_id,
             uuid=table.world.ids.new_uuid(),
             now_ms=table.world.clock.now_ms(),
         )
+
+    def _other_bucket_count(self, fit: Fit, base: CommitBase, newest_id: int) -> Conflict | None:
+        """Why files that were written for another number of buckets cannot begin a partition, or take its place."""
+        schema, half = self.table.schema, self._half
+        if newest_id <= schema.id or half.moves_rows or schema.settings.bucket.count <= 0:
+            return None
+        count = self.table.schemas.get(newest_id).settings.bucket.count
+        if count == schema.settings.bucket.count or count <= 0:
+            return None
+        partitions = {e.partition for e in half.entries}
+        replaced = half.overwrite
+        kept = partitions if replaced is None else {p for p in partitions if not replaced(p)}
+        return check_new_totals(half.entries, base.totals(kept), count)
 
     def _newest_schema_id(self, latest: Snapshot | None) -> int:
         table = self.table

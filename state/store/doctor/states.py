@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.replay import is_marker
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -23,8 +24,9 @@ class NamedState:
 
 
 def named_states(table: TableHandle) -> Iterator[NamedState]:
-    """All of them; one that cannot be read stands in the way of no other."""
-    yield from _tags(Tags(table.io, table.metadata_path), None)
+    """All of them; one that cannot be read stands in the way of no other. Not the marker of a stream whose snapshot
+    expired before it was written: it says how far the stream has got all the same."""
+    yield from _tags(table, None)
     branches = Branches(table.io, table.path)
     for branch in branches.names():
         try:
@@ -34,11 +36,14 @@ def named_states(table: TableHandle) -> Iterator[NamedState]:
             message = passable(e)
             path = e.path or branches.path(branch)
             yield NamedState(f"branch {branch}", None, branch, path, message)
-        yield from _tags(Tags(table.io, branches.path(branch)), branch)
+        yield from _tags(table, branch)
 
 
-def _tags(tags: Tags, branch: str | None) -> Iterator[NamedState]:
-    where = "" if branch is None else f" of branch {branch}"
+def _tags(table: TableHandle, branch: str | None) -> Iterator[NamedState]:
+    where, root = "", table.metadata_path
+    if branch is not None:
+        where, root = f" of branch {branch}", Branches(table.io, table.path).path(branch)
+    tags = Tags(table.io, root)
     for tag_name in tags.names():
         name = f"tag {tag_name}{where}"
         try:
@@ -46,5 +51,11 @@ def _tags(tags: Tags, branch: str | None) -> Iterator[NamedState]:
         except BucketlineError as e:
             yield NamedState(name, None, branch, tags.path(tag_name), passable(e))
             continue
-        if tag is not None:
+        if tag is not None and not (is_marker(name) and _has_expired(table, tag.snapshot)):
             yield NamedState(name, tag.snapshot, branch)
+
+
+def _has_expired(table: TableHandle, snapshot: Snapshot) -> bool:
+    """Whether none of a snapshot's own lists is there."""
+    lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+    return not any(table.manifests.exists(name) for name in lists)

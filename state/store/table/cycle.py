@@ -13,6 +13,8 @@ from bucketline.state.commit.change import Change, Compact
 from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed, Unknown
+from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.store.commit.commit_check import history_gone
 from bucketline.state.store.engine.engine import Engine, Outcome
 from bucketline.state.store.engine.make_visible import Again
 from bucketline.state.store.maintenance.upkeep import Upkeep
@@ -60,12 +62,19 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
     follows the table's rules for expiry and tags.
 
     Raises what the work raises, once what it has made is removed, and as `commit_change`; CommitConflictError for a
-    compaction that was lost; CommittedNotVisibleError when the rows are in the table and readers do not see them within
-    `visibility-timeout`.
+    compaction that was lost, and where the snapshot that the work reads has expired meanwhile;
+    CommittedNotVisibleError when the rows are in the table and readers do not see them within `visibility-timeout`.
     """
     made: list[CommitMessage] = []
     try:
         commit = work(made)
+    except (CorruptFileError, StorageError) as e:
+        at.discard(made)
+        newest = at.table.snapshot_store.latest_id() or 0
+        if (isinstance(e, CorruptFileError) or e.missing) and newest != at.snapshot_id:
+            # A file that expired with its snapshot is not damaged; on the newest one it is seen whether it is.
+            raise history_gone(at.snapshot_id, newest).error() from e
+        raise
     except BaseException:
         at.discard(made)
         raise

@@ -51,6 +51,9 @@ def rescale_table(
         if partitions is None and total > 0 and total != bucket_num:
             # A fixed table that was rescaled as a whole writes with that many buckets from now on.
             alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
+            # Who wrote between the two may have begun a partition in the old number of buckets.
+            if table.snapshot_store.latest_id() != snapshot_id:
+                snapshot_id = rescale() or snapshot_id
         return snapshot_id
 
     return repeat_if_gone(rescale)
@@ -119,6 +122,8 @@ def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None
 def rescaled(at: TableAt, engine: Engine, stages: Stages[Parts], made: list[CommitMessage]) -> Commit | None:
     """Runs the stages; the partitions are to be replaced by what they have made. None where there are none."""
     replaced = frozenset(stages.write.write.counts.others)
+    if not replaced:
+        return None
     made += engine.run(stages).messages if stages.source.parts else ()
     user = at.table.world.ids.new_uuid()
-    return Commit(Replace(tuple(made), replaced.__contains__, moves_rows=True), Author(user)) if replaced else None
+    return Commit(Replace(tuple(made), replaced.__contains__, moves_rows=True), Author(user))

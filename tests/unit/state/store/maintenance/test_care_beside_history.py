@@ -173,3 +173,34 @@ def test_an_announcement_that_was_left_is_finished_by_the_next_expiry_and_stops_
     assert table.snapshots()["snapshot_id"].to_pylist() == [7, 8]
     assert list(Path(table.path, "bucketline").glob("*")) == []
     assert table.doctor(rows=True) == []
+
+
+def test_a_rollback_that_was_stopped_takes_nothing_of_those_who_went_on_from_its_snapshot(tmp_path: Path) -> None:
+    """Seed 700330 of the simulation: writers finish a rollback that has begun, and what they write then stays. A stop
+    between the look at a snapshot and its removal is not noticed; no storage removes a file on a condition."""
+    table = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    for v in range(5):
+        table.write(pa.table({"id": [1], "v": [v]}, schema=COLUMNS))
+    with stopped_at(None) as counted:
+        _copied(table, tmp_path / "counted").rollback_to(2)
+    begun = next(n for n, call in enumerate(counted.log, 1) if _removes_a_snapshot(call))
+    moments = [n for n, call in enumerate(counted.log, 1) if n > begun and not _removes_a_snapshot(call)]
+    assert len(moments) > 5
+    for at in moments:
+        path = tmp_path / f"stopped-{at}"
+        copied = _copied(table, path)
+
+        def go_on(path: Path = path) -> None:
+            for id in (7, 8, 9, 10):
+                open_table(str(path)).write(pa.table({"id": [id], "v": [id]}, schema=COLUMNS))
+            open_table(str(path)).create_tag("kept", snapshot=5)
+
+        with stopped_at(at, go_on) as stopped:
+            copied.rollback_to(2)
+        assert _values(copied) == {1, 7, 8, 9, 10}, stopped.where
+        assert _values(copied, **{"scan.tag-name": "kept"}) == {1, 7, 8, 9}, stopped.where
+        assert {f.rule for f in open_table(str(path)).doctor(rows=True)} <= {"hint"}, stopped.where
+
+
+def _removes_a_snapshot(call: str) -> bool:
+    return call.startswith("delete ") and "/snapshot-" in call

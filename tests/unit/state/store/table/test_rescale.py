@@ -1,6 +1,7 @@
 """Rescale: the same rows in another number of buckets, one OVERWRITE snapshot, other partitions as they were."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -18,6 +19,7 @@ from bucketline.state.store.table.rescale import plan_rescale, rescale_table, re
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.spark.tasks import killed_at
 from tests.support.storage.faulty_io import FaultyIO
+from tests.support.storage.interleaved import stopped_at
 from tests.support.storage.watched_access import on_io
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False),
@@ -152,3 +154,55 @@ def test_a_rescale_that_was_cut_short_is_finished_by_the_same_rescale_and_writer
         table.write(rows("a", range(3), plus=2))
         assert len(content(table)) == 30 and table.doctor(rows=True) == []
     assert told > 0
+
+
+def _publication(path: Path, write: Callable[[Table], object]) -> int:
+    """The call by which a write to a new table of one bucket publishes its snapshot."""
+    table = fixed(path, "1")
+    table.write(rows("a", range(5)))
+    with stopped_at(None) as counted:
+        write(open_table(table.path))
+    return next(n for n, call in enumerate(counted.log, 1) if call.startswith("publish ") and "/snapshot-" in call)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: t.overwrite(rows("a", range(3)), partition={"day": "a"}),
+        lambda t: t.write(rows("b", range(3))),
+    ],
+    ids=["overwrite", "a new partition"],
+)
+def test_what_was_planned_before_a_rescale_does_not_bring_the_old_number_of_buckets_back(
+    tmp_path: Path, write: Callable[[Table], object]
+) -> None:
+    """Seed 700097 of the simulation: afterwards every write to the partition was refused."""
+    at = _publication(tmp_path / "counted", write)
+    table = fixed(tmp_path, "1")
+    table.write(rows("a", range(5)))
+    with (
+        stopped_at(at, lambda: open_table(table.path).rescale(2)),
+        pytest.raises(CommitConflictError, match="the table got 2 buckets meanwhile"),
+    ):
+        write(open_table(table.path))
+    write(open_table(table.path))
+    open_table(table.path).write(rows("a", range(9)))
+    open_table(table.path).write(rows("b", range(9)))
+
+
+def test_a_write_between_the_commit_of_a_rescale_and_its_change_of_the_schema_is_rescaled_too(tmp_path: Path) -> None:
+    def rescale(path: Path) -> Table:
+        table = fixed(path, "1")
+        table.write(rows("a", range(5)))
+        return table
+
+    table = rescale(tmp_path / "counted")
+    with stopped_at(None) as counted:
+        table.rescale(2)
+    at = next(n for n, call in enumerate(counted.log, 1) if call.startswith("publish ") and "/schema-1" in call)
+    table = rescale(tmp_path)
+    with stopped_at(at, lambda: open_table(table.path).write(rows("b", range(3)))):
+        table.rescale(2)
+    assert len(content(open_table(table.path))) == 8
+    open_table(table.path).write(rows("b", range(9)))
+    assert open_table(table.path).doctor(rows=True) == []

@@ -16,6 +16,7 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from bucketline.state.store.write.stages import Stages
+from tests.support.storage.interleaved import stopped_at
 
 COLUMNS = "dt STRING, id BIGINT, v BIGINT, name STRING"
 MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
@@ -301,3 +302,23 @@ def test_assignments_that_do_not_fit_are_refused(assignments: dict[str, object],
     with pytest.raises(SchemaMismatchError, match=why):
         table.update(ID == 1, assignments)
     assert table.snapshots().num_rows == 1
+
+
+def test_an_update_whose_snapshot_expires_meanwhile_is_planned_again(tmp_path: Path) -> None:
+    """The missing file was taken for damage."""
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+    table = create_table(str(tmp_path / "t"), columns, ("id",), options={"bucket": "-1"})
+    table.write(pa.table({"id": [1], "v": [1]}, schema=columns))
+    with stopped_at(None) as counted:
+        open_table(table.path).update("id = 1", {"v": 2})
+    looks = [n for n, call in enumerate(counted.log, 1) if call.startswith("read ") and "/index/" in call]
+    assert looks
+
+    def meanwhile() -> None:
+        open_table(table.path).write(pa.table({"id": [2], "v": [1]}, schema=columns))
+        open_table(table.path).compact()
+        open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
+
+    with stopped_at(looks[0], meanwhile):
+        open_table(table.path).update("id = 1", {"v": 3})
+    assert sorted(open_table(table.path).to_arrow().to_pydict()["v"]) == [1, 3]
