@@ -6,25 +6,28 @@ from functools import cache
 from itertools import combinations_with_replacement
 
 from tests.simulation.faults import ALLOWED, Fault, FaultKind, Store
+from tests.simulation.jobs import JOB
 from tests.simulation.operations import OPERATIONS, ROLLING
 from tests.simulation.rows import KINDS
 from tests.simulation.script import Script, Step, TablePlan, Track
 
 MOST_OPERATIONS = 40
 _WEIGHTS = {"write": 6, "read": 3, "compact": 3, "expire": 3, "work on plans": 3, "plan": 2}
-_CALLS = {"write": 40, "batch": 50}
+_CALLS = {"write": 40, "batch": 50, JOB: 120}
 _SHORT_MS, _LEASE_MS, _DAYS_MS = 500, 130_000, 2 * 86_400_000
 _NOT_DRAWN = frozenset({"fast-forward"})
 """The table gets snapshots anew that it had: the judge knows a snapshot by its id."""
 _KINDS_NOT_DRAWN = frozenset({"cross-partition"})
 """Its key index is a RocksDB on the local disk, with threads of its own."""
 _MEETINGS = 2
+_JOB_SHARE = 0.6
+"""Of the worlds with several tables those that have a job of them all."""
 
 
 def draw_script(seed: str) -> Script:
     """The script of a seed."""
     draw = random.Random(f"script {seed}")
-    store = draw.choice((Store.POSIX, Store.POSIX, Store.OBJECTS, Store.HDFS))
+    store = draw.choice((Store.POSIX, Store.POSIX, Store.OBJECTS, Store.HDFS, Store.REST))
     pair = pair_of(seed)
     tables = tuple(_table(draw, f"t{n}", () if n else pair) for n in range(draw.choice((1, 1, 1, 2))))
     others = draw.choice((6, 10, 16))
@@ -36,6 +39,10 @@ def draw_script(seed: str) -> Script:
             steps.append(_step(draw, store, number, table, "batch"))
             number += 1
         tracks.append(_track(draw, f"stream{n}", steps))
+    if len(tables) > 1 and draw.random() < _JOB_SHARE:
+        steps = [_step(draw, store, number + n, tables[0], JOB) for n in range(draw.choice((2, 3)))]
+        tracks.append(_track(draw, "job0", steps))
+        number += len(steps)
     actors: list[list[Step]] = [[] for _ in range(draw.choice((2, 3, 4, 5)))]
     has_rolling = draw.random() < 0.4 or not ROLLING.isdisjoint(pair)
     for _ in range(others):

@@ -35,12 +35,14 @@ class Store(Enum):
     POSIX = "posix"
     OBJECTS = "objects"
     HDFS = "hdfs"
+    REST = "a REST catalog on objects"
 
 
 ALLOWED = {
     Store.POSIX: _ANY | {FaultKind.TORN, FaultKind.KILL_TORN},
     Store.OBJECTS: _ANY | {FaultKind.LATE, FaultKind.TWICE},
     Store.HDFS: _ANY | {FaultKind.KILL_TORN},
+    Store.REST: _ANY | {FaultKind.LATE, FaultKind.TWICE},
 }
 
 

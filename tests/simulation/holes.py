@@ -4,16 +4,11 @@
 text that has to be there once, and tries seeds until a world fails. Exit code 1 where a hole is not found.
 """
 
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-_COPIED = ("conf", "state", "streaming", "src", "tests")
+from tests.simulation.edits import Edit, edited, run_in
+
+_NOT_FOUND = 3
 _FIND = """
 import sys
 from tests.simulation.draw import draw_script
@@ -27,79 +22,113 @@ sys.exit(3)
 """
 
 
-@dataclass(frozen=True)
-class Hole:
-    """A text of a module, and what stands in its place where the hole is. `was` says what could happen."""
-
-    name: str
-    module: str
-    text: str
-    instead: str
-    was: str
-
-
 HOLES = (
-    Hole(
+    Edit(
         "replay of a batch",
         "streaming/batch/recover.py",
         "    if same:\n        return _recognise",
         "    if same and batch.batch_id < 0:\n        return _recognise",
         "a batch was written again after a restart",
     ),
-    Hole(
+    Edit(
         "files that another compaction took",
         "state/commit/conflict.py",
         "        or check_deletes(live, delta_entries)\n",
         "",
         "two compactions of a bucket left rows twice",
     ),
-    Hole(
+    Edit(
         "files of tags",
         "state/store/maintenance/expiry.py",
         "steps = self._plan(begin, end, tags, notes.pins.values())",
         "steps = self._plan(begin, end, [], notes.pins.values())",
         "expiry removed files that a tag needs",
     ),
-    Hole(
+    Edit(
         "pins",
         "state/store/catalog/pins.py",
         "        _wait_for_removals(notebook, pin, world)\n        yield",
         "        notebook.drop(name)\n        yield",
         "issue 28 A 2, 3: a tag or branch named files that expired while it was made",
     ),
-    Hole(
+    Edit(
         "last look of an orphan removal",
         "state/store/maintenance/orphans.py",
         "return is_temporary(file) or own_name(file) not in used.names",
         "return True",
         "orphan removal took files that snapshots name",
     ),
+    Edit(
+        "expiry beside a rollback",
+        "state/store/maintenance/expiry.py",
+        "        return held_end(self._notebook.history, end, notes.pins.values())",
+        "        return end",
+        "issue 28 A 1: expiry removed the snapshot that a rollback restored",
+    ),
+    Edit(
+        "rescale that was cut short",
+        "state/store/write/sealed_runs.py",
+        "bucket num is {previous}. {_remedy(plan, previous)}",
+        "bucket num is {previous}. Put the option back.",
+        "issue 28 A 4: writers were told a wrong way on",
+    ),
+    Edit(
+        "rollback by two",
+        "state/store/catalog/rollback.py",
+        "        if newer and newer[0] == wanted.id + 1:\n            break\n",
+        "",
+        "a rollback that was stopped took commits of those who had gone on",
+    ),
+    Edit(
+        "buckets of before",
+        "state/store/commit/half_commit.py",
+        "        if newest_id <= schema.id or",
+        "        if newest_id >= 0 or",
+        "an overwrite brought the number of buckets of before a rescale back",
+    ),
+    Edit(
+        "branch that goes",
+        "state/store/catalog/branches.py",
+        "        return self._history(name) in Notebook(self._io, self._path).deleted()",
+        "        return False",
+        "a branch that was being deleted looked damaged, and stopped care",
+    ),
+    Edit(
+        "two writers of dynamic buckets",
+        "state/store/commit/half_commit.py",
+        "            stranger = self._checks.find_stranger(author, base.latest, based_on)",
+        "            stranger = None",
+        "two writers put a key into two buckets",
+    ),
+    Edit(
+        "island",
+        "state/store/commit/publication.py",
+        "        if base is not None and base == before:\n            return Fate.WON",
+        "        if base is None or base is not None:\n            return Fate.WON",
+        "a commit on a snapshot that had been taken back or had expired hid those of others",
+    ),
+    Edit(
+        "rows that were deleted meanwhile",
+        "state/commit/conflict.py",
+        "        if not unchanged:",
+        "        if not unchanged and known is not None and known[0] == current[0]:",
+        "a compaction brought deleted rows back",
+    ),
+    Edit(
+        "answer that was lost",
+        "state/store/commit/publication.py",
+        "                else:\n                    self.error = e",
+        "                else:\n                    self.refusal = e",
+        "a commit was called refused and was in the table, so that its rows were written twice",
+    ),
 )
 
 
-def find(hole: Hole, seeds: int) -> str | None:
+def find(hole: Edit, seeds: int) -> str | None:
     """The first seed that fails with the hole, and how; None where none of so many does."""
-    with tempfile.TemporaryDirectory(prefix="hole-") as folder:
-        for name in _COPIED:
-            skipped = shutil.ignore_patterns("golden", "__pycache__", "java", "bench")
-            shutil.copytree(ROOT / name, Path(folder) / name, symlinks=True, ignore=skipped)
-        module = Path(folder) / hole.module
-        text = module.read_text()
-        if text.count(hole.text) != 1:
-            raise ValueError(f"{hole.name}: {hole.module} has its text {text.count(hole.text)} times")
-        module.write_text(text.replace(hole.text, hole.instead))
-        paths = os.pathsep.join((f"{folder}/src", folder))
-        done = subprocess.run(
-            [sys.executable, "-c", _FIND, str(seeds)],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == 3:
-            return None
-        return done.stdout.strip() or done.stderr.strip()[-300:]
+    with edited(hole) as folder:
+        code, told = run_in(folder, [sys.executable, "-c", _FIND, str(seeds)])
+    return None if code == _NOT_FOUND else told.strip()[-300:]
 
 
 def main() -> int:

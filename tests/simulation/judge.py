@@ -6,7 +6,7 @@ is known by its files, as a branch has it, holds what it held before. What the f
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -109,6 +109,8 @@ class Judge:
         if not change.path.startswith(f"{self.path}/"):
             return
         self.moment += 1
+        if hasattr(change.owner, "at"):
+            change = replace(change, owner=change.owner.at(self.path))
         if match := _SNAPSHOT.fullmatch(change.path):
             self._snapshot(match["root"], int(match["id"]), change)
         elif match := _TAG.fullmatch(change.path):

@@ -23,11 +23,13 @@ from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.wrapped_io import Inner
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
+from tests.simulation.catalog import Catalog
 from tests.simulation.disk import Change, Disk
-from tests.simulation.faults import Fault, FaultKind, Trouble
+from tests.simulation.faults import Fault, FaultKind, Store, Trouble
+from tests.simulation.jobs import JOB, Doings, JobRun, jobs_of_processes, some_tables
 from tests.simulation.judge import Doing, Judge, Judgement, Published
 from tests.simulation.operations import OPERATIONS, ROLLING, Act, draw_rows
-from tests.simulation.rows import COLUMNS, KINDS, Effect, state_of, table_of
+from tests.simulation.rows import COLUMNS, KINDS, Effect, State, state_of, table_of
 from tests.simulation.scheduler import KilledError, Process, Scheduler, current
 from tests.simulation.script import Script, Step, TablePlan, Track
 from tests.simulation.sources import in_this_process, machine_of
@@ -35,6 +37,7 @@ from tests.simulation.storages import SimIO, storage_of
 from tests.simulation.streams import Stream, cluster_of, tasks_of_processes
 
 ROOT = "/simulated/shop.db"
+_BATCHES = ("batch", JOB)
 _ATTEMPTS = 6
 _RESTART_MS = 3000
 _DAYS_MS = 2 * 86_400_000
@@ -51,6 +54,8 @@ class History:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     met: set[frozenset[str]] = field(default_factory=set)
+    ends: dict[str, State] = field(default_factory=dict)
+    """The rows of each table at the end, as readers of this library see them."""
     failure: str | None = None
     error: BaseException | None = None
     """What was raised where it failed, for whoever looks into it."""
@@ -70,8 +75,12 @@ class Life:
         self.history = History()
         self._hash = hashlib.sha256()
         self._ios: dict[Process, SimIO] = {}
-        self.is_calm = True
-        """Whether nothing goes wrong: at the beginning and at the end."""
+        self.catalog = Catalog(self.disk, self.scheduler) if script.store is Store.REST else None
+        self.jobs = {
+            t.name: JobRun.of(ROOT, t.name, [p.name for p in script.tables])
+            for t in script.tracks
+            if any(s.operation == JOB for s in t.steps)
+        }
 
     def io(self, process: Process) -> SimIO:
         """The storage as a process reaches it."""
@@ -82,7 +91,7 @@ class Life:
 
     def live(self) -> History:
         """Runs it all; what went wrong is `failure`."""
-        with _connected(self), in_this_process(), tasks_of_processes():
+        with _connected(self), in_this_process(), tasks_of_processes(), jobs_of_processes():
             try:
                 self._phase("beginning", self._begin)
                 self.disk.world.now_ms += _DAYS_MS  # what is there is old
@@ -115,7 +124,11 @@ class Life:
     def _make(self, process: Process, plan: TablePlan, draw: random.Random) -> None:
         kind, judge = self.kinds[plan.name], self.judges[plan.name]
         options = {**kind.options, **dict(plan.options)}
-        table = create_table(f"{ROOT}/{plan.name}", COLUMNS, kind.key, kind.days, options)
+        path = f"{ROOT}/{plan.name}"
+        table = create_table(path, COLUMNS, kind.key, kind.days, options)
+        if self.catalog is not None:
+            self.catalog.adopt(plan.name, path)
+            table = open_table(path)
         for n in range(plan.history):
             doing = self._doing(Step(-1, plan.name, "write", n), "beginning", process, judge)
             effect = doing.effect = Effect(draw_rows(draw, kind, has_more=False))
@@ -153,6 +166,8 @@ class Life:
             try:
                 if step.operation == "batch":
                     stream = self._batch(process, step, doing, stream, track, attempt)
+                elif step.operation == JOB:
+                    self._job(process, step, doing, track)
                 else:
                     table = Table(replace(_handle(step.table), world=machine_of(process).world))
                     draw = random.Random(f"{self.script.seed} {step.number} {step.details}")
@@ -165,7 +180,7 @@ class Life:
                 self.history.faults.update(k.name for k in trouble.struck)
                 trouble.struck.clear()
                 if process.is_dead and not self.scheduler.errors:
-                    again = step.operation == "batch" and attempt < _ATTEMPTS
+                    again = step.operation in _BATCHES and attempt < _ATTEMPTS
                     self._start(track, at if again else at + 1, attempt + 1 if again else 1, _RESTART_MS)
                 raise
             except BucketlineError as e:
@@ -173,7 +188,7 @@ class Life:
                 self._check_error(doing, e, trouble)
                 stream = None
             self._ended(doing, trouble)
-            if step.operation == "batch" and doing.result != "done" and doing.code != "CHECKPOINT_MISMATCH":
+            if step.operation in _BATCHES and doing.result != "done" and doing.code != "CHECKPOINT_MISMATCH":
                 if attempt < _ATTEMPTS:
                     attempt += 1
                     process.sleep(_RESTART_MS)
@@ -198,6 +213,39 @@ class Life:
         has_more = "more" in open_table(stream.path).schema.names
         stream.write(table_of(rows, has_more=has_more), number, cluster)
         return stream
+
+    def _job(self, process: Process, step: Step, doing: Doing, track: Track) -> None:
+        """A batch of a job of all tables. `doing` is what it does to the table that its step names."""
+        run = self.jobs[track.name]
+        number = [s.number for s in track.steps if s.operation == JOB].index(step.number)
+        draw = random.Random(f"{self.script.seed} {step.number} {step.details}")
+        first_id = self.script.first_id(track.name)
+        drawn = {
+            name: Effect(draw_rows(draw, self.kinds[name], has_more=False, first_id=first_id))
+            for name in some_tables(draw, list(self.kinds))
+        }
+        effects = run.plan(number, drawn)
+        trouble = self.io(process).trouble
+        doings = {step.table: doing}
+        for name, judge in self.judges.items():
+            if name != step.table:
+                doings[name] = Doing(step.number, track.name, JOB, name, 0)
+                judge.begin(doings[name])
+        for name, each in doings.items():
+            each.batch, each.effect = (f"{JOB} {track.name}", number), effects.get(name, Effect())
+        trouble.owner = Doings(doings)
+        try:
+            run.write(process, number)
+        except BaseException as e:
+            killed = isinstance(e, KilledError)
+            for name, each in doings.items():
+                if each is not doing:
+                    code = e.code if isinstance(e, BucketlineError) else ""
+                    self.judges[name].end(each, "killed" if killed else "unknown", code)
+            raise
+        for name, each in doings.items():
+            if each is not doing:
+                self.judges[name].end(each, "done")
 
     def _faults_of(self, step: Step, attempt: int) -> tuple[Fault, ...]:
         return step.faults if attempt == 1 else ()
@@ -224,7 +272,9 @@ class Life:
         judge = self.judges[doing.table]
         if isinstance(error, CheckpointMismatchError):
             # Where its newest snapshot expires before a slow stream has marked it, the stream says so and stops.
-            if error.history_complete and not any(d.operation in ROLLING for d in judge.doings):
+            judges = self.judges.values() if doing.operation == JOB else (judge,)
+            has_rolled = any(d.operation in ROLLING for j in judges for d in j.doings)
+            if error.history_complete and not has_rolled:
                 raise Judgement(f"{doing}: {error}") from error
         elif isinstance(error, CorruptFileError) and not self._has_slept():
             if "branch" in doing.operation or judge.has_rolled_back(doing):
@@ -240,6 +290,7 @@ class Life:
 
     def _settle(self, process: Process) -> None:
         self.scheduler.now_ms += _DAYS_MS
+        self._finish_jobs(process)
         for name, judge in self.judges.items():
             path = f"{ROOT}/{name}"
             self._doing(Step(-2, name, "settle", 0), "settling", process, judge)
@@ -248,6 +299,7 @@ class Life:
                 self._check(f"{name} before care", judge, judge.newest(), open_table(path))
             self._care(process, name, judge)
             self._check(f"{name} after care", judge, judge.newest(), open_table(path))
+            self.history.ends[name] = state_of(open_table(path).to_arrow())
             judge.check_files()
             judge.check_answers()
             self._references(name)
@@ -269,6 +321,22 @@ class Life:
                 doing = self._doing(step, "settling", process, judge)
                 try:
                     stream = self._batch(process, step, doing, stream, track, 2)
+                    judge.end(doing, "done")
+                except CheckpointMismatchError as e:
+                    judge.end(doing, "refused", e.code)
+                    self._check_error(doing, e, self.io(process).trouble)
+                    break
+
+    def _finish_jobs(self, process: Process) -> None:
+        """As `_finish_streams`, for jobs of all tables."""
+        for track in self.script.tracks:
+            for step in (s for s in track.steps if s.operation == JOB):
+                judge = self.judges[step.table]
+                if any(d.number == step.number and d.result == "done" for d in judge.doings):
+                    continue
+                doing = self._doing(step, "settling", process, judge)
+                try:
+                    self._job(process, step, doing, track)
                     judge.end(doing, "done")
                 except CheckpointMismatchError as e:
                     judge.end(doing, "refused", e.code)
@@ -362,7 +430,8 @@ def _connected(life: Life) -> Iterator[None]:
         process = current()
         if process is None or not uri.startswith(ROOT):
             return real(uri, options, world)
-        return life.io(process), LocalIO.absolute(uri)
+        path, io = LocalIO.absolute(uri), life.io(process)
+        return (io if life.catalog is None else life.catalog.storage(io, path)), path
 
     logging.disable(logging.CRITICAL)
     shared_hash_cache.cache_clear()

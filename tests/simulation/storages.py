@@ -19,8 +19,9 @@ from tests.simulation.sources import machine_of
 
 T = TypeVar("T")
 
+_OBJECTS = frozenset({Store.OBJECTS, Store.REST})
 _WRITES = frozenset({"write_new", "publish", "overwrite", "open_output", "close_output"})
-_LATE = frozenset({"write_new", "publish", "overwrite", "close_output", "delete"})
+_LATE = frozenset({"write_new", "publish", "overwrite", "close_output", "delete", "request"})
 """Requests that may arrive late."""
 _TWICE = frozenset({"write_new", "overwrite"})
 """Requests that a client sends again, so that both may arrive."""
@@ -123,7 +124,7 @@ class SimIO:
         def opened() -> pa.NativeFile:
             if path in self.disk.files:
                 raise exists_already(path)
-            if self.store is not Store.OBJECTS:
+            if self.store not in _OBJECTS:
                 self.disk.create(path, b"", owner)
             return pa.PythonFile(_Output(self, path), mode="w")
 
@@ -134,7 +135,7 @@ class SimIO:
         owner = self.trouble.owner
 
         def close() -> None:
-            if self.store is Store.OBJECTS:
+            if self.store in _OBJECTS:
                 if not self.disk.create(path, data, owner) and self.disk.files[path].data != data:
                     raise exists_already(path)
             elif path in self.disk.files:

@@ -356,7 +356,7 @@ class RestServer:
         self._know(table, found.id)
 
     def _know(self, table: Owned, newest: int) -> None:
-        table.newest = json.loads((Path(table.root) / f"snapshot/snapshot-{newest}").read_text())
+        table.newest = json.loads(self.io.read(f"{table.root}/snapshot/snapshot-{newest}"))
 
 
 def lost(request: Request, do: Callable[[], Any]) -> Any:
