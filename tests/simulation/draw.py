@@ -39,7 +39,7 @@ def draw_script(seed: str) -> Script:
             steps.append(_step(draw, store, number, table, "batch"))
             number += 1
         tracks.append(_track(draw, f"stream{n}", steps))
-    if len(tables) > 1 and draw.random() < _JOB_SHARE:
+    if len(tables) > 1 and draw.random() < _JOB_SHARE and all(KINDS[t.kind].key for t in tables):
         steps = [_step(draw, store, number + n, tables[0], JOB) for n in range(draw.choice((2, 3)))]
         tracks.append(_track(draw, "job0", steps))
         number += len(steps)

@@ -3,10 +3,13 @@
 import hashlib
 import logging
 import random
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 from unittest.mock import patch
 
 from bucketline.conf.errors import BucketlineError
@@ -35,6 +38,8 @@ from tests.simulation.script import Script, Step, TablePlan, Track
 from tests.simulation.sources import in_this_process, machine_of
 from tests.simulation.storages import SimIO, storage_of
 from tests.simulation.streams import Stream, cluster_of, tasks_of_processes
+
+T = TypeVar("T")
 
 ROOT = "/simulated/shop.db"
 _BATCHES = ("batch", JOB)
@@ -320,7 +325,8 @@ class Life:
                     continue
                 doing = self._doing(step, "settling", process, judge)
                 try:
-                    stream = self._batch(process, step, doing, stream, track, 2)
+                    write = partial(self._batch, process, step, doing, stream, track, 2)
+                    stream = self._helped([name], write)
                     judge.end(doing, "done")
                 except CheckpointMismatchError as e:
                     judge.end(doing, "refused", e.code)
@@ -336,7 +342,7 @@ class Life:
                     continue
                 doing = self._doing(step, "settling", process, judge)
                 try:
-                    self._job(process, step, doing, track)
+                    self._helped(self.judges, partial(self._job, process, step, doing, track))
                     judge.end(doing, "done")
                 except CheckpointMismatchError as e:
                     judge.end(doing, "refused", e.code)
@@ -352,21 +358,22 @@ class Life:
             ("remove orphans", lambda: open_table(path).remove_orphan_files(dry_run=False)),
         ):
             doing = self._doing(Step(-3, name, operation, 0), "settling", process, judge)
-            try:
-                work()
-            except BucketlineError as e:
-                self._help(name, e)
-                work()
+            self._helped([name], work)
             judge.end(doing, "done")
 
-    @staticmethod
-    def _help(name: str, error: BucketlineError) -> None:
-        """Does what an error says is to be done; raises it where it says nothing."""
-        table = open_table(f"{ROOT}/{name}")
-        if "rescale" in str(error):
-            table.rescale(2)
-        else:
-            raise error
+    def _helped(self, names: Iterable[str], work: Callable[[], T]) -> T:
+        """Does the work; where an error says that tables are to be rescaled, does that first. It may say so where a
+        rescale was cut short, or where history before it was taken back."""
+        try:
+            return work()
+        except BucketlineError as e:
+            wanted = re.findall(r"`rescale\((\d+)\)`", str(e))
+            cut = [n for n in names if any(_may_need_rescale(d) for d in self.judges[n].doings)]
+            if not wanted or not cut:
+                raise
+            for name in cut:
+                open_table(f"{ROOT}/{name}").rescale(int(wanted[-1]))
+            return work()
 
     def _references(self, name: str) -> None:
         """Tags and branches are readable, and hold what they held."""
@@ -415,6 +422,10 @@ class Life:
                 for other in doings[n + 1 :]:
                     if other.actor != one.actor and (one.ended is None or other.began < one.ended):
                         self.history.met.add(frozenset((one.operation, other.operation)))
+
+
+def _may_need_rescale(doing: Doing) -> bool:
+    return doing.operation in ROLLING or (doing.operation == "rescale" and doing.result != "done")
 
 
 def _handle(name: str) -> TableHandle:

@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,16 +13,22 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.errors import StorageError
+from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch import commit, live_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
+from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.batch.write_batch import Job, write_batch
 from bucketline.streaming.decode.decoder import DecodedRows
 from tests.support.spark.tasks import Cluster
+from tests.support.storage.interleaved import stopped_at
 from tests.support.storage.stopped import HOUR_MS, StoppingClock, age_and_clean
 from tests.support.tables.worlds import handle_in
 
@@ -65,6 +72,29 @@ def test_a_batch_that_died_right_after_its_commit_moves_its_marker_when_it_is_sk
     table.expire_snapshots(retain_max=1, retain_min=1)
     write(table, 2)
     assert set(table.to_arrow()["v"].to_pylist()) == {2}
+
+
+@pytest.mark.parametrize("input_of_other", ["same", "other"])
+def test_a_twin_of_a_batch_is_believed_only_if_it_has_the_same_input(tmp_path: Path, input_of_other: str) -> None:
+    """Of two runs with copied checkpoints that have read different records, one would lose its rows."""
+
+    def run(path: Path, digest: str) -> None:
+        identity = BatchIdentity("query", 0, "[-1]", "[0]", digest)
+        data = pa.table({"id": range(50), "v": [0] * 50, "pt": [i % 3 for i in range(50)]}).cast(COLUMNS)
+        target = Target(table_at(open_handle(str(path)), {}, is_stream=True), "query")
+        write_batch(target, identity, Cluster(random.Random(0), 2).frame(data, 2), Job(as_is))
+
+    for name in ("counted", "t"):
+        create_table(str(tmp_path / name), COLUMNS, ("id",), options={"bucket": "2"})
+    with stopped_at(None) as counted:
+        run(tmp_path / "counted", "mine")
+    at = next(n for n, call in enumerate(counted.log, 1) if call.startswith("publish ") and "/snapshot-1" in call)
+    digest = "mine" if input_of_other == "same" else "theirs"
+    refused = pytest.raises(CheckpointMismatchError, match="with other input at the same time")
+    with stopped_at(at, lambda: run(tmp_path / "t", digest)), nullcontext() if digest == "mine" else refused:
+        run(tmp_path / "t", "mine")
+    snapshots = open_table(str(tmp_path / "t")).snapshots().to_pylist()
+    assert [s["commit_identifier"] for s in snapshots if s["commit_kind"] == "APPEND"] == [0]
 
 
 def test_no_more_tasks_share_the_keys_than_buckets_may_exist(tmp_path: Path) -> None:
