@@ -172,10 +172,8 @@ _INDEX = "this release does not maintain such an index, and readers that trust i
 _APPEND_FEATURE = "this release does not write what it needs in every file"
 
 RESTRICTED: Mapping[str, Restriction] = {
-    "manifest.format": _only("avro", _NOT_YET),
     "sequence.snapshot-ordering": _only("false", _NOT_YET),
     "type": _only("table", "other kinds of tables have no snapshots of their own"),
-    INDEX_IN_DATA_DIRECTORY.key: _only("false", _NOT_YET),
     "pk-clustering-override": _only("false", "it replaces the order of keys in files with another"),
     "chain-table.enabled": _only("false", "it needs deletes to be kept at the last level"),
     "primary-key.nullable": _only("false", _NOT_YET),

@@ -26,7 +26,7 @@ from bucketline.conf.option import (
 )
 from bucketline.conf.table.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
 from bucketline.conf.table.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
-from bucketline.conf.table.choices import BucketFunction, ManifestCodec
+from bucketline.conf.table.choices import CODECS, BucketFunction, FileFormat, ManifestCodec
 from bucketline.conf.table.compaction_options import (
     COMPACTION_OPTIONS,
     COMPACTION_TRIGGER,
@@ -42,7 +42,7 @@ from bucketline.conf.table.memory_options import BOUNDED, MEMORY_OPTIONS
 from bucketline.conf.table.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
 from bucketline.conf.table.own_options import OWN_OPTIONS
-from bucketline.conf.table.read_options import BRANCH, DATA_FILE_DIRECTORY, check_data_folder
+from bucketline.conf.table.read_options import BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, check_data_folder
 from bucketline.conf.table.tag_options import TAG_OPTIONS, check_tag_options
 
 MB = 1 << 20
@@ -93,6 +93,9 @@ MANIFEST_COMPRESSION = Option(
     parse_enum(ManifestCodec),
     ManifestCodec.ZSTD,
     "codec of manifests, their lists and index manifests",
+)
+MANIFEST_FORMAT = Option(
+    "manifest.format", parse_enum(FileFormat), FileFormat.AVRO, "format of manifests, their lists and index manifests"
 )
 MANIFEST_TARGET_FILE_SIZE = Option("manifest.target-file-size", parse_size, 8 * MB, "bytes of a manifest")
 MANIFEST_FULL_COMPACTION_SIZE = Option(
@@ -154,6 +157,7 @@ HONOURED: Mapping[str, Option[Any]] = {
     **TAG_OPTIONS,
     BRANCH.key: BRANCH,
     DATA_FILE_DIRECTORY.key: DATA_FILE_DIRECTORY,
+    INDEX_IN_DATA_DIRECTORY.key: INDEX_IN_DATA_DIRECTORY,
 }
 """Every option above by its key, then those of the other modules, ours among them."""
 
@@ -165,9 +169,16 @@ def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> in
 
 
 def manifest_codec(options: Mapping[str, str]) -> str:
-    """The codec of manifests, under its Avro name."""
-    codec = MANIFEST_COMPRESSION.get(options)
-    return "zstandard" if codec is ManifestCodec.ZSTD else str(codec.value)
+    """The codec of manifests, under its name in the library that writes their format. Raises OptionError for a codec
+    that the format does not have."""
+    form, codec = MANIFEST_FORMAT.get(options), MANIFEST_COMPRESSION.get(options)
+    if form is FileFormat.AVRO:
+        return "zstandard" if codec is ManifestCodec.ZSTD else str(codec.value)
+    name = {ManifestCodec.ZSTANDARD: "zstd", ManifestCodec.NULL: "none"}.get(codec, str(codec.value))
+    if name not in CODECS[form]:
+        key, known = MANIFEST_COMPRESSION.key, [c.value for c in ManifestCodec if c.value in CODECS[form]]
+        refuse(key, f"'{key}' = '{codec.value}': manifests in {form.value} take {', '.join(known)}")
+    return CODECS[form][name]
 
 
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
@@ -199,6 +210,7 @@ def write_checks(
             yield partial(option.find, options)
     yield partial(check_file_options, options)
     yield partial(bloom_columns, options)
+    yield partial(manifest_codec, options)
     yield partial(check_stats_modes, options)
     yield partial(check_changelog_options, options, primary_key)
     yield partial(check_expiry_options, options, partition_keys, has_primary_key=bool(primary_key))

@@ -220,9 +220,11 @@ class CommitSettings(Settings):
     refuses_null_to_not_null = Value(table.NULL_TO_NOT_NULL_DISABLED)
     adds_before_partition = Value(table.ADD_COLUMN_BEFORE_PARTITION)
 
+    manifest_format = Value(table.MANIFEST_FORMAT)
+
     @cached_property
     def manifest_codec(self) -> str:
-        """The codec of manifests, as Avro calls it."""
+        """The codec of manifests, as the library calls it that writes their format."""
         return table.manifest_codec(self.options)
 
 

@@ -11,11 +11,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import DEFAULT_CODEC, encode_records
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT, LIST_FORMAT
-from bucketline.state.format.metadata_records import read_records
+from bucketline.state.format.metadata_records import AVRO, Encoding, read_records, write_records
 from bucketline.state.format.partition_stats import collect_partition_stats
 from bucketline.state.format.paths import checked_name
 from bucketline.state.types.logical import DataType
@@ -27,9 +26,9 @@ _FILE_SOURCES = {None: None, 0: FileSource.APPEND, 1: FileSource.COMPACT}
 _KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
 
 
-def encode_manifest(entries: Sequence[ManifestEntry], codec: str = DEFAULT_CODEC) -> bytes:
+def encode_manifest(entries: Sequence[ManifestEntry], encoding: Encoding = AVRO) -> bytes:
     """The bytes of a manifest holding the entries in order; the caller puts a DELETE before an ADD of the same file."""
-    return encode_records([_entry_record(e) for e in entries], ENTRY_FORMAT, codec)
+    return write_records([_entry_record(e) for e in entries], ENTRY_FORMAT, encoding)
 
 
 def decode_manifest(data: bytes) -> list[ManifestEntry]:
@@ -38,9 +37,9 @@ def decode_manifest(data: bytes) -> list[ManifestEntry]:
     return [_entry(i, record, shared) for i, record in enumerate(read_records(data, ENTRY_FORMAT))]
 
 
-def encode_manifest_list(metas: Sequence[ManifestFileMeta], codec: str = DEFAULT_CODEC) -> bytes:
-    """The bytes of a manifest list, oldest manifest first; an empty list is a container without blocks."""
-    return encode_records([_meta_record(m) for m in metas], LIST_FORMAT, codec)
+def encode_manifest_list(metas: Sequence[ManifestFileMeta], encoding: Encoding = AVRO) -> bytes:
+    """The bytes of a manifest list, oldest manifest first; an empty list is a file without records."""
+    return write_records([_meta_record(m) for m in metas], LIST_FORMAT, encoding)
 
 
 def decode_manifest_list(data: bytes) -> list[ManifestFileMeta]:

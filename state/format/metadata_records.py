@@ -5,16 +5,29 @@ are Python's.
 Source: Paimon 2.0 ObjectsFile, `manifest.format`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
+from bucketline.conf.table.choices import FileFormat
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import Record, iterate_records
+from bucketline.state.format.avro.container import DEFAULT_CODEC, Record, encode_records, iterate_records
 from bucketline.state.format.avro.schema import Json, RecordFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How metadata files are written: their format, and the codec as the library calls it that writes the format."""
+
+    form: FileFormat = FileFormat.AVRO
+    codec: str = DEFAULT_CODEC
+
+
+AVRO = Encoding()
 
 _EPOCH = datetime(1970, 1, 1)
 _MILLI = timedelta(milliseconds=1)
@@ -22,6 +35,14 @@ _READERS: Mapping[bytes, Callable[[pa.NativeFile], pa.Table]] = {
     b"PAR1": lambda source: pq.read_table(source, page_checksum_verification=True),
     b"ORC": lambda source: orc.ORCFile(source).read(),
 }
+_ARROW: Mapping[str, pa.DataType] = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_BYTES = ("_KIND", "_FILE_SOURCE")
+"""Numbers that are TINYINT in Paimon, for which Avro has no type."""
 _TYPES: Mapping[str, type] = {"int": int, "long": int, "bytes": bytes, "string": str}
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
 
@@ -40,6 +61,42 @@ def read_records(data: bytes, form: RecordFormat) -> Iterable[Record]:
     except _UNREADABLE as e:
         raise CorruptFileError(f"the records cannot be read: {e!r}", offset=0) from e
     return [_record(row, form.schema, f"record {i}") for i, row in enumerate(rows)]
+
+
+def write_records(records: Sequence[Record], form: RecordFormat, encoding: Encoding) -> bytes:
+    """The bytes of a file with these records; a format other than Avro has them in columns of the same names."""
+    if encoding.form is FileFormat.AVRO:
+        return encode_records(records, form, encoding.codec)
+    table = pa.Table.from_pylist(list(records), schema=pa.schema(_arrow_fields(form.schema)))
+    sink = pa.BufferOutputStream()
+    if encoding.form is FileFormat.PARQUET:
+        pq.write_table(table, sink, compression=encoding.codec, write_page_checksum=True, coerce_timestamps="ms")
+    else:
+        orc.write_table(table, sink, compression=encoding.codec)
+    return bytes(sink.getvalue())
+
+
+def _arrow_fields(schema: Mapping[str, Json]) -> list[pa.Field]:
+    fields = schema["fields"]
+    assert isinstance(fields, list)
+    return [_arrow_field(str(field["name"]), field["type"]) for field in fields if isinstance(field, dict)]
+
+
+def _arrow_field(name: str, kind: Json) -> pa.Field:
+    is_nullable = isinstance(kind, list)
+    if isinstance(kind, list):
+        kind = next(k for k in kind if k != "null")
+    if isinstance(kind, dict) and kind["type"] == "record":
+        found = pa.struct(_arrow_fields(kind))
+    elif isinstance(kind, dict) and kind["type"] == "array":
+        found = pa.list_(_arrow_field("element", kind["items"]))
+    elif isinstance(kind, dict) and kind.get("logicalType") == "timestamp-millis":
+        found = pa.timestamp("ms")
+    elif name in _BYTES:
+        found = pa.int8()
+    else:
+        found = _ARROW[str(kind["type"] if isinstance(kind, dict) else kind)]
+    return pa.field(name, found, nullable=is_nullable)
 
 
 def _in_millis(data_type: pa.DataType) -> pa.DataType:

@@ -96,6 +96,11 @@ def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
     return (f"{directory}/" if directory else "") + partition_path(schema, partition) + bucket_dir(bucket)
 
 
+def index_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
+    """The folder of a bucket's index files: that of all, or that of its data files if the table says so."""
+    return bucket_path(schema, partition, bucket) if schema.settings.paths.index_in_data_directory else INDEX_DIR
+
+
 def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
     """As `bucket_path`, where new files go. Raises UnsupportedTableError where readers disagree about its name."""
     if not schema.settings.paths.legacy_names:

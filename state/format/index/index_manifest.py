@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import DEFAULT_CODEC, encode_records
 from bucketline.state.format.avro.schema import NAMESPACE, RecordFormat, nullable
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
-from bucketline.state.format.metadata_records import read_records
+from bucketline.state.format.metadata_records import AVRO, Encoding, read_records, write_records
 from bucketline.state.format.paths import checked_name
 
 VERSION = 1
@@ -78,10 +77,10 @@ FORMAT = RecordFormat(
 )
 
 
-def encode_index_manifest(entries: Sequence[IndexManifestEntry], codec: str = DEFAULT_CODEC) -> bytes:
+def encode_index_manifest(entries: Sequence[IndexManifestEntry], encoding: Encoding = AVRO) -> bytes:
     """The bytes of an index manifest: all index files of a snapshot, never a change of them, so every kind is ADD."""
     assert all(e.kind is FileKind.ADD for e in entries), "an index manifest lists what is live"
-    return encode_records([_to_record(e) for e in entries], FORMAT, codec)
+    return write_records([_to_record(e) for e in entries], FORMAT, encoding)
 
 
 def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:

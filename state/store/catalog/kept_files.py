@@ -10,7 +10,7 @@ from functools import partial
 from bucketline.state.commit.expire import FileKey, Footprint, file_key
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
-from bucketline.state.format.paths import INDEX_DIR, MANIFEST_DIR, STATISTICS_DIR, bucket_path
+from bucketline.state.format.paths import MANIFEST_DIR, STATISTICS_DIR, bucket_path, index_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import EntryFilter, Manifests
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
@@ -33,9 +33,7 @@ def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
     """The path of an index file below the table, or its full path if it is elsewhere."""
     if entry.external_path is not None:
         return entry.external_path
-    if schema.settings.paths.index_in_data_directory:
-        return f"{bucket_path(schema, entry.partition, entry.bucket)}/{entry.file_name}"
-    return f"{INDEX_DIR}/{entry.file_name}"
+    return f"{index_folder(schema, entry.partition, entry.bucket)}/{entry.file_name}"
 
 
 def located(root: str, path: str) -> str:

@@ -21,7 +21,6 @@ from bucketline.state.commit.manifest_merge import (
 )
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CommitConflictError, CorruptFileError
-from bucketline.state.format.avro.container import DEFAULT_CODEC
 from bucketline.state.format.entries import (
     EntryIdentity,
     FileKind,
@@ -38,6 +37,7 @@ from bucketline.state.format.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
+from bucketline.state.format.metadata_records import AVRO, Encoding
 from bucketline.state.format.partition_stats import may_hold_any
 from bucketline.state.format.paths import MANIFEST_DIR, index_manifest_name, manifest_list_name, manifest_name
 from bucketline.state.store.storage.decoding import naming_file
@@ -91,14 +91,14 @@ class Manifests:
         *,
         world: World = SYSTEM_WORLD,
         merging: ManifestMergeOptions = _DEFAULT_MERGING,
-        codec: str = DEFAULT_CODEC,
+        encoding: Encoding = AVRO,
     ) -> None:
         self._io = io
         self._directory = f"{path}/{MANIFEST_DIR}"
         self._partition_types = tuple(partition_types)
         self._world = world
         self._merging = merging
-        self._codec = codec
+        self._encoding = encoding
         self._journal: list[str] = []
 
     def recording(self, journal: list[str], io: FileIO | None = None) -> "Manifests":
@@ -107,7 +107,7 @@ class Manifests:
         `io` writes and reads (None: the folder's own).
         """
         other = Manifests(
-            io or self._io, "", self._partition_types, world=self._world, merging=self._merging, codec=self._codec
+            io or self._io, "", self._partition_types, world=self._world, merging=self._merging, encoding=self._encoding
         )
         other._directory, other._journal = self._directory, journal
         return other
@@ -214,24 +214,24 @@ class Manifests:
         """Writes entries in order into as few manifests of about the target size as hold them; none for none."""
         if not entries:
             return []
-        data = encode_manifest(entries, self._codec)
+        data = encode_manifest(entries, self._encoding)
         parts = min(-(-len(data) // self._merging.target_size_bytes), len(entries))
         if parts <= 1:
             return [self._write_one(data, entries, schema_id)]
         step = -(-len(entries) // parts)
         chunks = [entries[i : i + step] for i in range(0, len(entries), step)]
-        return [self._write_one(encode_manifest(c, self._codec), c, schema_id) for c in chunks]
+        return [self._write_one(encode_manifest(c, self._encoding), c, schema_id) for c in chunks]
 
     def write_list(self, metas: Sequence[ManifestFileMeta]) -> tuple[str, int]:
         """Writes a manifest list; its name and size in bytes."""
-        name, data = manifest_list_name(self._world.ids.new_uuid(), 0), encode_manifest_list(metas, self._codec)
+        name, data = manifest_list_name(self._world.ids.new_uuid(), 0), encode_manifest_list(metas, self._encoding)
         self._write_new(name, data)
         return name, len(data)
 
     def write_index(self, entries: Sequence[IndexManifestEntry]) -> str:
         """Writes an index manifest; its name."""
         name = index_manifest_name(self._world.ids.new_uuid(), 0)
-        self._write_new(name, encode_index_manifest(entries, self._codec))
+        self._write_new(name, encode_index_manifest(entries, self._encoding))
         return name
 
     def merge(self, metas: Sequence[ManifestFileMeta], schema_id: int) -> list[ManifestFileMeta]:

@@ -10,9 +10,9 @@ from functools import partial
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.paths import INDEX_DIR, bucket_path
+from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.catalog.kept_files import located, remove_file
+from bucketline.state.store.catalog.kept_files import index_path, located, remove_file
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_base import changes_since
@@ -33,7 +33,7 @@ def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -
                 yield from _with_extra(folder, file)
         for index in m.compact_index_files:
             if index.external_path is None:
-                yield index.file_name, f"{INDEX_DIR}/{index.file_name}"
+                yield index.file_name, index_path(schema, index)
 
 
 def names_since(snapshots: Snapshots, manifests: Manifests, since: int) -> set[str] | None:
@@ -71,7 +71,7 @@ def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Ite
         folder = bucket_path(schema, m.partition, m.bucket)
         indexes = (e for e in (*m.new_index_files, *m.compact_index_files) if e.external_path is None)
         paths += [path for f in m.made_files for _, path in _with_extra(folder, f)]
-        paths += [f"{INDEX_DIR}/{e.file_name}" for e in indexes]
+        paths += [index_path(schema, e) for e in indexes]
     _remove(io, schema, [located(table_path, path) for path in paths])
 
 

@@ -20,6 +20,7 @@ from bucketline.state.commit.plan import SnapshotPlan, WrittenList, plan_snapsho
 from bucketline.state.determinism import World
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
+from bucketline.state.format.metadata_records import Encoding
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
@@ -74,7 +75,7 @@ class TableStores:
                 [f.type for f in schema.select(schema.partition_keys)],
                 world=table.world,
                 merging=ManifestMergeOptions.of(settings),
-                codec=settings.manifest_codec,
+                encoding=Encoding(settings.manifest_format, settings.manifest_codec),
             ),
             retries=RetrySettings.of(settings),
             world=table.world,

@@ -79,7 +79,6 @@ def index_change(
     by_name = not bucket_mode(access.schema).has_buckets
     if by_name and deletions.is_empty:
         return None, touched
-    bitmap64 = access.schema.settings.changelog.vectors_of_64_bits
     files = access.files
-    new = deletions.write(files.io, files.table_path, bucket_id, world=access.world, bitmap64=bitmap64)
+    new = deletions.write(files.io, files.table_path, bucket_id, schema=access.schema, world=access.world)
     return new, touched if by_name else ()

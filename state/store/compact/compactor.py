@@ -89,6 +89,8 @@ def compact_unit(
     """
     levels, options = access.levels(live), access.compact_options
     deletions = load_deletions(access.files, vector_files) if options.deletion_vectors else None
+    if deletions is not None:
+        deletions.keep({f.file_name for f in live})
     files = replace(access.files, deletions=deletions, age=access.age())
     work = _Compaction(access, files, bucket_id, levels, unit, options, memory_bytes, deletions, watch)
     try:
@@ -103,8 +105,8 @@ def compact_unit(
                 files.io,
                 files.table_path,
                 bucket_id,
+                schema=access.schema,
                 world=access.world,
-                bitmap64=access.schema.settings.changelog.vectors_of_64_bits,
             )
     except BaseException:
         access.delete_own([*work.made, *work.changelog], bucket_id)

@@ -20,7 +20,7 @@ from bucketline.state.format.index.deletion_vector import (
     decode_deletion_vector,
     read_span,
 )
-from bucketline.state.format.paths import INDEX_DIR, bucket_path
+from bucketline.state.format.paths import index_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
@@ -70,12 +70,11 @@ def find_deletions(
     io: FileIO, table_path: str, schema: TableSchema, entries: Iterable[IndexManifestEntry]
 ) -> Deletions:
     """The vectors that the entries of an index manifest name. Raises CorruptFileError for two of one data file."""
-    in_bucket = schema.settings.paths.index_in_data_directory
     places: dict[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = {}
     for entry in entries:
         if entry.index_type != DELETION_VECTORS:
             continue
-        folder = bucket_path(schema, entry.partition, entry.bucket) if in_bucket else INDEX_DIR
+        folder = index_folder(schema, entry.partition, entry.bucket)
         where, path = io, f"{table_path}/{folder}/{entry.file_name}"
         if entry.external_path is not None:
             where, path = file_io_for(entry.external_path, schema.storage)

@@ -8,7 +8,7 @@ Source: Paimon 2.0 HashIndexFile, IndexFileHandler, DynamicBucketIndexMaintainer
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from threading import Lock
@@ -89,7 +89,8 @@ def shared_hash_cache(budget_bytes: int) -> HashCache:
 
 
 class HashIndexStore:
-    """The HASH files of the table at `path`; `storage` says how those on external paths are reached."""
+    """The HASH files of the table at `path`; `storage` says how those on external paths are reached, `folder_of` in
+    which folder those of a bucket lie."""
 
     def __init__(
         self,
@@ -98,8 +99,10 @@ class HashIndexStore:
         *,
         cached: HashCache,
         storage: Mapping[str, str],
+        folder_of: Callable[[bytes, int], str] = lambda partition, bucket: INDEX_DIR,
     ) -> None:
         self._io = io
+        self._folder_of = folder_of
         self._path = path
         self._cached = cached
         self._storage = storage
@@ -207,7 +210,7 @@ class HashIndexStore:
             return None
         data = encode_hash_index(after)
         name = index_file_name(world.ids.new_uuid(), 0)
-        self._io.write_new(f"{self._path}/{INDEX_DIR}/{name}", data)
+        self._io.write_new(f"{self._path}/{self._folder_of(partition, bucket)}/{name}", data)
         new = IndexManifestEntry(
             kind=FileKind.ADD,
             partition=partition,
@@ -229,7 +232,7 @@ class HashIndexStore:
         """The place of an index file: on the table's storage, or at its full path."""
         if entry.external_path is not None:
             return file_io_for(entry.external_path, self._storage)
-        return self._io, f"{self._path}/{INDEX_DIR}/{entry.file_name}"
+        return self._io, f"{self._path}/{self._folder_of(entry.partition, entry.bucket)}/{entry.file_name}"
 
     def _by_bucket(self, entries: Iterable[IndexManifestEntry]) -> dict[int, IndexManifestEntry]:
         by_bucket: dict[int, IndexManifestEntry] = {}

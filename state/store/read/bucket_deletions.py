@@ -5,7 +5,7 @@ written again when one of them has changed; also without any vectors, to replace
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -20,7 +20,8 @@ from bucketline.state.format.index.deletion_vector import (
     decode_deletion_vectors,
     encode_deletion_vectors,
 )
-from bucketline.state.format.paths import INDEX_DIR, index_file_name
+from bucketline.state.format.paths import index_file_name, index_folder
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.events import Indices
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.storage.decoding import naming_file
@@ -61,6 +62,10 @@ class BucketDeletions:
         """Drops the vector of a file that has been rewritten without its deleted rows."""
         self.is_modified |= self._vectors.pop(file_name, None) is not None
 
+    def keep(self, names: Collection[str]) -> None:
+        """Leaves out vectors of all other files: Paimon's may name files that are gone, and no commit takes them."""
+        self._vectors = {name: vector for name, vector in self._vectors.items() if name in names}
+
     @property
     def is_empty(self) -> bool:
         return not any(self._vectors.values())
@@ -81,14 +86,15 @@ class BucketDeletions:
         return [BucketDeletions(part) for part in parts]
 
     def write(
-        self, io: FileIO, table_path: str, bucket_id: BucketId, *, world: World, bitmap64: bool
+        self, io: FileIO, table_path: str, bucket_id: BucketId, *, schema: TableSchema, world: World
     ) -> IndexManifestEntry:
         """Writes the file with all vectors, and describes it."""
         partition, bucket = bucket_id
+        bitmap64 = schema.settings.changelog.vectors_of_64_bits
         vectors = {name: self._vectors[name] for name in sorted(self._vectors) if self._vectors[name]}
         data, ranges = encode_deletion_vectors(vectors, bitmap64)
         name = index_file_name(world.ids.new_uuid(), 0)
-        io.write_new(f"{table_path}/{INDEX_DIR}/{name}", data)
+        io.write_new(f"{table_path}/{index_folder(schema, partition, bucket)}/{name}", data)
         return IndexManifestEntry(
             kind=FileKind.ADD,
             partition=partition,
@@ -105,7 +111,8 @@ def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
     """The vectors in index files of a bucket. Raises CorruptFileError naming the file."""
     vectors: dict[str, BitMap] = {}
     for entry in entries:
-        io, path = access.io, f"{access.table_path}/{INDEX_DIR}/{entry.file_name}"
+        folder = index_folder(access.schema, entry.partition, entry.bucket)
+        io, path = access.io, f"{access.table_path}/{folder}/{entry.file_name}"
         if entry.external_path is not None:
             io, path = file_io_for(entry.external_path, access.schema.storage)
         with naming_file(path):

@@ -236,9 +236,9 @@ class StoredRows:
         parts = deletions.split(settings.vectors_target_bytes) if by_name else [deletions]
         if not by_name and deletions.is_empty and not touched:
             parts = []
-        files, bitmap64 = access.files, settings.vectors_of_64_bits
+        files = access.files
         made = tuple(
-            p.write(files.io, files.table_path, bucket_id, world=access.world, bitmap64=bitmap64) for p in parts
+            p.write(files.io, files.table_path, bucket_id, schema=self._schema, world=access.world) for p in parts
         )
         return replace(
             self._message(bucket_id),

@@ -7,6 +7,7 @@ the share decides (`new_keys`).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from bucketline.state.bucket.dynamic import UNKNOWN
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.paths import index_folder
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.index.hash_index_store import HashIndexStore, shared_hash_cache
 from bucketline.state.store.storage.file_io import file_io_for
@@ -167,4 +169,5 @@ def share_of_group(group: int) -> int | None:
 def hash_index_store(uri: str, schema: TableSchema, cache_bytes: int) -> HashIndexStore:
     """The HASH files of a table, with this process's cache of that size."""
     io, path = file_io_for(uri, schema.storage)
-    return HashIndexStore(io, path, cached=shared_hash_cache(cache_bytes), storage=schema.storage)
+    cached, folder_of = shared_hash_cache(cache_bytes), partial(index_folder, schema)
+    return HashIndexStore(io, path, cached=cached, storage=schema.storage, folder_of=folder_of)
