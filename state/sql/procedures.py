@@ -38,6 +38,7 @@ def _procedure(
 
 
 MERGE_INTO = "merge_into"
+COMPACT_DATABASE = "compact_database"
 
 PROCEDURES: Mapping[str, Procedure] = {
     "compact": _procedure(
@@ -58,6 +59,38 @@ PROCEDURES: Mapping[str, Procedure] = {
     "create_branch": _procedure("table branch tag ignoreifexists", required=2),
     "delete_branch": _procedure("table branch", required=2),
     "fast_forward": _procedure("table branch", required=2),
+    "expire_partitions": _procedure(
+        "table expiration_time timestamp_formatter timestamp_pattern expire_strategy max_expires options",
+    ),
+    "mark_partition_done": _procedure("table partitions", required=2),
+    "replace_tag": _procedure("table tag snapshot time_retained", required=2, also={"snapshot_id": "snapshot"}),
+    "rename_tag": _procedure("table tag target_tag", required=3),
+    "expire_tags": _procedure("table older_than"),
+    "create_tag_from_timestamp": _procedure("table tag timestamp time_retained", required=3),
+    "trigger_tag_automatic_creation": _procedure("table"),
+    "rename_branch": _procedure("table from_branch to_branch", required=3),
+    "rollback_to_timestamp": _procedure("table timestamp", required=2),
+    "rollback_to_watermark": _procedure("table watermark", required=2),
+    "reset_consumer": _procedure(
+        "table consumer_id next_snapshot_id",
+        required=2,
+        also={"consumerid": "consumer_id", "nextsnapshotid": "next_snapshot_id"},
+    ),
+    "clear_consumers": _procedure(
+        "table including_consumers excluding_consumers",
+        also={"includingconsumers": "including_consumers", "excludingconsumers": "excluding_consumers"},
+    ),
+    COMPACT_DATABASE: _procedure(
+        "including_databases including_tables excluding_tables options",
+        "including_databases mode including_tables excluding_tables table_options partition_idle_time compact_strategy",
+        required=0,
+    ),
+    "compact_manifest": _procedure(
+        "table options dry_run manifest_sort_enabled manifest_sort_partition_field manifest_sort_max_rewrite_size",
+    ),
+    "remove_unexisting_files": _procedure("table dry_run parallelism"),
+    "purge_files": _procedure("table"),
+    "rewrite_file_index": _procedure("table where", "table partitions where"),
     MERGE_INTO: _procedure(
         "target_table target_alias source_sqls source_table merge_condition matched_upsert_condition "
         "matched_upsert_setting not_matched_insert_condition not_matched_insert_values matched_delete_condition "
@@ -68,6 +101,36 @@ PROCEDURES: Mapping[str, Procedure] = {
     "run_compactor": _procedure("table wait options"),
 }
 
+_OBJECTS = "this release has no functions and views of a catalog"
+_GLOBAL = "this release does not maintain global indexes"
+_EVOLUTION = "this release does not write tables with data evolution"
+_HIVE = "it reads a Hive metastore, which this release does not know; copy the rows by INSERT INTO ... SELECT"
+NOT_HERE: Mapping[str, str] = {
+    "create_function": _OBJECTS,
+    "alter_function": _OBJECTS,
+    "drop_function": _OBJECTS,
+    "alter_view_dialect": _OBJECTS,
+    "create_global_index": _GLOBAL,
+    "drop_global_index": _GLOBAL,
+    "reassign_row_id": _EVOLUTION,
+    "data_evolution_merge_into": _EVOLUTION,
+    "compact_chain_table": "this release does not write chain tables",
+    "copy": "copy the rows by INSERT INTO ... SELECT, or the table's folder with all its files",
+    "copy_files": "copy the rows by INSERT INTO ... SELECT, or the table's folder with all its files",
+    "migrate_table": _HIVE,
+    "migrate_database": _HIVE,
+    "migrate_file": _HIVE,
+    "repair": "it writes into a Hive metastore, which this release does not know",
+    "repair_earliest_snapshot": "CALL sys.expire_snapshots finishes what an expiry has left undone",
+    "merge_branch": "CALL sys.fast_forward makes a branch the table's own history; INSERT INTO joins rows of both",
+    "materialize_deletion_vectors": "CALL sys.compact writes files without their deleted rows",
+    "drop_partition": "use ALTER TABLE ... DROP PARTITION",
+    "query_service": "this release starts no service for lookups",
+    "refresh_object_table": "this release does not read object tables",
+    "alter_column_default_value": "use ALTER TABLE ... ALTER COLUMN ... SET DEFAULT",
+}
+"""Procedures of Paimon that are refused, and why, or what to use instead."""
+
 _CHOICES = {"compact_strategy": STRATEGIES, "order_strategy": ("none", *SORT_STRATEGIES)}
 
 
@@ -77,6 +140,9 @@ def bind_call(call: Call) -> dict[str, str]:
     Raises OptionError for an unknown procedure or argument, and for one that is missing.
     """
     procedure = PROCEDURES.get(call.procedure)
+    if procedure is None and call.procedure in NOT_HERE:
+        text = f"CALL sys.{call.procedure} is not supported: {NOT_HERE[call.procedure]}"
+        raise refused(text, procedure=call.procedure)
     if procedure is None:
         near = did_you_mean(call.procedure, PROCEDURES) or f"; there are {', '.join(PROCEDURES)}"
         raise refused(f"there is no procedure sys.{call.procedure}{near}", procedure=call.procedure)

@@ -11,7 +11,7 @@ from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 
 
-@program.group(short_help="Creates, lists, deletes and fast-forwards branches.")
+@program.group(short_help="Creates, lists, renames, deletes and fast-forwards branches.")
 def branch() -> None:
     """Creates, lists and deletes branches, and makes one the table's own history.
 
@@ -48,6 +48,16 @@ def delete_branch(path: str, option: tuple[str, ...], name: str) -> None:
     click.echo(f"branch {name} deleted")
 
 
+@branch.command("rename")
+@table_arguments
+@click.argument("name")
+@click.argument("to")
+def rename_branch(path: str, option: tuple[str, ...], name: str, to: str) -> None:
+    """Gives a branch another name. No writer of the branch may be active."""
+    opened(path, option).rename_branch(name, to)
+    click.echo(f"branch {name} is {to} now")
+
+
 @branch.command("fast-forward")
 @table_arguments
 @click.argument("name")
@@ -56,7 +66,7 @@ def fast_forward(path: str, option: tuple[str, ...], name: str) -> None:
     click.echo(f"snapshot {opened(path, option).fast_forward(name)}")
 
 
-@program.group(short_help="Creates, lists and deletes tags.")
+@program.group(short_help="Creates, lists, moves, renames and deletes tags.")
 def tag() -> None:
     """Creates, lists and deletes tags: names that keep a snapshot and its files."""
 
@@ -96,6 +106,42 @@ def delete_tag(path: str, option: tuple[str, ...], name: str) -> None:
         tags = table.tags()["tag_name"].to_pylist()
         raise _not_there("tag", name, [t for t in tags if not t.startswith(MARKER_TAG)])  # those of streams stay theirs
     click.echo(f"tag {name} deleted")
+
+
+@tag.command("rename")
+@table_arguments
+@click.argument("name")
+@click.argument("to")
+def rename_tag(path: str, option: tuple[str, ...], name: str, to: str) -> None:
+    """Gives a tag another name."""
+    opened(path, option).rename_tag(name, to)
+    click.echo(f"tag {name} is {to} now")
+
+
+@tag.command("replace", short_help="Moves a tag to another snapshot.")
+@table_arguments
+@click.argument("name")
+@click.option("--snapshot", type=click.IntRange(min=1), metavar="N", help="The snapshot's id; by default the newest.")
+@click.option(
+    "--retain-time", metavar="DURATION", help="How long the tag lives, as '7 d'; by default as the table says."
+)
+def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | None, retain_time: str | None) -> None:
+    """Moves a tag to another snapshot. `bucketline orphans` finds what only its older snapshot held."""
+    retained = None if retain_time is None else duration(retain_time, "--retain-time")
+    opened(path, option).replace_tag(name, snapshot, retained)
+    click.echo(f"tag {name} replaced")
+
+
+@tag.command("expire", short_help="Deletes tags whose time is over.")
+@table_arguments
+@click.option("--older-than", metavar="DURATION", help="Also those made longer ago, as '30 d'.")
+def expire_tags(path: str, option: tuple[str, ...], older_than: str | None) -> None:
+    """Deletes the tags whose time is over, and the files that only they kept."""
+    ended = opened(path, option).expire_tags(None if older_than is None else duration(older_than, "--older-than"))
+    for name in ended:
+        click.echo(f"tag {name} deleted")
+    if not ended:
+        click.echo("no tag has expired")
 
 
 @program.command(short_help="Makes an older snapshot the newest again.")

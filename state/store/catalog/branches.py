@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.pins import WHOLE_BRANCH
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.errors import MissingSnapshotError, RemovalUnderWayError
+from bucketline.state.errors import MissingSnapshotError, RemovalUnderWayError, UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_at, branch_folder, history_of, parse_branch
 from bucketline.state.format.pin_json import Hold, Pin, Removal
@@ -113,6 +113,29 @@ class Branches:
                 notebook.drop(note)
         notebook.drop(announced)
         return True
+
+    def rename(self, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
+        """Gives a branch another name: its metadata is copied, and then removed under the old one. Nobody may write to
+        it meanwhile. Raises OptionError for a branch that is not there and for a name that is taken, and as `create`.
+        """
+        if self._owner is not None:
+            raise UnsupportedTableError("the catalog decides about branches, and cannot rename one", branch=name)
+        check_branch_name(to)
+        if name not in self.names():
+            raise OptionError(f"Branch name '{name}' doesn't exist.", key="branch", value=name)
+        if to in self.names():
+            raise _name_taken(to)
+        self._clear_for(to, world)
+        source, target = self.path(name), self.path(to)
+        with pinned(self._io, self._path, Pin((Hold(self._history(to), 0),)), world) as pins:
+            files = self._io.list_files(source)
+            # The schema makes it a branch, so it comes last: what is left of a copy that died is no branch.
+            for file in sorted(files, key=lambda f: f.path.startswith(f"{source}/{SCHEMA_DIR}/")):
+                place = f"{target}{file.path.removeprefix(source)}"
+                self._io.overwrite(place, self._io.read(file.path))
+            with undone(lambda: self._remove(to, world)):
+                pins.check()
+        self.delete(name, world=world)
 
     def finish_removals(self, notes: Notes, world: World) -> None:
         """Removes what is left of branches whose removal was announced, and drops the announcements; and what late

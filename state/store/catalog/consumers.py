@@ -44,6 +44,11 @@ def set_next_of_consumer(io: FileIO, path: str, name: str, next_snapshot: int) -
     io.overwrite(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}", json.dumps({"nextSnapshot": next_snapshot}).encode())
 
 
+def drop_consumer(io: FileIO, path: str, name: str) -> None:
+    """Removes a consumer; one that is not there is no error."""
+    io.delete(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}")
+
+
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, world: World) -> list[str]:
     """Removes the consumers whose files have not changed for `idle_ms`, and names them.
 

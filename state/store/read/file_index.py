@@ -56,6 +56,14 @@ def narrowed_by_index(
     return bucket if len(kept) == len(bucket.files) else bucket.with_files(kept)
 
 
+def indexed_names(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> frozenset[str]:
+    """The columns of which a file has a bloom filter. Raises CorruptFileError."""
+    if file.embedded_index is None and not _index_names(file):
+        return frozenset()
+    with _index_of(access, bucket, file) as (_, parts):
+        return frozenset(part.column for part in parts if part.kind == BLOOM_FILTER)
+
+
 def _lacking(
     access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: Mapping[int, pa.Array], opens_files: bool
 ) -> frozenset[int]:

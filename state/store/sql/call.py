@@ -4,6 +4,8 @@ Source: Paimon 2.0 CompactProcedure, RescaleProcedure, ExpireSnapshotsProcedure,
 RollbackProcedure, CreateTagProcedure, CreateBranchProcedure, FastForwardProcedure, SparkProcedureUtils.
 """
 
+import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,10 +13,11 @@ from datetime import timedelta
 import pyarrow as pa
 
 from bucketline.conf.durations import timedelta_of
+from bucketline.conf.errors import BucketlineError
 from bucketline.conf.option import whole_number
 from bucketline.conf.table.table_options import listed
 from bucketline.conf.table.table_settings import BucketSettings
-from bucketline.state.sql.procedures import SORT_STRATEGIES, STRATEGIES, bind_call
+from bucketline.state.sql.procedures import COMPACT_DATABASE, SORT_STRATEGIES, STRATEGIES, bind_call
 from bucketline.state.sql.statement import Call, TableName
 from bucketline.state.sql.words import Words
 from bucketline.state.store.catalog.branches import MAIN
@@ -23,21 +26,25 @@ from bucketline.state.store.sql.arguments import (
     chosen_partitions,
     duration_ms_of,
     flag_of,
-    instant_ms,
     number_of,
     options_of,
     wrong_argument,
 )
+from bucketline.state.store.sql.care_calls import CARE_CALLS, age_of
 from bucketline.state.store.sql.partitions import partitions_where
 from bucketline.state.store.sql.plan_calls import plan_compaction, run_compactor
 from bucketline.state.store.sql.queries import Queries
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.table.table import Table, handle_of
 
+_LOG = logging.getLogger(__name__)
+
 
 def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
     """Runs a procedure; its result in Paimon's columns. Raises OptionError for wrong arguments."""
     arguments = bind_call(statement)
+    if statement.procedure == COMPACT_DATABASE:
+        return _compact_database(session, statement.catalog, arguments, queries)
     name = read_table_name(arguments["table"])
     if statement.catalog is not None and name.catalog is None and not is_path(name):
         name = replace(name, catalog=statement.catalog)
@@ -112,6 +119,38 @@ def _compact(session: SqlSession, name: TableName, arguments: Arguments, queries
     return _result(True)
 
 
+def _compact_database(session: SqlSession, catalog: str | None, arguments: Arguments, queries: Queries) -> pa.Table:
+    """All tables whose `database.table` matches are compacted; one that fails is counted, and the others go on."""
+    for name in ("mode", "table_options", "partition_idle_time", "compact_strategy"):
+        if name in arguments:
+            raise wrong_argument(f"{name} is not supported; use options, or CALL sys.compact for each table", name)
+    databases = _pattern(arguments.get("including_databases", ".*"), "including_databases")
+    including = _pattern(arguments.get("including_tables", ".*"), "including_tables")
+    excluding = arguments.get("excluding_tables")
+    spared = None if excluding is None else _pattern(excluding, "excluding_tables")
+    given = {"options": arguments["options"]} if "options" in arguments else {}
+    found, compacted, failed = session.catalog_of(catalog), 0, 0
+    for database in filter(databases.fullmatch, found.list_databases()):
+        for table in found.list_tables(database):
+            full = f"{database}.{table}"
+            if not including.fullmatch(full) or (spared is not None and spared.fullmatch(full)):
+                continue
+            try:
+                _compact(session, TableName(table, database, catalog), given, queries)
+                compacted += 1
+            except BucketlineError as e:
+                _LOG.warning("%s was not compacted: %s", full, e)
+                failed += 1
+    return pa.table({"result": [f"Compact database finished. Success: {compacted}, Failed: {failed}"]})
+
+
+def _pattern(text: str, name: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as e:
+        raise wrong_argument(f"{name} = {text!r} is no regular expression: {e}", name) from e
+
+
 def _idle(
     table: Table, partitions: Sequence[Mapping[str, object]] | None, before_local_ms: int
 ) -> list[Mapping[str, object]]:
@@ -153,7 +192,7 @@ def _expire_snapshots(table: Table, arguments: Arguments) -> pa.Table:
         raise wrong_argument(f"retainMax ({most}) must not be less than retainMin ({least}).", "retain_max")
     older_than = None
     if "older_than" in arguments:
-        older_than = _age_of(table, arguments)
+        older_than = age_of(table, arguments)
     result = table.expire_snapshots(
         retain_min=least,
         retain_max=most,
@@ -161,12 +200,6 @@ def _expire_snapshots(table: Table, arguments: Arguments) -> pa.Table:
         limit=number_of(arguments, "max_deletes") if "max_deletes" in arguments else None,
     )
     return pa.table({"deleted_snapshots_count": pa.array([result.snapshots], pa.int32())})
-
-
-def _age_of(table: Table, arguments: Arguments) -> timedelta:
-    """How long ago the moment is that `older_than` names; nothing for one that is still to come."""
-    now_ms = handle_of(table).world.clock.now_ms()
-    return timedelta_of(max(0, now_ms - instant_ms(arguments["older_than"], "older_than")))
 
 
 def _remove_orphans_of(session: SqlSession, name: TableName, arguments: Arguments) -> pa.Table:
@@ -192,7 +225,7 @@ def _remove_orphans(table: Table, arguments: Arguments) -> pa.Table:
         )
     age = timedelta(days=1)
     if "older_than" in arguments:
-        age = _age_of(table, arguments)
+        age = age_of(table, arguments)
     result = table.remove_orphan_files(flag_of(arguments, "dry_run"), age)
     return _orphans(len(result.files), result.size_bytes)
 
@@ -267,6 +300,7 @@ _PROCEDURES: Mapping[str, Callable[[Table, Arguments], pa.Table]] = {
     "create_branch": _create_branch,
     "delete_branch": _delete_branch,
     "fast_forward": _fast_forward,
+    **CARE_CALLS,
 }
 
 

@@ -170,14 +170,26 @@ def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
 def unbranch_table(table: TableHandle, name: str) -> bool:
     """Removes a branch; False when there is none. Raises OptionError for one that the table reads."""
     check_owned(table.table_schema, table.io, table.path)
+    _refuse_read(table, name, "removed")
+    return Branches(table.io, table.path).delete(name, world=table.world)
+
+
+def _refuse_read(table: TableHandle, name: str, what: str) -> None:
     for key, read in branches_read(newest_schema(table.io, table.path, table=table.path)).items():
         if read == name:
             raise OptionError(
-                f"branch '{name}' cannot be removed: the table reads it, as '{key}' says; unset that option first",
+                f"branch '{name}' cannot be {what}: the table reads it, as '{key}' says; unset that option first",
                 key="branch",
                 value=name,
             )
-    return Branches(table.io, table.path).delete(name, world=table.world)
+
+
+def rename_branch(table: TableHandle, name: str, to: str) -> None:
+    """Gives a branch another name. Raises OptionError for one that is not there or that the table reads, and for a name
+    that is taken."""
+    check_owned(table.table_schema, table.io, table.path)
+    _refuse_read(table, name, "renamed")
+    Branches(table.io, table.path).rename(name, to, world=table.world)
 
 
 def forward_table(table: TableHandle, branch: str) -> int:

@@ -2,12 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.store.doctor.examine import examine
 from bucketline.state.store.doctor.finding import Finding
 from bucketline.state.store.maintenance.expiry import ExpireResult
 from bucketline.state.store.maintenance.orphans import OrphanResult, remove_orphan_files
+from bucketline.state.store.table.care.consumers import remove_consumers, set_consumer
+from bucketline.state.store.table.care.file_indexes import Indexed, index_files
+from bucketline.state.store.table.care.named_times import (
+    create_due_tags,
+    end_tags,
+    roll_back_to_time,
+    roll_back_to_watermark,
+    tag_from_time,
+)
+from bucketline.state.store.table.care.purge import purge_table
+from bucketline.state.store.table.care.rewrites import forget_lost_files, merge_manifests
 from bucketline.state.store.table.maintenance import (
     branch_table,
     expire_table,
@@ -15,6 +27,9 @@ from bucketline.state.store.table.maintenance import (
     forward_table,
     mark_table_done,
     milliseconds,
+    move_tag,
+    rename_branch,
+    rename_tag,
     roll_back_table,
     tag_table,
     unbranch_table,
@@ -36,6 +51,29 @@ class KeptTable(ReadableTable):
         """Removes a tag and the files that only it needs; False when there is none."""
         return untag_table(self._handle, name)
 
+    def replace_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
+        """Moves a tag that exists to a snapshot; arguments as of `create_tag`. Raises OptionError where there is no
+        such tag, and where a catalog keeps tags."""
+        move_tag(self._handle, name, snapshot, retained)
+
+    def rename_tag(self, name: str, to: str) -> None:
+        """Gives a tag another name."""
+        rename_tag(self._handle, name, to)
+
+    def expire_tags(self, older_than: timedelta | None = None) -> tuple[str, ...]:
+        """Removes the tags whose time is over, and those made longer ago than `older_than`; their names."""
+        return end_tags(self._handle, older_than)
+
+    def create_tag_from_timestamp(self, name: str, timestamp: datetime, retained: timedelta | None = None) -> int:
+        """Names the oldest snapshot that was committed at that time or later, and returns its id. A time without a zone
+        is local. Raises OptionError where there is none."""
+        return tag_from_time(self._handle, name, timestamp, retained).id
+
+    def create_due_tags(self) -> tuple[str, ...]:
+        """Makes the tags that are due by `tag.automatic-creation`, and removes those whose time is over; the names of
+        the new ones. Writers do this as well."""
+        return create_due_tags(self._handle)
+
     def create_branch(self, name: str, tag: str | None = None) -> None:
         """Creates a branch: empty, or at a tag. Open it with the option `branch`, to read and to write it."""
         branch_table(self._handle, name, tag)
@@ -43,6 +81,10 @@ class KeptTable(ReadableTable):
     def delete_branch(self, name: str) -> bool:
         """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
         return unbranch_table(self._handle, name)
+
+    def rename_branch(self, name: str, to: str) -> None:
+        """Gives a branch another name. No writer of the branch may be active."""
+        rename_branch(self._handle, name, to)
 
     def fast_forward(self, branch: str) -> int:
         """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
@@ -57,6 +99,49 @@ class KeptTable(ReadableTable):
         """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed, and the tag of
         a stream moves back. No writer may be active."""
         return roll_back_table(self._handle, target)
+
+    def rollback_to_timestamp(self, timestamp: datetime) -> int:
+        """As `rollback_to`, to the newest snapshot that was committed at that time or before. A time without a zone is
+        local."""
+        return roll_back_to_time(self._handle, timestamp)
+
+    def rollback_to_watermark(self, watermark: int) -> int:
+        """As `rollback_to`, to the newest snapshot with that watermark or an earlier one."""
+        return roll_back_to_watermark(self._handle, watermark)
+
+    def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
+        """Lets a consumer go on at a snapshot, which must exist; removes it without one."""
+        set_consumer(self._handle, name, next_snapshot)
+
+    def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> tuple[str, ...]:
+        """Removes the consumers whose whole name matches the regular expression `including`, and not `excluding`; their
+        names."""
+        return remove_consumers(self._handle, including, excluding)
+
+    def compact_manifests(self) -> int | None:
+        """Merges all manifests into as few as hold them; the new snapshot's id, None where there was nothing to do.
+        Commits do this as well, where enough manifests are there."""
+        return merge_manifests(self._handle)
+
+    def rewrite_file_index(self, partitions: Sequence[Mapping[str, object]] | None = None) -> Indexed:
+        """Makes the bloom filters that `file-index.bloom-filter.columns` asks for, of files that were written before it
+        did. The files stay as they are. `partitions` as in `compact`. Raises OptionError where the option names no
+        column, CommitConflictError when another compaction was faster: nothing is lost then."""
+        return index_files(self._handle, partitions)
+
+    def remove_unexisting_files(self, dry_run: bool = True) -> tuple[str, ...]:
+        """Finds data files that the newest snapshot names and that are not there, and takes them out of the table
+        unless it is a dry run; their paths. Their rows are lost then, and the others can be read again."""
+        return forget_lost_files(self._handle, dry_run=dry_run)
+
+    def purge_files(self, *, no_writers: bool) -> None:
+        """Removes all rows, branches, tags, consumers, older snapshots, and the files of all of them. The table stays,
+        empty, with its columns and options. `no_writers=True` says that nobody writes to the table meanwhile."""
+        if not no_writers:
+            raise OptionError(
+                "purge_files removes files of writers too: say no_writers=True where there are none", key="no_writers"
+            )
+        purge_table(self._handle)
 
     def expire_snapshots(
         self,

@@ -1,0 +1,43 @@
+"""The consumers of a table, moved and removed by hand.
+
+Source: Paimon 2.0 ConsumerManager, ResetConsumerProcedure, ClearConsumersProcedure.
+"""
+
+import re
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.store.catalog.consumers import drop_consumer, next_of_consumers, set_next_of_consumer
+from bucketline.state.store.catalog.table_handle import TableHandle
+
+
+def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> None:
+    """Lets a consumer go on at a snapshot, or removes it (None). Raises OptionError for a snapshot that does not
+    exist, and for a name that is none."""
+    if not name.strip() or "/" in name:
+        raise OptionError(f"{name!r} is no name of a consumer", key="consumer", value=name)
+    if next_snapshot is None:
+        drop_consumer(table.io, table.metadata_path, name)
+        return
+    if table.snapshot_store.get(next_snapshot) is None:
+        raise OptionError(
+            f"{table.path} has no snapshot {next_snapshot} to go on at", key="next_snapshot", value=next_snapshot
+        )
+    set_next_of_consumer(table.io, table.metadata_path, name, next_snapshot)
+
+
+def remove_consumers(table: TableHandle, including: str, excluding: str | None) -> tuple[str, ...]:
+    """Removes the consumers whose whole name matches one pattern and not the other; their names. Raises OptionError for
+    a text that is no regular expression."""
+    wanted, spared = _pattern(including, "including"), None if excluding is None else _pattern(excluding, "excluding")
+    found = sorted(next_of_consumers(table.io, table.metadata_path))
+    gone = [name for name in found if wanted.fullmatch(name) and not (spared and spared.fullmatch(name))]
+    for name in gone:
+        drop_consumer(table.io, table.metadata_path, name)
+    return tuple(gone)
+
+
+def _pattern(text: str, name: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as e:
+        raise OptionError(f"{name} = {text!r} is no regular expression: {e}", key=name, value=text) from e

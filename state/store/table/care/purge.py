@@ -1,0 +1,35 @@
+"""All that a table has ever held, removed: what is left is an empty table with its columns and options.
+
+Source: Paimon 2.0 FileStoreTable.purgeFiles.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.orphans import remove_orphan_files
+from bucketline.state.store.table.care.consumers import remove_consumers
+from bucketline.state.store.table.maintenance import expire_table, unbranch_table, untag_table
+from bucketline.state.store.table.overwrite import truncate_table
+
+_KEPT = {
+    "changelog.num-retained.min": "1",
+    "changelog.num-retained.max": "1",
+    "changelog.time-retained": "1 ms",
+}
+
+
+def purge_table(table: TableHandle) -> None:
+    """Removes all rows, branches, tags, consumers, older snapshots and files that nobody names. Nobody may write to the
+    table meanwhile. What was done before an error stays done; the rest follows when it is called again."""
+    for name in Branches(table.io, table.path).known():
+        unbranch_table(table, name)
+    for name in Tags(table.io, table.metadata_path).names():
+        untag_table(table, name)
+    remove_consumers(table, ".*", None)
+    truncate_table(table)
+    schema = replace(table.table_schema, options={**table.table_schema.options, **_KEPT})
+    expire_table(replace(table, table_schema=schema), retain_min=1, retain_max=1, older_than=timedelta(0), limit=None)
+    remove_orphan_files(table, dry_run=False, older_than_ms=0, no_writers=True)
