@@ -4,6 +4,7 @@ import signal
 from collections.abc import Sequence
 
 from bucketline.streaming.cli import (
+    bad_records_command,
     change_commands,
     create_command,
     maintain_commands,
@@ -21,6 +22,7 @@ from bucketline.streaming.cli.program import program
 __all__ = ["main", "program"]
 
 COMMANDS = (
+    bad_records_command,
     change_commands,
     create_command,
     maintain_commands,

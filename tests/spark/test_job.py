@@ -7,10 +7,12 @@ import signal
 import threading
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
@@ -18,9 +20,14 @@ from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.errors import SchemaMismatchError, TableNotFoundError
 from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.bad_records.folder import Folder as BadFolder
+from bucketline.streaming.bad_records.stored import StoredInFolder
 from bucketline.streaming.batch.failure import SparkFailedError
+from bucketline.streaming.cli.commands import program
 from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.job.ending import process_ending
 from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.replay import replay_bad_records
 from bucketline.streaming.job.run import run_job, set_aside
 
 pytestmark = pytest.mark.spark
@@ -249,3 +256,46 @@ def test_a_checkpoint_is_set_aside_under_a_free_name(spark: Any, tmp_path: Path)
         kept = set_aside(spark, f"{checkpoint}/")
         assert kept == f"{checkpoint}.before-reset-{number}"
         assert not checkpoint.exists() and Path(kept).is_dir()
+
+
+def test_bad_records_are_replayed_each_once_and_shown_by_reason(spark: Any, folder: Folder) -> None:
+    bad = str(folder.root / "ops.db" / "rejects")
+    settings = (*CREATE, f"bad-records.table={bad}", "bad-records.max=9")
+    folder.add("1.txt", {"id": 1, "name": "a"}, {"id": 2, "amount": "x"}, {"id": "y"}, {"name": "b"})
+    run_job(folder.config(*settings), spark)
+    assert [r[0] for r in folder.rows()] == [1]
+    job = folder.root / "job.properties"
+    job.write_text("\n".join(f"{key} = {s.text}" for key, s in folder.config(*settings).settings.items()))
+
+    def counts() -> dict[tuple[str, str], tuple[int, int]]:
+        done = CliRunner().invoke(program, ["bad-records", "--conf-file", str(job), "--format", "json"])
+        assert done.exit_code == 0, done.output
+        rows = map(json.loads, done.output.splitlines())
+        return {(r["code"], r["about"]): (r["waiting"], r["replayed"]) for r in rows}
+
+    assert counts() == {("VALUE", "amount"): (1, 0), ("VALUE", "id"): (1, 0), ("NULL", "id"): (1, 0)}
+    mended = folder.config(*settings, "select=id, name, CAST(NULL AS DECIMAL(12, 2)) AS amount")
+    found = replay_bad_records(mended, process_ending(), spark)
+    assert (found.taken, found.still_bad, found.left) == (3, 2, 0)
+    assert [r[0] for r in folder.rows()] == [1, 2]
+    assert counts() == {("VALUE", "amount"): (0, 1), ("VALUE", "id"): (1, 1), ("NULL", "id"): (1, 1)}
+
+    replayed = replay_bad_records(mended, process_ending(), spark)
+    assert (replayed.taken, replayed.still_bad) == (2, 2)
+    users = open_table(folder.table).snapshots()["commit_user"].to_pylist()
+    assert len(set(users)) == 2 and users[-1].startswith("replay-")
+    assert [r[0] for r in folder.rows()] == [1, 2]
+
+
+def test_a_replay_that_has_died_before_its_commit_is_done_with_the_same_records(spark: Any, folder: Folder) -> None:
+    bad = folder.root / "rejects"
+    settings = (*CREATE, f"bad-records.path={bad}", "bad-records.max=9")
+    folder.add("1.txt", {"id": 1}, {"id": 2, "amount": "x"})
+    run_job(folder.config(*settings), spark)
+    mended = folder.config(*settings, "select=id, name, CAST(NULL AS DECIMAL(12, 2)) AS amount")
+    user = f"replay-{uuid5(NAMESPACE_URL, f'{bad} {open_table(folder.table).path}')}"
+    stored = StoredInFolder(BadFolder(str(bad)))
+    stored.claim(stored.rows(user), user, 0)
+    assert replay_bad_records(mended, process_ending(), spark).taken == 1
+    assert [r[0] for r in folder.rows()] == [1, 2]
+    assert replay_bad_records(mended, process_ending(), spark).taken == 0

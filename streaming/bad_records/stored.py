@@ -1,0 +1,145 @@
+"""Bad records as a folder or a table has them, and which of them a replay takes.
+
+A replay takes records by its number, and says so in the place before they are written: what dies in between is found
+again, and is done with the same records.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.store.read.table_read import Request, read_whole
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.state.store.table.write import write_table
+from bucketline.streaming.bad_records.folder import Folder
+from bucketline.streaming.bad_records.rejects_table import KEY, REPLAY, RejectsTable
+from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, rejects_of
+
+STORED_SCHEMA = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("table_name", pa.string()),
+        ("batch_id", pa.int64()),
+        ("input", pa.string()),
+        ("number", pa.int32()),
+        *REJECTS_SCHEMA,
+        (REPLAY, pa.int64()),
+    ]
+)
+"""A bad record with its key in the place, and the number of the replay that has taken it, null before. In a folder
+`input` is the file, and `table_name` null."""
+
+_CLAIMS = "replays"
+_OTHERS = -1
+"""The number where another job's replay has taken a record."""
+
+
+class StoredRecords(Protocol):
+    """Bad records that are kept."""
+
+    def rows(self, user: str) -> pa.Table:
+        """All of them, as STORED_SCHEMA; `user` is the name that a replay commits under."""
+        ...
+
+    def claim(self, rows: pa.Table, user: str, number: int) -> None:
+        """Notes that the replay of that number takes these rows."""
+        ...
+
+
+class StoredInTable:
+    """Those of a table."""
+
+    def __init__(self, place: RejectsTable) -> None:
+        self._place = place
+
+    def rows(self, user: str) -> pa.Table:
+        return read_whole(self._place.open(), Request(tuple(STORED_SCHEMA.names))).cast(STORED_SCHEMA)
+
+    def claim(self, rows: pa.Table, user: str, number: int) -> None:
+        table = self._place.open()
+        ids = [pc.field(name).isin(rows[name].unique()) for name in KEY if name != "number"]
+        near = read_whole(table, Request(None, ids[0] & ids[1] & ids[2] & ids[3]))
+        named = near.select(list(KEY)).append_column("at", pa.array(np.arange(near.num_rows)))
+        kept = near.take(named.join(rows.select(list(KEY)), list(KEY), join_type="left semi")["at"])
+        column = kept.schema.get_field_index(REPLAY)
+        taken = pa.repeat(pa.scalar(number, pa.int64()), kept.num_rows)
+        write_table(table, kept.set_column(column, near.schema.field(column), taken))
+
+
+class StoredInFolder:
+    """Those of a folder: one file a batch, in the folder of its writer or of a table in it."""
+
+    def __init__(self, place: Folder) -> None:
+        self._io, self._root = file_io_for(place.path, place.storage)
+
+    def rows(self, user: str) -> pa.Table:
+        claims = self._claims(user)
+        parts = [self._file(file, claims.get(file, {})) for file in self._files()]
+        return pa.concat_tables([STORED_SCHEMA.empty_table(), *parts])
+
+    def claim(self, rows: pa.Table, user: str, number: int) -> None:
+        taken: dict[str, list[int]] = {}
+        for file, at in zip(rows["input"].to_pylist(), rows["number"].to_pylist(), strict=True):
+            taken.setdefault(file, []).append(at)
+        self._io.overwrite(f"{self._root}/{_CLAIMS}/{user}/{number}.json", json.dumps(taken).encode())
+
+    def _files(self) -> list[str]:
+        found = []
+        for writer in sorted(self._io.list_names(self._root)):
+            if writer == _CLAIMS:
+                continue
+            for name in sorted(self._io.list_names(f"{self._root}/{writer}")):
+                if name.endswith(".parquet"):
+                    found.append(f"{writer}/{name}")
+                else:
+                    inner = sorted(self._io.list_names(f"{self._root}/{writer}/{name}"))
+                    found += [f"{writer}/{name}/{file}" for file in inner if file.endswith(".parquet")]
+        return found
+
+    def _file(self, file: str, claims: Mapping[int, int]) -> pa.Table:
+        with self._io.open_input(f"{self._root}/{file}") as source:
+            read = pq.read_table(source)
+        given = {name: read[name] for name in read.column_names if name in REJECTS_SCHEMA.names}
+        rejects = rejects_of(given, len(read))
+        batch = file.rpartition("batch-")[2].removesuffix(".parquet")
+        if not batch.isdigit():
+            raise CorruptFileError(f"{self._root}/{file} is no file of bad records: it names no batch", path=file)
+        count = len(read)
+        own: dict[str, Any] = {
+            "query_id": pa.repeat(file.partition("/")[0], count),
+            "table_name": pa.nulls(count, pa.string()),
+            "batch_id": pa.repeat(pa.scalar(int(batch), pa.int64()), count),
+            "input": pa.repeat(file, count),
+            "number": pa.array(np.arange(count, dtype=np.int32)),
+            REPLAY: pa.array([claims.get(at) for at in range(count)], pa.int64()),
+        }
+        columns = [own[f.name] if f.name in own else rejects[f.name] for f in STORED_SCHEMA]
+        return pa.Table.from_arrays(columns, schema=STORED_SCHEMA)
+
+    def _claims(self, user: str) -> dict[str, dict[int, int]]:
+        """The records that replays have taken, by file and number, with the number of the replay."""
+        taken: dict[str, dict[int, int]] = {}
+        for replayer in sorted(_names(self._io, f"{self._root}/{_CLAIMS}")):
+            for name in sorted(_names(self._io, f"{self._root}/{_CLAIMS}/{replayer}")):
+                number = int(name.removesuffix(".json")) if replayer == user else _OTHERS
+                said = json.loads(self._io.read(f"{self._root}/{_CLAIMS}/{replayer}/{name}"))
+                for file, numbers in said.items():
+                    taken.setdefault(file, {}).update(dict.fromkeys(numbers, number))
+        return taken
+
+
+def _names(io: FileIO, directory: str) -> list[str]:
+    return [name for name in io.list_names(directory) if not name.startswith(".")]
+
+
+def stored_in(place: object) -> StoredRecords | None:
+    """The bad records of a place; None for one that cannot be read back."""
+    if isinstance(place, RejectsTable):
+        return StoredInTable(place)
+    return StoredInFolder(place) if isinstance(place, Folder) else None

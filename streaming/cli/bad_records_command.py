@@ -1,0 +1,113 @@
+"""`bad-records`: what a job, a folder or a table has of bad records; and their replay."""
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import JobConfig
+from bucketline.conf.job_file.references import has_reference
+from bucketline.conf.resolve import look_up, read_assignments, read_settings_file, resolve_jobs
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.streaming.bad_records.folder import Folder
+from bucketline.streaming.bad_records.place import BadRecordsPlace
+from bucketline.streaming.bad_records.rejects_table import RejectsTable
+from bucketline.streaming.bad_records.stored import stored_in
+from bucketline.streaming.cli.arguments import format_option, given_place, storage_arguments
+from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.rows import Format, print_table
+from bucketline.streaming.cli.spark_side import spark_module
+from bucketline.streaming.job.bad_place import ready_place
+from bucketline.streaming.job.ending import process_ending, signals_to
+from bucketline.streaming.log import log_to_standard_error
+
+_ABOUT = r"^(?:field|expectation) (?P<about>[^:]+): |^(?P<check>where|expect\.[^:]+): "
+_SHOWN_BYTES = 60
+
+
+@program.command(name="bad-records", short_help="Shows bad records by reason, and replays them.")
+@click.argument("path", required=False)
+@click.option("--conf-file", metavar="F", help="The job whose bad records they are: .yaml, .json or .properties.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the job file; repeatable.")
+@click.option("--replay", is_flag=True, help="Run them through the job again, each once; needs --conf-file.")
+@storage_arguments
+@format_option
+def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ...], replay: bool, form: Format) -> None:
+    """Prints how many bad records there are for each reason, with a sample; of a job, or of a folder or table at PATH.
+
+    With --replay they are decoded and written again, by batches of their own; what is still bad waits for the next
+    replay. Where the table has no sequence.field, a record that is replayed wins over rows of its key that came later.
+    """
+    if (path is None) == (conf_file is None):
+        raise click.UsageError("give PATH, or --conf-file")
+    if conf_file is None:
+        assert path is not None, "one of the two is given"
+        if replay or settings:
+            raise click.UsageError("--replay and --set need --conf-file")
+        print_table(_counts(_place_at(path)), form)
+        return
+    layers = read_settings_file(conf_file), read_assignments(settings)
+    for layer in layers:
+        program.keep_secret({key: s.text for key, s in layer.items() if not has_reference(s.text)})
+    config = resolve_jobs(look_up(*layers))
+    program.keep_secret({key: setting.text for key, setting in config.settings.items()})
+    one = config if isinstance(config, JobConfig) else config.common
+    if not replay:
+        print_table(_counts(ready_place(one, {})), form)
+        return
+    if not isinstance(config, JobConfig):
+        raise OptionError(
+            "--replay is not built for jobs with 'tables' yet: give the table a job of its own for it", key="tables"
+        )
+    log_to_standard_error()
+    ending = process_ending()
+    with signals_to(ending):
+        click.echo(spark_module("job.replay").replay_bad_records(config, ending).line())
+
+
+def _place_at(path: str) -> BadRecordsPlace:
+    """The folder or the table at a path. Raises OptionError where there is neither."""
+    place, _ = given_place(path, {})
+    io, root = file_io_for(place.uri, place.storage)
+    if Schemas(io, root).latest_id() is not None:
+        return RejectsTable(place.uri, place.storage)
+    if not io.list_names(root):
+        raise OptionError(f"there are no bad records at {path}: it is empty, or not there", key="path", path=path)
+    return Folder(place.uri, place.storage)
+
+
+def _counts(place: BadRecordsPlace | None) -> pa.Table:
+    """The bad records by reason: how many wait, how many were replayed, and the first that waits."""
+    stored = stored_in(place)
+    if stored is None:
+        raise OptionError(
+            "bad records of a folder or a table can be shown; the job names "
+            + ("none" if place is None else f"{place.name}, which Kafka's own programs read"),
+            key="bad-records",
+        )
+    rows = stored.rows("").sort_by([("batch_id", "descending"), ("number", "ascending")])
+    found = pc.extract_regex(rows["reason"].combine_chunks(), _ABOUT)
+    about = [pc.if_else(pc.equal(part, ""), None, part) for part in found.flatten()]
+    shown = pa.table(
+        {
+            "code": pc.fill_null(rows["code"], "?"),
+            "about": pc.fill_null(pc.coalesce(*about), ""),
+            "waiting": rows["replay"].is_null().cast(pa.int64()),
+            "replayed": rows["replay"].is_valid().cast(pa.int64()),
+            "reason": rows["reason"],
+            "topic": rows["topic"],
+            "partition": rows["partition"],
+            "offset": rows["offset"],
+            "value": pc.binary_slice(pc.fill_null(rows["value"], b""), 0, _SHOWN_BYTES),
+        }
+    )
+    sample = ("reason", "topic", "partition", "offset", "value")
+    first = [(name, "first", pc.ScalarAggregateOptions(skip_nulls=False)) for name in sample]
+    groups = shown.group_by(["code", "about"], use_threads=False)
+    counted = groups.aggregate([("waiting", "sum"), ("replayed", "sum"), *first])
+    names = {"waiting_sum": "waiting", "replayed_sum": "replayed"} | {f"{name}_first": name for name in sample}
+    counted = counted.rename_columns([names.get(name, name) for name in counted.column_names])
+    texts = [bytes(value or b"").decode("utf-8", "replace") for value in counted["value"].to_pylist()]
+    at = counted.schema.get_field_index("value")
+    return counted.set_column(at, "value", pa.array(texts, pa.string())).sort_by([("waiting", "descending")])
