@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from bucketline.conf.source_options import KAFKA
 from bucketline.streaming.bad_records.place import BatchName, Rejects
@@ -27,14 +25,7 @@ _OF_REJECT = {
     OFFSET: "offset",
 }
 _PREFIX = "bucketline."
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_SENT = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("headers", ArrayType(_HEADER)),
-    ]
-)
+_SENT_DDL = "key binary, value binary, headers array<struct<key: string, value: binary>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +46,10 @@ class Topic:
         """As `BadRecordsPlace.put`, except that records of an attempt before stay."""
         messages = [message for batch, rows in rejects for message in _messages(rows, batch)]
         if messages:
+            from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line reads places without Spark
+
             spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-            frame = spark.createDataFrame(messages, _SENT).coalesce(1)
+            frame = spark.createDataFrame(messages, _SENT_DDL).coalesce(1)
             frame.write.format(KAFKA).options(**self.client).option("topic", self.topic).save()
         return self.name
 
