@@ -128,6 +128,13 @@ class Program(click.Group):
         self.secrets = (*self.secrets, *secret_values(settings))
 
 
+def _show_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    del parameter
+    if is_asked and not context.resilient_parsing:
+        click.echo(version_text())
+        context.exit()
+
+
 @click.group(
     "bucketline",
     cls=Program,
@@ -135,7 +142,14 @@ class Program(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--debug", is_flag=True, help=f"Show tracebacks of errors, as {DEBUG_VARIABLE}=1 does.")
-@click.version_option(message="%(version)s", version=version_text())
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show release, commit, Python and Spark.",
+)
 @click.pass_context
 def program(context: click.Context, debug: bool) -> None:
     """Streams sources into Apache Paimon tables with Spark, and maintains these tables.

@@ -96,6 +96,9 @@ class JvmAdmin:
         found = self.cluster_id()
         topics = [] if found is None else self.topics()
         if not topics:
+            pattern = kafka_source(self._options).pattern
+            if found is not None and pattern is not None:
+                _LOG.warning("no topic fits source.options.subscribePattern = %s yet", pattern)
             return ClusterNow(found)
         described = self.describe(topics)
         missing = [topic for topic, why in described.unknown.items() if why.startswith(_NO_TOPIC)]

@@ -84,7 +84,6 @@ def test_the_job_answers_probes_writes_and_ends_by_a_signal_and_the_compactor_co
     table = open_table("s3://lake/deployed/shop.db/orders", storage_options=s3_server.storage)
     assert table.to_arrow().num_rows == ROWS and KEY not in job.output
 
-    table = open_table(table.uri, storage_options=s3_server.storage, options={"compaction": "dedicated"})
     plan = [sys.executable, "-m", "bucketline.streaming", "plan", "--strategy", "full", "--storage-file"]
     storage = str(tmp_path / "etc" / "storage.yaml")
     done = subprocess.run([*plan, storage, table.uri], capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ from typing import Any
 _STANDARD_ERROR = 2
 _KEPT_BYTES = 1 << 16
 _READ_BYTES = 1 << 13
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 30.0
 
 _UNRESOLVED = re.compile(r"unresolved dependency: ([^\]\n]+?)(?:, unresolved dependency|\]|\n|$)")
 _DOWNLOAD = re.compile(r"download failed: ([^\],\n]+)")

@@ -48,13 +48,16 @@ def require_kafka_jar(
     variables: Mapping[str, str] = os.environ,
 ) -> None:
     """Returns unless it is certain that the Spark which this process is to start has no Kafka source: neither its
-    arguments and settings nor its own folder name any jar. Raises OptionError that names the package."""
+    arguments and settings nor its own folder name any jar, and no `spark-env.sh` may add one. Raises OptionError that
+    names the package."""
     if source_format != KAFKA:
         return
     named = any(a == n or a.startswith(f"{n}=") for a in arguments for n in _NAMES_JARS)
     if named or any(settings.get(key) for key in _SETTINGS_WITH_JARS):
         return
-    if any(variables.get(name) for name in _VARIABLES_WITH_JARS) or any(Path(spark_home, "jars").glob("*kafka*")):
+    folder = Path(variables.get("SPARK_CONF_DIR") or Path(spark_home, "conf"))
+    may_be_named = any(variables.get(name) for name in _VARIABLES_WITH_JARS) or (folder / "spark-env.sh").exists()
+    if may_be_named or any(Path(spark_home, "jars").glob("*kafka*")):
         return
     raise OptionError(no_kafka_source(version), key=SOURCE_FORMAT.key)
 

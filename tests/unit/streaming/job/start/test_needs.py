@@ -82,6 +82,10 @@ def test_the_kafka_jar_is_missed_only_where_nothing_names_a_jar(
     assert e.value.key == "source.format"
     with pytest.raises(OptionError, match=r"spark-sql-kafka-0-10_2\.12:3\.5\.7"):
         require_kafka_jar("kafka", arguments, settings, str(tmp_path), "3.5.9", variables)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-env.sh").touch()
+    require_kafka_jar("kafka", arguments, settings, str(tmp_path), "4.0.5", variables)
+    (tmp_path / "conf" / "spark-env.sh").unlink()
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark-sql-kafka-0-10_2.13-4.0.0.jar").touch()
     require_kafka_jar("kafka", arguments, settings, str(tmp_path), "4.0.5", variables)
