@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 from rich.console import Console
@@ -20,7 +21,6 @@ from bucketline.state.store.read.views import partition_text
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_or_job_arguments
-from bucketline.streaming.cli.job_status import show_job
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table
 from bucketline.streaming.cli.stream_lines import SHOWN_BATCHES, batches_of, batches_table, stream_lines
@@ -92,7 +92,8 @@ def status(
     if (path is None) == (conf_file is None):
         raise click.UsageError("give a table, as PATH, or a job, as --conf-file")
     if conf_file is not None:
-        show_job(conf_file, form, watch=watch)
+        # What shows the tables of a job needs Spark's package, and the status of one table does not.
+        import_module("bucketline.streaming.cli.job_status").show_job(conf_file, form, watch=watch)
         return
     if watch:
         raise click.UsageError("--watch goes with --conf-file")
