@@ -12,6 +12,7 @@ FOLDERS = sorted(
     for init in (ROOT / top).rglob("__init__.py")
 )
 READMES = [folder / "README.md" for folder in [*FOLDERS, Path("tests"), Path("tests/support")]]
+READMES.append(Path("CONTRIBUTING.md"))
 LONGEST = 80
 
 
