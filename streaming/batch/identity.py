@@ -278,6 +278,11 @@ def newest_done_batch(spark: Any, root: str) -> int | None:
     return None if newest is None else int(newest.rpartition("/")[2])
 
 
+def has_ledger(spark: Any, root: str) -> bool:
+    """Whether a checkpoint folder is that of a job of many tables."""
+    return _newest(spark, f"{root}/{_NOTES}/ledger") is not None
+
+
 def _newest(spark: Any, folder: str) -> str | None:
     """The file of the newest batch in a folder of a checkpoint; None where there is none."""
     context = spark.sparkContext

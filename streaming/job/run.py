@@ -31,6 +31,7 @@ from bucketline.conf.source_options import (
 from bucketline.conf.wording import counted
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.failure import SparkLog, explained
+from bucketline.streaming.batch.identity import has_ledger
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
@@ -150,6 +151,12 @@ def _run_until(
             step = step_for(replace(step, zone=session.conf.get(SESSION_ZONE)), schema)
         cluster = admin.cluster() if kafka else ClusterNow()
         topics = watch_topics(AskTopicIds(admin, reader), source.options, cluster) if kafka else None
+        if has_ledger(session, config.checkpoint):
+            raise OptionError(
+                f"{config.checkpoint} is the checkpoint of a job with 'tables', whose ledger a job of one table would "
+                "not keep: write the job file with one route, as in `tables: [{topic: ..., table: ...}]`",
+                key=CHECKPOINT.key,
+            )
         if reset_identity:
             source = _reset(session, config, source, table, cluster, admin)
         elif kafka:

@@ -88,7 +88,7 @@ class Attempt:
         changed: dict[str, Entry] = {}
         for turn in self._turns.values():
             birth = turn.known.birth
-            changed[turn.name] = after_batch(turn.entry, birth, batch.batch_id, turn.note, wrote=turn.wrote)
+            changed[turn.name] = after_batch(turn.entry, birth, batch.batch_id, turn.note, now_ms, wrote=turn.wrote)
         for name, error in self.failed.items():
             user = self._state.tables.user
             changed[name] = parked_entry(self._entries.get(name), batch, self._span, user, error.message, now_ms)
@@ -114,7 +114,7 @@ class Attempt:
         parked = self._aside | self.failed.keys()
         if self._only is not None:
             parked |= {known.name for known in self._state.tables.all()} - {self._only}
-        nameless = self._job.nameless
+        nameless, time_ms = self._job.nameless, self._identity.time_ms
         return ReadTables(
             routes=self._job.routes,
             unmatched=self._job.unmatched,
@@ -124,6 +124,7 @@ class Attempt:
             nameless=nameless,
             registry=nameless.registry,
             feeds=KafkaFeeds(tuple(sorted(self._span.end))) if len(self._span.end) > 1 else None,
+            now_us=None if time_ms is None else time_ms * 1000,
         )
 
     def _task_count(self) -> int:

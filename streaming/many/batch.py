@@ -6,6 +6,7 @@ The ledger of a batch is made when all tables have it, and before Spark hears th
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.store.commit.repeat import repeat_if_gone
@@ -24,9 +25,11 @@ from bucketline.streaming.many.entries import (
     span_of,
     unparked,
 )
+from bucketline.streaming.many.idle import do_owed, owes, renewed
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.many.ledger_files import Pin, Request, Wish, find_ledger
+from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.tasks.many.spark_tables import TablesEngine
 from bucketline.streaming.tasks.read_task import Records
 
@@ -78,6 +81,13 @@ def _written(
             reports += more
             if error is not None:
                 failed[name] = error
+    idle = [known for known in state.tables.all() if known.name not in changed and owes(known)]
+    works = [partial(do_owed, known, identity.batch_id, engine.engine) for known in idle]
+    for done in side_by_side(works, job.commit_parallelism):
+        if isinstance(done, Exception):
+            raise done
+    others = {name: entry for name, entry in entries.items() if name not in changed}
+    entries |= renewed(state.tables, others, state.files.world.clock.now_ms())
     before = None if state.ledger is None else replace(state.ledger, tables=entries)
     ledger = next_ledger(before, identity, span, job.pin, changed, job.routes)
     state.files.put(ledger)

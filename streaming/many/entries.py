@@ -122,12 +122,12 @@ def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
     return any(isinstance(to, Resolved) and to.table == name for to in found)
 
 
-def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, *, wrote: bool) -> Entry:
+def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, now_ms: int, *, wrote: bool) -> Entry:
     """What the ledger says of a table once a batch has brought it records; `wrote` if it has a commit of the batch."""
     entry = Entry(birth) if entry is None else entry
     fed, origins = entry.fed | note.spans.keys(), entry.origins | note.origins
     entry = replace(entry, birth=birth, fed=fed, origins=origins)
-    return replace(entry, last_batch=batch, commits=entry.commits + 1) if wrote else entry
+    return replace(entry, last_batch=batch, commits=entry.commits + 1, marked_ms=now_ms) if wrote else entry
 
 
 def parked_entry(entry: Entry | None, batch: BatchIdentity, span: BatchSpan, user: str, why: str, now_ms: int) -> Entry:

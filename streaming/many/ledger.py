@@ -40,7 +40,7 @@ class Entry:
     batch that brought it rows, `commits` how many did. `fed` are the partitions that have brought it records, `origins`
     the source's tables and topics. All records before `cutoff` are in the table; None: all before the end of the
     ledger's batch, as for each table that takes part. One that is `catching_up` was parked, and reads what it has
-    missed beside the batches of the others.
+    missed beside the batches of the others. `marked_ms` is when its newest batch was tagged.
     """
 
     birth: str
@@ -51,6 +51,7 @@ class Entry:
     cutoff: Offsets | None = None
     parked: Parked | None = None
     catching_up: bool = False
+    marked_ms: int = 0
 
     @property
     def takes_part(self) -> bool:
@@ -134,6 +135,7 @@ def offsets_text(offsets: Offsets) -> str:
 
 def _said(entry: Entry) -> dict[str, Any]:
     said: dict[str, Any] = {"birth": entry.birth, "last-batch": entry.last_batch, "commits": entry.commits}
+    said["marked-ms"] = entry.marked_ms
     fed: dict[str, list[int]] = {}
     for topic, partition in sorted(entry.fed):
         fed.setdefault(topic, []).append(partition)
@@ -182,4 +184,5 @@ def _entry(said: Mapping[str, Any]) -> Entry:
             parked["since-ms"],
         ),
         catching_up=said.get("catching-up", False),
+        marked_ms=int(said["marked-ms"]),
     )

@@ -127,7 +127,7 @@ class LedgerFiles:
 
     def prune(self, batch: int) -> None:
         """Removes the ledger and the pin that are too old once `batch` has a ledger."""
-        for folder in ("ledger", "pins"):
+        for folder in ("ledger", "pins") if batch >= self.kept else ():
             self.io.delete(f"{self.root}/{folder}/{batch - self.kept}")
 
     def read_pin(self, batch: int) -> Pin | None:

@@ -11,9 +11,9 @@ from bucketline.state.store.write.stages import Stages
 from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import commit_batch
-from bucketline.streaming.batch.conform import grow_table, of_one_source_table, refuse_need, refuse_unexpected
+from bucketline.streaming.batch.conform import at_time, grow_table, of_one_source_table, refuse_need, refuse_unexpected
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
-from bucketline.streaming.batch.key_order import policy_of, settle_mixed_keys
+from bucketline.streaming.batch.key_order import check_begun_partitions, policy_of, settle_mixed_keys
 from bucketline.streaming.batch.plan import keeps_values
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.target import Target
@@ -26,6 +26,7 @@ from bucketline.streaming.many.tables import Known
 from bucketline.streaming.tasks.many.split import Feed
 from bucketline.streaming.tasks.many.table_notes import TableNote
 from bucketline.streaming.tasks.read_task import Records
+from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 
 @dataclass(slots=True)
@@ -83,8 +84,12 @@ def decide_turn(
         entry = Entry(known.birth, fed=_fed(own))
         turn.identity = identity_for(batch, span, entry, turn.note.spans, job.pin)
     turn.decided, turn.is_new = True, isinstance(decision, recover.WriteBatch)
-    if turn.is_new:
-        turn.target, turn.relief = relieve(turn.target, engine)
+    if not turn.is_new:
+        return
+    if isinstance(engine, SparkEngine):
+        most = job.one.most_records
+        turn.target = check_begun_partitions(turn.target, turn.identity, engine.spark, known.step, most)
+    turn.target, turn.relief = relieve(turn.target, engine)
 
 
 def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
@@ -106,6 +111,7 @@ def plan_turn(turn: Turn) -> None:
         turn.target = turn.target.with_table(grow_table(turn.target.at, need))
         turn.has_grown = True
     turn.stages = turn.known.stages(turn.target, turn.identity)
+    at_time(turn.stages.source.decode, turn.identity.time_ms)
 
 
 def check_turn(turn: Turn, batch: BatchIdentity) -> None:

@@ -87,7 +87,7 @@ class JobDoors:
         """As `Doors.step`. Raises OptionError for a column that is filled from headers, which do not come."""
         schema = table.table_schema
         step = decode_step(
-            config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
+            config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0
         )
         assert step is not None, "records of several tables are decoded"
         step = step_for(replace(step, zone=self.zone, registry=self.registry), schema)

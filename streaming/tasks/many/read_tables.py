@@ -67,10 +67,12 @@ class TableReading:
         """Which of so many tasks that write gets which rows."""
         return Destination(tasks, self.assigners, self.first % tasks)
 
-    def sealing(self, tasks: int, feeds: KafkaFeeds | None) -> Sealing:
-        """A reading of the table that begins in this task."""
-        of_rows = feeds if self.looks else None
-        return Sealing(Reading(self.seal, self.among(tasks), self.decode, self.reject_limit, of_rows))
+    def sealing(self, tasks: int, feeds: KafkaFeeds | None, now_us: int | None) -> Sealing:
+        """A reading of the table that begins in this task, in a batch of that time."""
+        of_rows, decode = feeds if self.looks else None, self.decode
+        if decode.computed is not None and decode.computed.tells_time:
+            decode = replace(decode, now_us=now_us)
+        return Sealing(Reading(self.seal, self.among(tasks), decode, self.reject_limit, of_rows))
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ class Kept(Protocol):
 class ReadTables:
     """How tasks read the records of all tables; plain values, so that it travels. `notes_to` is the task of the next
     stage that gets the notes: those before it write. `nameless` decodes what belongs to no table; `feeds` are the
-    partitions that the batch reads."""
+    partitions that the batch reads, `now_us` is its time."""
 
     routes: Resolver
     unmatched: Unmatched
@@ -128,6 +130,7 @@ class ReadTables:
     nameless: DecodeStep
     registry: RegistrySchemas | None = None
     feeds: KafkaFeeds | None = None
+    now_us: int | None = None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
         """What goes to other tasks for the records of this one, in order."""
@@ -278,7 +281,7 @@ class _Reading:
             self._sealing[number] = self._opened(number)
 
     def _opened(self, number: int) -> Sealing:
-        return self._known.reading(number).sealing(self._plan.notes_to, self._plan.feeds)
+        return self._known.reading(number).sealing(self._plan.notes_to, self._plan.feeds, self._plan.now_us)
 
     def _noted(self, routed: Routed, number: int) -> Routed:
         """A note on its way to the task for notes, with the number of its table."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.conf.resolve import read_settings, resolve_jobs
 from bucketline.conf.routes.routed_job import RoutedJob
+from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity, batch_digest
 from bucketline.streaming.batch.sink import TableSink
@@ -86,6 +87,19 @@ def records(topic: Topic, start: Mapping[str, int], end: Mapping[str, int]) -> l
 
 
 @dataclass
+class Ahead:
+    """The clock of the machine, ahead of it."""
+
+    ms: int
+
+    def now_ms(self) -> int:
+        return SYSTEM_WORLD.clock.now_ms() + self.ms
+
+    def local_ms(self) -> int:
+        return SYSTEM_WORLD.clock.local_ms() + self.ms
+
+
+@dataclass
 class Shop:
     """A job of a file's text, and its batches as Spark would plan them. `crash` ends the process: what it knew is
     gone."""
@@ -97,6 +111,7 @@ class Shop:
     engine: LocalTables = field(default_factory=LocalTables)
     allow_reprocess: bool = False
     most_missed: int = 1000
+    ahead_ms: int = 0
     _state: ManyState | None = None
     done: int = 0
 
@@ -119,7 +134,8 @@ checkpoint: {self.root}/checkpoint
         return self._state
 
     def _made(self, routed: RoutedJob) -> ManyState:
-        files = ledger_files(f"{self.root}/checkpoint", {})
+        world = replace(SYSTEM_WORLD, clock=Ahead(self.ahead_ms))
+        files = ledger_files(f"{self.root}/checkpoint", {}, world=world)
         return ManyState(files, Tables(JobDoors(routed, "UTC"), QUERY))
 
     def _job(self, routed: RoutedJob) -> ManyJob:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from bucketline.state.commit.replay import MARKER_TAG
+from bucketline.state.store.table.table import open_table
 from tests.support.spark.many_shop import Shop
 from tests.support.spark.tasks import killed_at
 
@@ -74,8 +76,8 @@ def test_tables_that_are_known_are_read_once(tmp_path: Path) -> None:
 def test_a_batch_that_dies_at_any_call_to_storage_is_finished_by_the_next_process(tmp_path: Path, way: str) -> None:
     job = shop(tmp_path)
     day = Day(job, 3, tables=3)
-    step, at = 17, 3
-    for _ in range(12):
+    step, at = 13, 3
+    for _ in range(7):
         day.hour(20)
         with killed_at(at, way) as death:
             job.batch()
@@ -87,3 +89,24 @@ def test_a_batch_that_dies_at_any_call_to_storage_is_finished_by_the_next_proces
         for name in day.tables:
             identifiers = list(job.appends(name))
             assert identifiers == sorted(set(identifiers)), "each batch once"
+
+
+def test_the_tag_of_a_table_that_is_idle_for_long_is_renewed(tmp_path: Path) -> None:
+    job = shop(tmp_path)
+    for name in ("t0", "t1"):
+        job.topic.change(name, {"id": 1, "v": "a", "n": 1})
+    job.batch()
+    before = {name: _marker(job, name) for name in ("t0", "t1")}
+    job.ahead_ms = 11 * 86_400_000
+    job.crash()
+    job.topic.change("t0", {"id": 2, "v": "a", "n": 1})
+    job.batch()
+    after = _marker(job, "t1")
+    assert after["create_time"] > before["t1"]["create_time"]
+    assert after["snapshot_id"] == before["t1"]["snapshot_id"]
+    assert job.entry("t1").marked_ms > job.entry("t1").commits + 11 * 86_400_000
+
+
+def _marker(job: Shop, name: str) -> dict[str, Any]:
+    tags = open_table(f"{job.root}/w/{name}").tags().to_pylist()
+    return next(tag for tag in tags if tag["tag_name"].startswith(MARKER_TAG))

@@ -1,0 +1,82 @@
+"""Tables that a batch has no records of: what their own batches still owe, and the tags that keep their newest one.
+
+A table that is idle for longer than a tag is kept would look as if it had been rolled back. So its tag is renewed.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bucketline.conf.errors import BucketlineError
+from bucketline.state.commit.replay import MARKER_TAG
+from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.engine.compaction import compact_buckets
+from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.streaming.batch.commit import commit_owed_compaction
+from bucketline.streaming.batch.finish import finish_stream
+from bucketline.streaming.batch.history import mark
+from bucketline.streaming.batch.target import Target
+from bucketline.streaming.many.ledger import Entry
+from bucketline.streaming.many.tables import Known, Tables
+
+_LOG = logging.getLogger("bucketline.many")
+RENEWED_EVERY_MS = 10 * 86_400_000
+"""A third of the time for which a writer's tag is kept."""
+_MOST_RENEWED = 8
+"""Tags that are renewed beside one batch."""
+
+
+def owes(known: Known) -> bool:
+    """Whether a table waits for work that its batches have left behind."""
+    state = known.target.state
+    return bool(state.hidden) or state.owes_full or state.owes_postponed
+
+
+def do_owed(known: Known, batch: int, engine: Any) -> None:
+    """Does what a table is owed, as far as it succeeds; what is left stays owed."""
+    try:
+        target = finish_stream(known.target, engine)
+        known.target = _compacted(target, batch, engine) if target.state.owes_full else target
+    except BucketlineError as e:
+        _LOG.warning("%s: what it is owed could not be done, and is tried again: %s", known.name, e.message)
+
+
+def _compacted(target: Target, batch: int, engine: Any) -> Target:
+    """The target after the full compaction that was lost."""
+    at, trigger = target.at, CompactTrigger.FULL
+    due = at.due(trigger)
+    states = at.bucket_states(trigger) if due else {}
+    messages = compact_buckets(engine, at.plan.bucket_write(trigger), [(b, states[b]) for b in due])
+    lost = False
+    if messages:
+        committed = commit_owed_compaction(target, batch, messages).committed
+        target, lost = target.after(committed), committed.dropped is not None
+    return target.with_state(replace(target.state, owes_full=lost))
+
+
+def renewed(tables: Tables, entries: Mapping[str, Entry], now_ms: int) -> dict[str, Entry]:
+    """The entries of some tables whose tags were due to be renewed, and have been."""
+    due = [name for name, e in sorted(entries.items()) if e.last_batch is not None and _is_due(e, now_ms)]
+    done: dict[str, Entry] = {}
+    for name in due[:_MOST_RENEWED]:
+        entry = entries[name]
+        try:
+            known = tables.get(name) or tables.reopened(name, entry)
+            if known is not None:
+                _renew(known)
+        except BucketlineError as e:
+            _LOG.warning("%s: the tag of its newest batch could not be renewed: %s", name, e.message)
+        done[name] = replace(entry, marked_ms=now_ms)
+    return done
+
+
+def _is_due(entry: Entry, now_ms: int) -> bool:
+    return now_ms - entry.marked_ms > RENEWED_EVERY_MS
+
+
+def _renew(known: Known) -> None:
+    table = known.target.at.table
+    tag = Tags(table.io, table.metadata_path).get(MARKER_TAG + known.target.user)
+    if tag is not None:
+        mark(known.target, tag.snapshot)
