@@ -18,6 +18,7 @@ ALLOWED = (
     "Zlib",
     "Unlicense",
     "0BSD",
+    "CC0",
 )
 """Words of licences that put no condition on who uses the product beside naming them."""
 
@@ -25,7 +26,7 @@ KNOWN = {
     "certifi": "MPL-2.0: its file of certificates is used as it is",
     "psycopg": "LGPL-3.0: an extra (postgresql), imported and not changed",
     "psycopg-binary": "LGPL-3.0: an extra (postgresql), imported and not changed",
-    "orjson": "MPL-2.0 OR Apache-2.0 OR MIT",
+    "hdfs-native": "Apache-2.0, as its Cargo.toml says; its package for Python states none",
 }
 """Packages whose licence is another, each with why it may be used. Who adds one has read it."""
 
