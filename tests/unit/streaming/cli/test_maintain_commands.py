@@ -193,3 +193,12 @@ def test_tags_and_branches_get_other_names_and_tags_move_and_expire(table: Table
     bucketline("branch", "create", path, "x", "--tag", "b")
     assert bucketline("branch", "rename", path, "x", "y").stdout == "branch x is y now\n"
     assert table.branches() == ["y"]
+
+
+def test_offsets_of_an_empty_table_are_an_error_that_says_why(tmp_path: Path) -> None:
+    empty = create_table(str(tmp_path / "w.db" / "empty"), "id INT")
+    said = bucketline("offsets", empty.path, code=1)
+    assert said.stdout == "" and "has no snapshot yet: no batch has been written" in said.stderr
+    empty.write(pa.table({"id": pa.array([1], pa.int32())}))
+    said = bucketline("offsets", empty.path, code=1)
+    assert said.stdout == "" and "holds Kafka offsets: either no sink of bucketline wrote it from Kafka" in said.stderr
