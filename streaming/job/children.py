@@ -2,24 +2,63 @@
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 _PROCESSES = Path("/proc")
+_PATIENCE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.01
 
 
 def kill_children() -> None:
-    """Kills the child processes, and the groups that they lead: a JVM that is starting does not notice that its parent
-    has ended, and the script that starts it has a JVM of its own that finds the command. Without /proc it does nothing,
-    and the JVM ends when it finds its standard input closed.
+    """Kills the child processes, and the groups that they lead; returns when they are gone, after ten seconds at most.
+
+    A JVM that is starting does not notice that its parent has ended, and the script that starts it has a JVM of its own
+    that finds the command. Without /proc it does nothing, and the JVM ends when it finds its standard input closed.
     """
-    for child in children_of(os.getpid()):
+    _kill(list(children_of(os.getpid())))
+
+
+def kill_led_groups() -> None:
+    """As `kill_children`, for those children alone that lead a group, as a JVM that a job has started does: others may
+    be the work of the program that runs the job."""
+    _kill([child for child in children_of(os.getpid()) if _leads(child)])
+
+
+def _leads(child: int) -> bool:
+    with suppress(ProcessLookupError, PermissionError):
+        return os.getpgid(child) == child
+    return False
+
+
+def _kill(children: Sequence[int]) -> None:
+    left = []
+    for child in children:
         with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(child) == child:
-                os.killpg(child, signal.SIGKILL)
-            else:
-                os.kill(child, signal.SIGKILL)
+            leads = _leads(child)
+            (os.killpg if leads else os.kill)(child, signal.SIGKILL)
+            left.append((child, leads))
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while left and time.monotonic() < deadline:
+        left = [(child, leads) for child, leads in left if _is_there(child, leads)]
+        time.sleep(_PAUSE_SECONDS if left else 0)
+
+
+def _is_there(child: int, leads: bool) -> bool:
+    """Whether a child that was killed, or one of the group that it leads, still runs. A child that has ended is taken
+    note of, as else it stays in the list of processes."""
+    with suppress(ChildProcessError):
+        if os.waitpid(child, os.WNOHANG) == (0, 0):
+            return True
+    if not leads:
+        return False
+    try:
+        os.killpg(child, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def children_of(parent: int) -> Iterator[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from bucketline.streaming.job.children import kill_children
+from bucketline.streaming.job.children import kill_children, kill_led_groups
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ONE_REQUEST_SECONDS = 1.0
@@ -82,12 +82,21 @@ def signals_to(ending: Ending) -> Iterator[None]:
 
 def process_ending() -> Ending:
     """An `Ending` that ends this very process."""
-    return Ending(_leave, _leave)
+    return Ending(_give_up, _leave)
+
+
+def _give_up(code: int, why: str) -> None:
+    kill_children()
+    _end(code, why)
 
 
 def _leave(code: int, why: str) -> None:
     """Ends this process at once, and the JVM that it has started before it."""
-    kill_children()
+    kill_led_groups()
+    _end(code, why)
+
+
+def _end(code: int, why: str) -> None:
     with suppress(OSError):  # a terminal that was closed
         os.write(_STANDARD_ERROR, f"{why}\n".encode())
     os._exit(code)
