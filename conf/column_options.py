@@ -28,11 +28,13 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """`select` is the list of a SELECT, `where` a condition over decoded rows (None: all columns, all rows)."""
+    """`select` is the list of a SELECT, `where` a condition over decoded rows (None: all columns, all rows); `rescued`
+    is the column that gets what no column takes."""
 
     select: str | None = None
     where: str | None = None
     expect: tuple[Expectation, ...] = ()
+    rescued: str | None = None
 
 
 NO_COLUMN_OPTIONS = ColumnOptions()
@@ -45,15 +47,22 @@ SELECT = Option(
     "columns that are computed, in Spark's SQL: \"*, date_format(created, 'yyyy-MM-dd') AS dt\"",
 )
 WHERE = Option("where", parse_given_text, None, "the rows that are written, a condition in Spark's SQL")
+RESCUED = Option(
+    "rescued-data-column",
+    parse_given_text,
+    None,
+    "column of texts that gets, as JSON, what of a record has no column, or does not fit its type",
+)
 EXPECT = "expect."
 _CHECK, _OTHERWISE = "check", "otherwise"
-COLUMN_OPTIONS = (SELECT, WHERE)
+COLUMN_OPTIONS = (SELECT, WHERE, RESCUED)
 
 
 def column_options(texts: Mapping[str, str]) -> ColumnOptions:
     """The options among the settings of a job. Raises OptionError for an invalid value."""
     names = dict.fromkeys(_name_of(key) for key in texts if key.startswith(EXPECT))
-    return ColumnOptions(SELECT.find(texts), WHERE.find(texts), tuple(_expectation(name, texts) for name in names))
+    expect = tuple(_expectation(name, texts) for name in names)
+    return ColumnOptions(SELECT.find(texts), WHERE.find(texts), expect, RESCUED.find(texts))
 
 
 def _name_of(key: str) -> str:

@@ -28,6 +28,7 @@ from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog, taking_truncates
 from bucketline.streaming.decode.columns.computed_columns import ComputedColumns
+from bucketline.streaming.decode.columns.rescued import Mending, Rescued, rescued_texts
 from bucketline.streaming.decode.columns.rows_of_table import rows_of_table
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
@@ -44,7 +45,7 @@ from bucketline.streaming.decode.rejects import (
     reason_codes,
     rejects_of,
 )
-from bucketline.streaming.decode.row_changes import UpdateBefore
+from bucketline.streaming.decode.row_changes import UpdateBefore, as_binary
 from bucketline.streaming.decode.schema_needs import Watch
 from bucketline.streaming.decode.seen import Place, last_places
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
@@ -91,7 +92,8 @@ class DecodeStep:
     the source left out: whatever is computed from such a value is wrong, and its record has to be bad. `emptied_at` is
     where the source's table was truncated: rows of records up to there are left out. `kept` are the columns of a record
     that are kept of bad ones, as far as the source has them. `now_us` is the time of the batch, in microseconds since
-    1970; without one no column can tell the time.
+    1970; without one no column can tell the time. `rescued` is the column of the table for what no column takes; it is
+    not among `fields`.
     """
 
     decode: RecordFormat
@@ -111,6 +113,7 @@ class DecodeStep:
     emptied_at: Place | None = None
     kept: tuple[str, ...] = ()
     now_us: int | None = None
+    rescued: Rescued | None = None
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -173,6 +176,8 @@ class DecodeStep:
 
         Shapes: n records in; out the table's columns in order, with `_row_kind` if the message format has row kinds.
         """
+        if self.rescued is not None and "value" in records.column_names:
+            return self._rescuing(records, self.rescued)
         if self.computed is not None:
             return self._computed(records, self.computed)
         if "value" not in records.column_names:
@@ -223,7 +228,23 @@ class DecodeStep:
         seen = decoded.seen.with_others(others)
         if self.messages.truncate is Truncate.APPLY and decoded.truncates:
             seen = replace(seen, truncated=_places(records, decoded.truncates))
-        return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need), seen, origin)
+        return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need), seen, origin, bad)
+
+    def _rescuing(self, records: pa.Table, rescued: Rescued) -> DecodedRows:
+        """The rows, with what no column takes in a column of its own."""
+        plain = replace(self, rescued=None)
+        decoded = plain(records)
+        mending = Mending(as_binary(one_array(records["value"])), {}, {})
+        value = records.column_names.index("value")
+        while mending.mend(self.decode, rescued, decoded.bad):
+            decoded = plain(records.set_column(value, "value", mending.values))
+        assert decoded.records is not None, "a decoder of records says which record a row is of"
+        good = np.unique(np.asarray(decoded.records))
+        texts = rescued_texts(self.decode, rescued, records, mending.taken, good)
+        column = fit_array(texts.take(decoded.records), rescued.field.type, pa.string(), rescued.field.name)
+        bad = {record: mending.reasons.get(record, why) for record, why in decoded.bad.items()}
+        rows = decoded.rows.add_column(rescued.at, arrow_field(rescued.field), column)
+        return decoded._replace(rows=rows, rejects=self._rejects(records, bad), bad=bad)
 
     def _kept(self, records: pa.Table, origin: pa.Array, bad: Mapping[int, str]) -> pa.Array | None:
         """True for the rows that stay: those of records that are not bad, and come after a truncate; None for all."""
@@ -257,6 +278,7 @@ class DecodeStep:
             plan.need_of(decoded.need),
             replace(decoded.seen, unexpected=chosen.unexpected),
             chosen.decoded.origin,
+            {**decoded.bad, **bad},
         )
 
     def _decode(self, values: pa.Array | pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray | None) -> Decoded:

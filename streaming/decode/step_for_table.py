@@ -1,9 +1,10 @@
 """The decode step that fits a table: chosen by the job's `source.decode` and the table's schema."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NoReturn
 
-from bucketline.conf.column_options import NO_COLUMN_OPTIONS, ColumnOptions, Otherwise
+from bucketline.conf.column_options import NO_COLUMN_OPTIONS, RESCUED, ColumnOptions, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, BadRecords, RecordFormat
 from bucketline.conf.message_options import (
@@ -31,9 +32,11 @@ from bucketline.state.determinism import SystemIds
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.sql.compute.calls import Context
+from bucketline.state.sql.compute.selection import names_in
 from bucketline.state.types.logical import TypeRoot
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.columns.plan_columns import plan_columns
+from bucketline.streaming.decode.columns.rescued import IMAGES, Rescued
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.decode.row_changes import UpdateBefore
@@ -93,6 +96,12 @@ def check_reading(
             "bad-records.max allows bad records, but bad-records.path, the folder for them, is not set",
             key=BAD_RECORDS_PATH.key,
         )
+    if columns.rescued is not None and decode not in IMAGES:
+        raise OptionError(
+            f"{RESCUED.key} is about JSON that is decoded ({', '.join(f.value for f in IMAGES)}), and decode is "
+            f"{decode.value}; take it out",
+            key=RESCUED.key,
+        )
     _check_messages(decode, messages)
     _check_registry(decode, registry)
     _check_expectations(columns, bad_records, decode)
@@ -107,6 +116,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         _check_takes_changes(step.decode, schema)
     if step.messages.truncate is Truncate.APPLY:
         _check_can_be_emptied(schema)
+    whole, schema = schema, _without_rescued(step, schema)
     sequence = schema.settings.merge.sequence_fields
     # A cross-partition table finds a row by its key in whatever partition it is.
     places = () if bucket_mode(schema).moves_keys else schema.partition_keys
@@ -131,10 +141,47 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         grows=watch is not Watch.NOTHING,
         context=Context(step.zone, has_instants=True, now_us=step.now_us),
     )
-    fitting = replace(fitting, computed=computed)
+    fitting = replace(fitting, computed=computed, rescued=None)
+    fitting = replace(fitting, rescued=_rescued(fitting, whole, needed))
     if fitting != step:
         fitting.check()
     return fitting
+
+
+def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
+    """The schema without the column for what no column takes. Raises OptionError where it cannot be that."""
+    name = step.columns.rescued
+    if name is None:
+        return schema
+    field = next((f for f in schema.fields if f.name == name), None)
+    if field is None:
+        raise OptionError(
+            f"{RESCUED.key}: the table has no column {name!r}; add it, as STRING", key=RESCUED.key, column=name
+        )
+    keys = (*schema.primary_keys, *schema.partition_keys, *schema.settings.merge.sequence_fields)
+    if field.type.root is not TypeRoot.VARCHAR or not field.type.nullable or name in keys:
+        raise OptionError(
+            f"{RESCUED.key}: column {name!r} {field.type} has to be a STRING that may be null, and no part of keys, "
+            "partitions or sequence.field",
+            key=RESCUED.key,
+            column=name,
+        )
+    return replace(schema, fields=tuple(f for f in schema.fields if f.name != name))
+
+
+def _rescued(step: DecodeStep, schema: TableSchema, needed: Collection[str]) -> Rescued | None:
+    """What becomes of what no column takes; `needed` are the columns that say which row it is."""
+    at = next((i for i, f in enumerate(schema.fields) if f.name == step.columns.rescued), None)
+    if at is None:
+        return None
+    plan, decoded = step.computed, tuple(f.name for f in step.decoding.fields)
+    if plan is None:
+        known, fixed = decoded, (*needed, *schema.partition_keys)
+    else:
+        of_needed = (o.expression for o in plan.outputs if o.is_needed and o.expression is not None)
+        known, fixed = (*decoded, *plan.left_out), tuple({n for e in of_needed for n in names_in(e)})
+    skipped = "__" if step.decode is RecordFormat.DEBEZIUM_FLAT_JSON else None
+    return Rescued(schema.fields[at], at, known, fixed, skipped)
 
 
 def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:

@@ -71,7 +71,7 @@ def plan_columns(
 
     Raises OptionError and SchemaMismatchError for what cannot be computed, or has no place in the table.
     """
-    if options == NO_COLUMN_OPTIONS:
+    if replace(options, rescued=None) == NO_COLUMN_OPTIONS:
         return None
     selection = ALL_COLUMNS if options.select is None else parse_selection(options.select)
     where = None if options.where is None else _timeless(SqlExpression(options.where), WHERE.key, WHERE.key)

@@ -1,0 +1,161 @@
+"""`rescued-data-column`: what a record has and no column takes, as one JSON text, so that the record need not be bad.
+
+That are fields that nothing reads, and values that do not fit their column, which is null then. A value that keys,
+partitions or `sequence.field` need is not rescued: its record stays bad.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.job import RecordFormat
+from bucketline.state.types.buffers import one_array
+from bucketline.state.types.logical import DataField
+from bucketline.streaming.decode.late_columns import cut_out
+from bucketline.streaming.decode.row_changes import as_binary
+from bucketline.streaming.decode.texts.json_scan import Scan, slices
+
+Path = tuple[str, ...]
+
+IMAGES: Mapping[RecordFormat, tuple[Path, ...]] = {
+    RecordFormat.JSON: ((),),
+    RecordFormat.DEBEZIUM_JSON: (("after",), ("payload", "after")),
+    RecordFormat.DEBEZIUM_FLAT_JSON: ((), ("payload",)),
+    RecordFormat.MAXWELL_JSON: (("data",),),
+}
+"""Where the new row is in a message, for the formats whose values can be rescued."""
+_OLD_IMAGES: Mapping[RecordFormat, tuple[Path, ...]] = {
+    RecordFormat.DEBEZIUM_JSON: (("before",), ("payload", "before")),
+    RecordFormat.MAXWELL_JSON: (("old",),),
+}
+_FIELD = re.compile(r"^field (?:(?:payload\.)?(?:after|before|data|old|payload)\.)?([^.:\[]+)[^:]*: ")
+_PLAIN_FIELD = re.compile(r"^field ([^.:\[]+)[^:]*: ")
+_NULL = b"null"
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """The column that gets what is rescued, and its place among the table's. `known` are fields that something reads,
+    or that are left out on purpose; `fixed` those whose values are not rescued; what begins with `skipped` is not of the
+    row."""
+
+    field: DataField
+    at: int
+    known: tuple[str, ...]
+    fixed: tuple[str, ...]
+    skipped: str | None = None
+
+
+@dataclass(slots=True)
+class Mending:
+    """The values of records, with null in place of what did not fit: by name, the records. `reasons` are those that
+    spoke against records at first."""
+
+    values: pa.Array
+    taken: dict[str, set[int]]
+    reasons: dict[int, str]
+
+    def mend(self, decode: RecordFormat, rescued: Rescued, bad: Mapping[int, str]) -> bool:
+        """Puts null in place of the values that these reasons name; False where there are none."""
+        wanted: dict[str, list[int]] = {}
+        for record, reason in bad.items():
+            self.reasons.setdefault(record, reason)
+            name = _named(reason, decode)
+            is_new = name is not None and record not in self.taken.get(name, ())
+            if name is not None and is_new and name in rescued.known and name not in rescued.fixed:
+                wanted.setdefault(name, []).append(record)
+        mended = False
+        for name, records in wanted.items():
+            mended |= self._cut(decode, name, sorted(records))
+        return mended
+
+    def _cut(self, decode: RecordFormat, name: str, records: list[int]) -> bool:
+        at = pa.array(records, pa.int64())
+        try:
+            scan = Scan.of(self.values.take(at))
+            paths = {(*image, name) for image in (*IMAGES[decode], *_OLD_IMAGES.get(decode, ()))}
+            found = [path for path in sorted(paths) if len(scan.values_at(path).starts)]
+            cut = cut_out(scan, dict.fromkeys(found)) if found else None  # type: ignore[arg-type]
+        except ValueError:
+            return False
+        if cut is None:
+            return False
+        mask = np.zeros(len(self.values), np.bool_)
+        mask[records] = True
+        self.values = pc.replace_with_mask(self.values, pa.array(mask), cut)
+        self.taken.setdefault(name, set()).update(records)
+        return True
+
+
+def _named(reason: str, decode: RecordFormat) -> str | None:
+    """The field of a row that a reason names."""
+    found = (_FIELD if decode in _OLD_IMAGES else _PLAIN_FIELD).match(reason)
+    return None if found is None or reason.endswith("null, but the column is NOT NULL") else found[1]
+
+
+def rescued_texts(
+    decode: RecordFormat,
+    rescued: Rescued,
+    records: pa.Table,
+    taken: Mapping[str, set[int]],
+    good: npt.NDArray[np.int64],
+) -> pa.Array:
+    """What is rescued of each record, null for nothing. Shapes: n records in, n texts out; `good` are those that are
+    decoded, ascending."""
+    values = as_binary(one_array(records["value"])).take(pa.array(good))
+    scan = Scan.of(values)
+    texts = pa.nulls(records.num_rows, pa.string())
+    for path in IMAGES[decode]:
+        images = scan.values_at(path)
+        images = images.chosen(scan.data[images.starts] == ord("{"))
+        if len(images.starts):
+            texts = pc.coalesce(_of_images(rescued, records, taken, good[images.texts], images.of(scan.data)), texts)
+    return texts
+
+
+def _of_images(
+    rescued: Rescued,
+    records: pa.Table,
+    taken: Mapping[str, set[int]],
+    numbers: npt.NDArray[np.int64],
+    images: pa.Array,
+) -> pa.Array:
+    """What is rescued of rows as JSON objects, which are of the records with these numbers."""
+    scan = Scan.of(images)
+    keys, found = scan.entries()
+    names = slices(scan.data, keys.starts + 1, keys.ends - 1).cast(pa.string())
+    owners = numbers[keys.texts]
+    is_known = np.asarray(pc.is_in(names, value_set=pa.array(rescued.known, pa.string())))
+    is_null = np.asarray(pc.equal(found.of(scan.data), _NULL))
+    chosen = ~is_known & ~is_null
+    if rescued.skipped is not None:
+        chosen &= ~np.asarray(pc.starts_with(names, rescued.skipped))
+    for name, of in taken.items():
+        is_taken = np.isin(owners, np.fromiter(of, np.int64, len(of)))
+        chosen |= is_taken & np.asarray(pc.equal(names, name))
+    parts = slices(scan.data, keys.starts[chosen], found.ends[chosen]).cast(pa.string())
+    at, counts = np.unique(owners[chosen], return_counts=True)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
+    texts = pc.binary_join_element_wise("{", joined, _places(records, at), "}", "")
+    number = np.full(records.num_rows, -1)
+    number[at] = np.arange(len(at))
+    return texts.take(pa.array(number, mask=number < 0))
+
+
+def _places(records: pa.Table, at: npt.NDArray[np.int64]) -> pa.Array:
+    """Where records are in Kafka, as fields of JSON; nothing for other sources."""
+    nothing = pa.repeat("", len(at))
+    if not {"topic", "partition", "offset"} <= set(records.column_names):
+        return nothing
+    of = records.select(["topic", "partition", "offset"]).take(pa.array(at))
+    topic, partition, offset = (one_array(column).cast(pa.string()) for column in of.columns)
+    shown = pc.binary_join_element_wise(
+        ',"_kafka_topic":"', topic, '","_kafka_partition":', partition, ',"_kafka_offset":', offset, ""
+    )
+    return pc.coalesce(shown, nothing)
