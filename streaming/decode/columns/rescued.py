@@ -41,8 +41,8 @@ _NULL = b"null"
 @dataclass(frozen=True, slots=True)
 class Rescued:
     """The column that gets what is rescued, and its place among the table's. `known` are fields that something reads,
-    or that are left out on purpose; `fixed` those whose values are not rescued; what begins with `skipped` is not of the
-    row."""
+    or that are left out on purpose; `fixed` those whose values are not rescued. What begins with `skipped` is not of
+    the row."""
 
     field: DataField
     at: int
