@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.store.catalog.consumers import set_next_of_consumer
+from bucketline.state.store.catalog.consumers import begin_consumer, set_next_of_consumer
 from bucketline.state.store.read.change_splits import pack_changes, possible_units
 from bucketline.state.store.read.splits import Scan, Split, TablePlace, pack, read_split
 from bucketline.state.store.read.table_read import Request, rows_projection
@@ -150,7 +150,11 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def _note_progress(self, at: Position) -> None:
         if self._options.consumer_id is not None and at.snapshot != self._noted:
             table = self.plan.table
-            set_next_of_consumer(table.io, table.metadata_path, self._options.consumer_id, at.snapshot)
+            io, path, consumer = table.io, table.metadata_path, self._options.consumer_id
+            if self._noted is None:
+                begin_consumer(table.snapshot_store, io, path, consumer, at.snapshot, self._world)
+            else:
+                set_next_of_consumer(io, path, consumer, at.snapshot)
             self._noted = at.snapshot
 
 

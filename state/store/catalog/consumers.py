@@ -8,6 +8,8 @@ import json
 from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import CONSUMER_DIR
+from bucketline.state.store.catalog.pins import pin_of, pinned
+from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.storage_clock import modified_or_unknown, storage_now_ms
 
@@ -47,6 +49,25 @@ def set_next_of_consumer(io: FileIO, path: str, name: str, next_snapshot: int) -
 def drop_consumer(io: FileIO, path: str, name: str) -> None:
     """Removes a consumer; one that is not there is no error."""
     io.delete(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}")
+
+
+def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_snapshot: int, world: World) -> None:
+    """As `set_next_of_consumer`, by a reader that has just begun: it may need snapshots that no consumer has held.
+
+    Raises RemovalUnderWayError where they are being removed; then nothing is stored.
+    """
+    held = next_of_consumers(io, path).get(name)
+    is_held = held is not None and held <= next_snapshot
+    snapshot = None if is_held else snapshots.get(next_snapshot)
+    if snapshot is None:
+        # One that has gone is not held: the reader will see that.
+        if is_held or next_snapshot > (snapshots.latest_id() or 0):
+            set_next_of_consumer(io, path, name, next_snapshot)
+        return
+    with pinned(io, path, pin_of(path, snapshot), world) as pin:
+        if snapshot.is_same_as(snapshots.get(next_snapshot)):
+            set_next_of_consumer(io, path, name, next_snapshot)
+            pin.check()
 
 
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, world: World) -> list[str]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from bucketline.state.commit.newest import CutShort, Hint, History, NewestId, Reference, Vanished, newest_of
+from bucketline.state.commit.newest import CutShort, History, NewestId, Reference, Vanished, newest_of
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError, StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.paths import (
@@ -26,7 +26,7 @@ from bucketline.state.format.paths import (
     snapshot_name,
 )
 from bucketline.state.format.snapshot_json import decode_snapshot
-from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.catalog.snapshot_file import decoded_snapshot, read_hint, read_snapshot
 from bucketline.state.store.storage.file_io import FileIO
 
 _LOG = logging.getLogger(__name__)
@@ -97,20 +97,6 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
     return History(ids | unlisted, time_ms, latest, earliest, references)
 
 
-def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
-    """The contents of a hint file; None if there is none."""
-    data = io.read_optional(f"{directory}/{name}")
-    if data is None:
-        return None
-    return Hint(int(data) or None if data.isdigit() and len(data) < 19 else None)
-
-
-def read_snapshot(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
-    """The snapshot of that id; None without its file. Raises CorruptFileError."""
-    path = f"{root}/{SNAPSHOT_DIR}/{snapshot_name(snapshot_id)}"
-    return _decoded(path, io.read_optional(path), snapshot_id)
-
-
 def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> MissingSnapshotError:
     """The error of reads and writes of a table whose newest snapshots are missing, with the remedies."""
     return MissingSnapshotError(
@@ -152,17 +138,7 @@ def _target(io: FileIO, root: str, cut_short: CutShort) -> Snapshot | None:
     if cut_short.tag is None:
         return read_snapshot(io, root, cut_short.snapshot_id)
     path = f"{root}/{TAG_DIR}/tag-{cut_short.tag}"
-    return _decoded(path, io.read_optional(path), cut_short.snapshot_id)
-
-
-def _decoded(path: str, data: bytes | None, snapshot_id: int) -> Snapshot | None:
-    if data is None:
-        return None
-    with naming_file(path):
-        snapshot = decode_snapshot(data)
-    if snapshot.id != snapshot_id:
-        raise CorruptFileError(f"{path} holds snapshot {snapshot.id}", path=path, found=snapshot.id)
-    return snapshot
+    return decoded_snapshot(path, io.read_optional(path), cut_short.snapshot_id)
 
 
 def _time_ms(io: FileIO, root: str, snapshot_id: int) -> int | None:

@@ -27,8 +27,8 @@ from bucketline.state.format.paths import (
     parse_changelog_id,
 )
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.catalog.newest_snapshot import read_hint
 from bucketline.state.store.catalog.pins import pin_of, pinned
+from bucketline.state.store.catalog.snapshot_file import read_hint
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO

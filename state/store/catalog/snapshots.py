@@ -15,9 +15,8 @@ from bucketline.state.store.catalog.newest_snapshot import (
     Newest,
     find_newest,
     missing_snapshot,
-    read_hint,
-    read_snapshot,
 )
+from bucketline.state.store.catalog.snapshot_file import read_hint, read_snapshot
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.parallel import all_at_once, answers_late
 from bucketline.state.store.storage.rest_table_io import owner_of

@@ -342,8 +342,9 @@ class _Expiry:
         further = [r.end for r in announced if r.is_of(self._snapshots.get(r.end - 1))]
         if further:
             latest = self._snapshots.settled_id(self._world.clock.now_ms())
-            end = max(end, min([max(further), latest or 0, *self._next_of_consumers()]))
-        return held_end(self._notebook.history, end, notes.pins.values())
+            end = max(end, min(max(further), latest or 0))
+        # After the look at pins: who has become a consumer since the plan had one, or is found now.
+        return held_end(self._notebook.history, min([end, *self._next_of_consumers()]), notes.pins.values())
 
     def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
         """The tags without the one of a rollback that removed its last snapshot and died; that one is removed."""

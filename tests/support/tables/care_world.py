@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.store.catalog.consumers import set_next_of_consumer
+from bucketline.state.store.catalog.consumers import begin_consumer
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
@@ -111,6 +111,11 @@ def _side(t: Table) -> Table:
     return open_table(t.path, options={"branch": "side"})
 
 
+def _consumer(t: Table) -> None:
+    handle = handle_of(t)
+    begin_consumer(handle.snapshot_store, handle.io, t.path, "c", _ids(t)[1], handle.world)
+
+
 OPERATIONS: Mapping[str, Callable[[Table], object]] = {
     "write": lambda t: t.write(rows((2, 3, 9), 10)),
     "overwrite": lambda t: t.overwrite(rows((1, 2), 20)),
@@ -143,7 +148,7 @@ OPERATIONS: Mapping[str, Callable[[Table], object]] = {
     "remove orphans": lambda t: t.remove_orphan_files(dry_run=False),
     "add a column": lambda t: t.add_column("more", "INT"),
     "set an option": lambda t: t.set_options({"snapshot.num-retained.max": "5"}),
-    "consumer": lambda t: set_next_of_consumer(handle_of(t).io, t.path, "c", _ids(t)[1]),
+    "consumer": _consumer,
     "mark partitions": lambda t: t.mark_done(),
 }
 

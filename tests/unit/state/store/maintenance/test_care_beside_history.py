@@ -13,8 +13,9 @@ import pytest
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.pins import PIN_LEFT_MS
-from bucketline.state.errors import RemovalUnderWayError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.errors import RemovalUnderWayError, SnapshotExpiredError
+from bucketline.state.store.catalog.consumers import begin_consumer, next_of_consumers
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
 
 _NONE = timedelta(0)
@@ -26,12 +27,14 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
     "tag": lambda t: t.create_tag("new", snapshot=4),
     "branch": lambda t: t.create_branch("b", "old"),
     "delete the tag": lambda t: t.delete_tag("old"),
+    "consumer": lambda t: _consumer(t),
 }
 PAIRS = [
     ("expire", "rollback"), ("rollback", "expire"), ("expire", "tag"), ("tag", "expire"),
     ("branch", "delete the tag"), ("delete the tag", "branch"),
     ("rollback to a tag", "delete the tag"), ("delete the tag", "rollback to a tag"),
     ("rollback to a tag", "expire"), ("expire", "rollback to a tag"),
+    ("expire", "consumer"), ("consumer", "expire"),
 ]  # fmt: skip
 
 
@@ -50,6 +53,13 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Table]:
     whole, expired = (_table(tmp_path_factory.mktemp(name)) for name in ("whole", "expired"))
     expired.expire_snapshots(retain_min=1, retain_max=4)
     return {False: whole, True: expired}
+
+
+def _consumer(table: Table) -> None:
+    handle = handle_of(table)
+    begin_consumer(handle.snapshot_store, handle.io, table.path, "c", 4, handle.world)
+    if "c" not in next_of_consumers(handle.io, table.path):
+        raise SnapshotExpiredError("snapshot 4 has expired", snapshot=4)
 
 
 def _copied(table: Table, path: Path) -> Table:
@@ -76,6 +86,9 @@ def _check(table: Table, done: dict[str, bool]) -> None:
     tags = set(table.tags()["tag_name"].to_pylist())
     assert not done.get("tag") or "new" in tags
     assert not done.get("branch") or table.branches() == ["b"]
+    held = {r["consumer_id"]: r["next_snapshot_id"] for r in table.system("consumers").to_pylist()}
+    assert held == ({"c": 4} if done.get("consumer") else {})
+    assert not held or {4, 5} <= set(table.snapshots()["snapshot_id"].to_pylist()), "it can go on where it stands"
     for _ in range(2):
         assert _values(table) == {newest}
         assert open_table(table.path).doctor(rows=True) == []

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.commit.pins import PIN_LEFT_MS
+from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.table.table import handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
 from tests.support.tables.care_world import KINDS, OPERATIONS, content, done, made, rows
@@ -130,6 +131,10 @@ def _check_references(path: str, base: Base, what: str) -> None:
         read = content(path, **{"scan.tag-name": tag["tag_name"]})
         of = tag["snapshot_id"], tag["commit_time"]
         assert read == base.snapshots.get(of, read), f"{what}: tag {tag['tag_name']}"
+    handle = handle_of(open_table(path))
+    newest = handle.snapshot_store.latest_id() or 0
+    for consumer, following in next_of_consumers(handle.io, path).items():
+        assert following > newest or handle.snapshot_store.exists(following), f"{what}: consumer {consumer}"
     for branch in open_table(path).branches():
         content(path, branch=branch)
         assert handle_of(open_table(path, options={"branch": branch})).snapshot_store.check_complete() is None

@@ -1,0 +1,34 @@
+"""The file of one snapshot, and the hints beside it, as they are read."""
+
+from bucketline.state.commit.newest import Hint
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import SNAPSHOT_DIR, snapshot_name
+from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+
+
+def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
+    """The contents of a hint file; None if there is none."""
+    data = io.read_optional(f"{directory}/{name}")
+    if data is None:
+        return None
+    return Hint(int(data) or None if data.isdigit() and len(data) < 19 else None)
+
+
+def read_snapshot(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
+    """The snapshot of that id; None without its file. Raises CorruptFileError."""
+    path = f"{root}/{SNAPSHOT_DIR}/{snapshot_name(snapshot_id)}"
+    return decoded_snapshot(path, io.read_optional(path), snapshot_id)
+
+
+def decoded_snapshot(path: str, data: bytes | None, snapshot_id: int) -> Snapshot | None:
+    """The snapshot in a file that is to hold that of the id; None without a file. Raises CorruptFileError."""
+    if data is None:
+        return None
+    with naming_file(path):
+        snapshot = decode_snapshot(data)
+    if snapshot.id != snapshot_id:
+        raise CorruptFileError(f"{path} holds snapshot {snapshot.id}", path=path, found=snapshot.id)
+    return snapshot
