@@ -6,13 +6,13 @@ Source: Paimon 2.0 ConsumerManager, ResetConsumerProcedure, ClearConsumersProced
 import re
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.store.catalog.consumers import drop_consumer, next_of_consumers, set_next_of_consumer
+from bucketline.state.store.catalog.consumers import begin_consumer, drop_consumer, next_of_consumers
 from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> None:
     """Lets a consumer go on at a snapshot, or removes it (None). Raises OptionError for a snapshot that does not
-    exist, and for a name that is none."""
+    exist, and for a name that is none; RemovalUnderWayError for one that is being removed."""
     if not name.strip() or "/" in name:
         raise OptionError(f"{name!r} is no name of a consumer", key="consumer", value=name)
     if next_snapshot is None:
@@ -22,7 +22,7 @@ def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> No
         raise OptionError(
             f"{table.path} has no snapshot {next_snapshot} to go on at", key="next_snapshot", value=next_snapshot
         )
-    set_next_of_consumer(table.io, table.metadata_path, name, next_snapshot)
+    begin_consumer(table.snapshot_store, table.io, table.metadata_path, name, next_snapshot, table.world)
 
 
 def remove_consumers(table: TableHandle, including: str, excluding: str | None) -> tuple[str, ...]:
