@@ -22,7 +22,7 @@ from bucketline.streaming.bad_records.place import BatchName, allowed_rejects, p
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.topic_ids import newest_ids
-from bucketline.streaming.many.entries import BatchSpan, after_batch, identity_for, parked_entry
+from bucketline.streaming.many.entries import BatchSpan, after_batch, ahead_of, identity_for, parked_entry
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.many.outcomes import outcome_of
@@ -125,6 +125,7 @@ class Attempt:
             registry=nameless.registry,
             feeds=KafkaFeeds(tuple(sorted(self._span.end))) if len(self._span.end) > 1 else None,
             now_us=None if time_ms is None else time_ms * 1000,
+            since={name: since for name, e in self._entries.items() if (since := ahead_of(e, self._span))},
         )
 
     def _task_count(self) -> int:

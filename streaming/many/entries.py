@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bucketline.conf.routes.routed_job import Resolved
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
 from bucketline.streaming.batch.recover import CheckpointMismatchError
-from bucketline.streaming.many.ledger import Entry, Ledger, Offsets, Parked, offsets_text
+from bucketline.streaming.many.ledger import BEFORE_ALL, Entry, Ledger, Offsets, Parked, offsets_text
 from bucketline.streaming.tasks.many.split import Feed, Resolver
 from bucketline.streaming.tasks.many.table_notes import TableNote
 
@@ -43,7 +43,7 @@ def identity_for(
     return replace(
         batch,
         start_offsets=offsets_text(start),
-        end_offsets=offsets_text({f: span.end[f] for f in feeds}),
+        end_offsets=offsets_text({f: max(span.end[f], cutoff.get(f, 0)) for f in feeds}),
         topic_ids={topic: found for topic, found in batch.topic_ids.items() if topic in topics},
         turn=commits,
         pin=pin,
@@ -78,6 +78,11 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
             "these records; or --reset-identity, which reads them",
             path=name,
         )
+
+
+def ahead_of(entry: Entry, span: BatchSpan) -> Offsets:
+    """Up to where a table has records that the batch reads for others."""
+    return {f: at for f, at in (entry.cutoff or {}).items() if at > span.start.get(f, 0) and f in span.end}
 
 
 def left_out(entry: Entry, span: BatchSpan) -> list[Feed]:
@@ -178,3 +183,17 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
         f"{entry.last_batch}; or run `ingest --forget {name}`, which goes on without what it lacks",
         path=name,
     )
+
+
+def started_again(before: Ledger, reached: Mapping[str, Offsets]) -> Ledger:
+    """The ledger of a new query that goes on where another one has got to: it begins where the first of the tables
+    that take part needs it. `reached` are the offsets in each table's own newest snapshot."""
+    tables: dict[str, Entry] = {}
+    for name, entry in before.tables.items():
+        cutoff = dict(before.cutoff(name))
+        for feed, at in reached.get(name, {}).items():
+            cutoff[feed] = max(at, cutoff.get(feed, 0))
+        tables[name] = replace(entry, last_batch=None, cutoff=cutoff)
+    taking_part = [e for name, e in tables.items() if e.takes_part and before.tables[name].cutoff is None]
+    start = {feed: min([at, *((e.cutoff or {}).get(feed, at) for e in taking_part)]) for feed, at in before.end.items()}
+    return Ledger("", BEFORE_ALL, None, before.pin, start, tables)

@@ -14,6 +14,8 @@ from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.streaming.tasks.many.split import Feed, Origin
 
 FORMAT = 1
+BEFORE_ALL = -1
+"""The batch of a ledger that a query begins with."""
 
 Offsets = Mapping[Feed, int]
 """Topic and partition → the next offset."""

@@ -21,6 +21,7 @@ from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.many.ledger import Ledger, decode_ledger
 
 _OURS = "bucketline"
+_START = "start"
 _REMEDY = (
     "Restore the checkpoint as a whole, as it was; or, with a Kafka source, run the job once with --reset-identity, "
     "which begins at what the tables hold"
@@ -100,6 +101,16 @@ class LedgerFiles:
         path = self._ledger(batch)
         data = self.io.read_optional(path)
         return None if data is None else decode_ledger(data, path)
+
+    def read_start(self) -> Ledger | None:
+        """The ledger that the query began with; None for one that began with nothing."""
+        path = f"{self.root}/ledger/{_START}"
+        data = self.io.read_optional(path)
+        return None if data is None else decode_ledger(data, path)
+
+    def put_start(self, ledger: Ledger) -> None:
+        """Makes the ledger that a query is to begin with."""
+        self.io.overwrite(f"{self.root}/ledger/{_START}", ledger.encode())
 
     def written_ms(self, batch: int) -> int:
         """When the ledger of a batch was written, milliseconds since the epoch."""
@@ -197,7 +208,7 @@ def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) 
     numbers = files.numbers()
     newest = numbers[-1] if numbers else None
     if newest is None:
-        return Found(None)
+        return Found(files.read_start() if batch == 0 else None)
     ledger = files.read(newest)
     if ledger is None:
         raise CorruptFileError(f"{files.root}/ledger/{newest} is listed and not there. {_REMEDY}", path=files.root)

@@ -35,7 +35,7 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.metrics.outlets import open_outlets
 from bucketline.streaming.tasks.many.read_tables import KnownTables, TableReading, packed
-from bucketline.streaming.tasks.many.split import Feed, Origin
+from bucketline.streaming.tasks.many.split import Origin
 from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
@@ -72,7 +72,7 @@ class Doors(Protocol):
 @dataclass(slots=True)
 class Known:
     """An open table. `target` is what its last batch has left, `step` decodes its records as the table was opened,
-    `birth` names its first schema; `reading` is what tasks know of it, `since` as in `TableReading`.
+    `birth` names its first schema; `reading` is what tasks know of it.
     """
 
     number: int
@@ -82,7 +82,6 @@ class Known:
     step: DecodeStep
     birth: str
     reading: TableReading | None = None
-    since: Mapping[Feed, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -108,7 +107,6 @@ class Known:
             source.decode,
             source.reject_limit or 1,
             looks,
-            dict(self.since),
         )
 
 

@@ -12,6 +12,7 @@ from tests.bench import (
     kafka,
     key_index,
     long_stream,
+    many_tables,
     merge_read,
     paimon_sink,
     point_query,
@@ -47,4 +48,5 @@ BENCHES: Mapping[str, Bench] = {
     "scale": scale.run,
     "small-batch": small_and_first.run,
     "stores": stores.run,
+    "tables": many_tables.run,
 }

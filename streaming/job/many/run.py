@@ -41,6 +41,7 @@ from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.kafka_admin import ClusterNow, jvm_admin
 from bucketline.streaming.job.kafka_checkpoint import read_offsets
 from bucketline.streaming.job.kafka_failure import kafka_failures
+from bucketline.streaming.job.many.begin_again import begin_again, go_on
 from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import pinned_settings, with_pinned
 from bucketline.streaming.job.many.sink import ManySink
@@ -85,12 +86,6 @@ def run_routed(
     log: SparkLog = SparkLog.OURS_ONCE,
 ) -> None:
     """Runs a job of several tables; as `run_job`. Raises OptionError for what such a job cannot do."""
-    if reset_identity:
-        raise OptionError(
-            "--reset-identity is not built for jobs with 'tables' yet: restore the checkpoint, or give each table that "
-            "is to go on a job of its own",
-            key="reset-identity",
-        )
     with (
         nullcontext(ending) if ending is not None else ending_by_signals() as asked,
         broken_silence("looking at the checkpoint") as silence,
@@ -99,10 +94,12 @@ def run_routed(
         metrics = metrics_options(sink_options_of(routed.common))
         with explained(), shown_as_up(metrics, _NAME, _TABLES) as labels:
             around = Around(_NAME, asked, silence, log, PartitionLag(labels, metrics))
-            _run_until(around, routed, spark, allow_reprocess=allow_reprocess)
+            _run_until(around, routed, spark, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
 
 
-def _run_until(around: Around, routed: RoutedJob, spark: Any | None, *, allow_reprocess: bool) -> None:
+def _run_until(
+    around: Around, routed: RoutedJob, spark: Any | None, *, reset_identity: bool, allow_reprocess: bool
+) -> None:
     common, ending, silence = routed.common, around.ending, around.silence
     files = ledger_files(common.checkpoint, common.storage)
     source = source_options(common.source)
@@ -125,7 +122,10 @@ def _run_until(around: Around, routed: RoutedJob, spark: Any | None, *, allow_re
         topics = watch_topics(AskTopicIds(admin, reader), options, cluster) if kafka else None
         if topics is not None:
             topics.accept({}, cluster.topic_ids)
+        if reset_identity:
+            begin_again(session, routed, files)
         if kafka:
+            options = go_on(session, common, files, options, admin.partitions)
             around.lag.begin(admin, options, read_offsets(session, common.checkpoint))
         silence.doing("starting the query")
         registry = None

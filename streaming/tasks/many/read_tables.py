@@ -51,8 +51,7 @@ _UNNAMED = "the message names no table, and no route is for its topic"
 @dataclass(frozen=True, slots=True)
 class TableReading:
     """How the records of one table become runs. `first` is the task that its buckets begin with, `assigners` as in
-    `Stages`; it `looks` at the partition of each record where the order of rows matters. Records before `since` in
-    their partitions are not read.
+    `Stages`; it `looks` at the partition of each record where the order of rows matters.
     """
 
     seal: SealPlan
@@ -61,7 +60,6 @@ class TableReading:
     decode: DecodeStep
     reject_limit: int
     looks: bool = False
-    since: Mapping[Feed, int] = field(default_factory=dict)
 
     def among(self, tasks: int) -> Destination:
         """Which of so many tasks that write gets which rows."""
@@ -120,7 +118,8 @@ class Kept(Protocol):
 class ReadTables:
     """How tasks read the records of all tables; plain values, so that it travels. `notes_to` is the task of the next
     stage that gets the notes: those before it write. `nameless` decodes what belongs to no table; `feeds` are the
-    partitions that the batch reads, `now_us` is its time."""
+    partitions that the batch reads, `now_us` is its time. Records of a table before those
+    in `since` are not read for it."""
 
     routes: Resolver
     unmatched: Unmatched
@@ -131,6 +130,7 @@ class ReadTables:
     registry: RegistrySchemas | None = None
     feeds: KafkaFeeds | None = None
     now_us: int | None = None
+    since: Mapping[str, Mapping[Feed, int]] = field(default_factory=dict)
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
         """What goes to other tasks for the records of this one, in order."""
@@ -185,7 +185,7 @@ class _Reading:
         elif number is None:
             self._sample(part, part.to)
         else:
-            yield from self._wait(part, number)
+            yield from self._wait(part, number, target)
 
     def _leave(self, part: Part, why: Left) -> Iterator[Routed]:
         """What is done with records of no table."""
@@ -233,10 +233,10 @@ class _Reading:
             (*before.sample, *more),
         )
 
-    def _wait(self, part: Part, number: int) -> Iterator[Routed]:
+    def _wait(self, part: Part, number: int, table: str) -> Iterator[Routed]:
         """Keeps records until enough of their table have come."""
         note = self._notes.get(number, TableNote())
-        records = not_before(part.records, self._known.reading(number).since)
+        records = not_before(part.records, self._plan.since.get(table, {}))
         if note.error is not None or not records.num_rows:
             return
         self._notes[number] = note.with_records(records.num_rows, spans(records), frozenset((part.origin,)))

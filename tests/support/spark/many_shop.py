@@ -21,10 +21,11 @@ from bucketline.streaming.decode.decode_step import RECORD_TYPES
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.run import many_job, with_pinned
+from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.many.batch import Input, write_many
-from bucketline.streaming.many.entries import BatchSpan
+from bucketline.streaming.many.entries import BatchSpan, started_again
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
-from bucketline.streaming.many.ledger import Entry
+from bucketline.streaming.many.ledger import Entry, Offsets, offsets_in
 from bucketline.streaming.many.ledger_files import Request, Wish, ledger_files
 from bucketline.streaming.many.pinned import begun_otherwise
 from bucketline.streaming.many.tables import Tables
@@ -112,6 +113,8 @@ class Shop:
     allow_reprocess: bool = False
     most_missed: int = 1000
     ahead_ms: int = 0
+    query: str = QUERY
+    begin: dict[str, int] = field(default_factory=dict)
     _state: ManyState | None = None
     done: int = 0
 
@@ -136,7 +139,7 @@ checkpoint: {self.root}/checkpoint
     def _made(self, routed: RoutedJob) -> ManyState:
         world = replace(SYSTEM_WORLD, clock=Ahead(self.ahead_ms))
         files = ledger_files(f"{self.root}/checkpoint", {}, world=world)
-        return ManyState(files, Tables(JobDoors(routed, "UTC"), QUERY))
+        return ManyState(files, Tables(JobDoors(routed, "UTC"), self.query))
 
     def _job(self, routed: RoutedJob) -> ManyJob:
         job = many_job(routed, Job(cluster="cluster", allow_reprocess=self.allow_reprocess))
@@ -163,11 +166,29 @@ checkpoint: {self.root}/checkpoint
         TableSink(path, decode=step, cluster="cluster").write(frame, self.identity(number))
         self.done += 1
 
+    def begin_again(self) -> None:
+        """As --reset-identity: another query, in a new checkpoint, where the tables have got to."""
+        files = self.state().files
+        ledger = files.read(files.numbers()[-1])
+        assert ledger is not None
+        reached = {name: self._reached(name) for name in ledger.tables}
+        start = started_again(ledger, reached)
+        (self.root / "checkpoint").rename(self.root / "checkpoint-before")
+        files.put_start(start)
+        self.query, self.begin = f"{self.query}-again", {str(p): at for (_, p), at in start.end.items()}
+        self.plans, self.done = [], 0
+        self.crash()
+
+    def _reached(self, name: str) -> Offsets:
+        written = next(newest_offsets(open_table(name), self.query), None)
+        return {} if written is None else offsets_in(written.topics)
+
     def identity(self, number: int) -> BatchIdentity:
-        start = [{self.topic.name: self.plans[number - 1] if number else dict.fromkeys(self.topic.ends, 0)}]
+        begin = {**dict.fromkeys(self.topic.ends, 0), **self.begin}
+        start = [{self.topic.name: self.plans[number - 1] if number else begin}]
         end = [{self.topic.name: self.plans[number]}]
         digest = batch_digest(start, end, [None])
-        return BatchIdentity(QUERY, number, json.dumps(start), json.dumps(end), digest, cluster="cluster")
+        return BatchIdentity(self.query, number, json.dumps(start), json.dumps(end), digest, cluster="cluster")
 
     def write(self, number: int) -> Told:
         identity, state = self.identity(number), self.state()
@@ -177,7 +198,7 @@ checkpoint: {self.root}/checkpoint
             pinned = with_pinned(self.routed, other)
             job, state = self._job(pinned), self._made(pinned)
             self._state = None
-        start = self.plans[number - 1] if number else {}
+        start = self.plans[number - 1] if number else self.begin
         source: Any = records(self.topic, start, self.plans[number])
 
         def between(span: BatchSpan) -> Any:

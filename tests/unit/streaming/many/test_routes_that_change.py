@@ -257,3 +257,35 @@ def test_a_job_of_one_table_goes_on_among_many_and_alone_again(tmp_path: Path) -
     job.topic.change("a", row(4))
     job.batch()
     assert job.rows("a")[-1] == row(4)
+
+
+def test_a_new_query_goes_on_where_each_of_the_tables_has_got_to(tmp_path: Path) -> None:
+    job = Shop(tmp_path, ALL + "commit-parallelism: 1\n")
+    for key in (1, 2):
+        for name in ("a", "b", "c"):
+            job.topic.change(name, row(key))
+        job.batch()
+    for name in ("a", "b"):
+        job.topic.change(name, row(3))
+    for at in itertools.count(14):
+        with killed_at(at):
+            job.batch()
+        job.crash()
+        if job.rows("a")[-1] == row(3):
+            break
+    assert job.rows("b")[-1] == row(2), "the process died between the commits of a and b"
+    job.begin_again()
+    job.topic.change("c", row(4))
+    job.batch()
+    job.topic.change("a", row(5))
+    job.batch()
+    assert job.rows("a") == [row(1), row(2), row(3), row(5)]
+    assert job.rows("b") == [row(1), row(2), row(3)]
+    assert job.rows("c") == [row(1), row(2), row(4)]
+    # No row of a was written a second time.
+    assert [s["delta_record_count"] for s in _appended(job, "a")] == [1, 1, 1, 1]
+
+
+def _appended(job: Shop, table: str) -> list[dict[str, Any]]:
+    snapshots = open_table(f"{job.root}/w/{table}").snapshots().to_pylist()
+    return [s for s in snapshots if s["commit_kind"] == "APPEND"]

@@ -1,0 +1,81 @@
+"""`--reset-identity` of a job of several tables: a new checkpoint that goes on where the tables have got to."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig
+from bucketline.conf.routes.routed_job import Resolved, RoutedJob
+from bucketline.conf.source_options import KAFKA, start_at
+from bucketline.streaming.batch.identity import newest_offsets_of
+from bucketline.streaming.job.job_table import has_table, open_existing
+from bucketline.streaming.job.run import set_aside
+from bucketline.streaming.job.table_offsets import newest_offsets
+from bucketline.streaming.many.entries import started_again
+from bucketline.streaming.many.ledger import Entry, Offsets, offsets_in
+from bucketline.streaming.many.ledger_files import LedgerFiles
+
+_LOG = logging.getLogger("bucketline.job")
+_EARLIEST = -2
+
+
+def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles) -> None:
+    """Renames the checkpoint, and leaves in the new one the ledger that its query begins with.
+
+    Raises OptionError for another source than Kafka, and where there is no ledger that says what the tables have.
+    """
+    common = routed.common
+    if common.source.format != KAFKA:
+        raise OptionError(
+            f"--reset-identity begins again at Kafka offsets, and the source is {common.source.format!r}; restore the "
+            "checkpoint",
+            key=SOURCE_FORMAT.key,
+        )
+    numbers = files.numbers()
+    ledger = files.read(numbers[-1]) if numbers else files.read_start()
+    if ledger is None:
+        raise OptionError(
+            f"--reset-identity: {files.root} has no ledger, which says what each table of the job has. Restore that "
+            "folder; or give each table a job of its own, which begins at the table's offsets",
+            key=CHECKPOINT.key,
+        )
+    reached = {name: _reached(routed, name, entry, ledger.query) for name, entry in ledger.tables.items()}
+    start = started_again(ledger, reached)
+    kept = set_aside(spark, common.checkpoint)
+    files.put_start(start)
+    _LOG.warning("the old checkpoint was renamed to %s; the new one goes on where the tables have got to", kept)
+
+
+def _reached(routed: RoutedJob, name: str, entry: Entry, query: str) -> Offsets:
+    """The offsets in the newest snapshot that a query has made in a table; none where there is none."""
+    found = (routed.resolve(origin.name, origin.topic) for origin in sorted(entry.origins, key=str))
+    to = next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
+    if to is None or not query:
+        return {}
+    config = routed.config_of(to)
+    if not has_table(config):
+        return {}
+    written = next(newest_offsets(open_existing(config), query), None)
+    return {} if written is None else offsets_in(written.topics)
+
+
+def go_on(
+    spark: Any,
+    common: JobConfig,
+    files: LedgerFiles,
+    options: Mapping[str, str],
+    partitions: Callable[[], Mapping[str, Sequence[str]]],
+) -> dict[str, str]:
+    """The options of a source that begins where the ledger says, as long as no batch was planned; else as they are."""
+    start = files.read_start()
+    if start is None or newest_offsets_of(spark, common.checkpoint):
+        return dict(options)
+    now = partitions()
+    known = {topic: {str(p): _EARLIEST for p in numbers} for topic, numbers in now.items()}
+    for (topic, partition), offset in start.end.items():
+        # Where nobody says which partitions there are, those that were read are.
+        if str(partition) in known.get(topic, {}) or not now:
+            known.setdefault(topic, {})[str(partition)] = offset
+    return dict(start_at(options, json.dumps(known)))
