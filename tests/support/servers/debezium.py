@@ -33,7 +33,7 @@ JSON, JSON_WITH_SCHEMA, AVRO = "json", "json-schema", "avro"
 TOPICS = "s"
 """What the names of all topics begin with: `s.public.orders`, `s.shop.orders`."""
 
-_COMES_WITHIN_S = 120
+_COMES_WITHIN_S = 400
 _TOOL = Path(__file__).parents[1] / "java" / "DebeziumTool.java"
 
 

@@ -15,7 +15,7 @@ from tests.support.servers.s3_server import free_port
 
 USER, PASSWORD = "debezium", "some-password"
 _NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
-_STARTS_WITHIN_S = 60
+_STARTS_WITHIN_S = 300
 
 
 class MariaDb:

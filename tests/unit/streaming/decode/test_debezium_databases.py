@@ -35,7 +35,7 @@ from tests.support.servers.debezium import (
 from tests.support.servers.mariadb import MariaDb
 from tests.support.servers.postgres import PASSWORD, Postgres
 
-pytestmark = [pytest.mark.stores, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.stores, pytest.mark.timeout(2400)]
 
 FORMS = {
     JSON: RecordFormat.DEBEZIUM_JSON,
