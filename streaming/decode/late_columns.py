@@ -1,5 +1,5 @@
 """Columns that Arrow's JSON reader cannot read, cut out of the texts and read by themselves: maps, and texts that get
-objects, arrays or numbers, which are kept as they were written.
+objects, arrays or numbers, which are kept as they were written. The object of a map may be in a text of JSON.
 
 The reader has read the texts already, without these columns, so they are JSON. Everything here raises ValueError where
 a value is not what its column takes; the exact way says why.
@@ -92,7 +92,17 @@ def _text(raw: pa.Array, read: Read) -> pa.Array:
     return pa.concat_arrays([texts for _, texts in parts]).take(pa.array(order))
 
 
+def _unpacked(raw: pa.Array, is_text: pa.Array, read: Read) -> pa.Array:
+    """The values, with the objects that are in texts of JSON in place of these texts."""
+    texts = _read_all(read, _wrapped(raw.filter(is_text)), _ONE_TEXT).field(0).cast(raw.type)
+    _read_all(read, texts, _ONE_TEXT)  # What is no object is found here: texts were not read as JSON yet.
+    return pc.replace_with_mask(raw, is_text, texts)
+
+
 def _map(raw: pa.Array, shape: Shape, read: Read) -> pa.Array:
+    is_text = pc.starts_with(raw, pattern=b'"')
+    if pc.any(is_text).as_py():
+        raw = _unpacked(raw, is_text, read)
     if pc.all(pc.starts_with(raw, pattern=b"{")).as_py() is False:
         raise ValueError("not an object")
     scan = Scan.of(raw)

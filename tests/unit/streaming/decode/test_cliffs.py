@@ -80,7 +80,13 @@ def test_many_schemas_cost_little_more_than_one(tables: int) -> None:
 @pytest.mark.parametrize("watch", [Watch.NOTHING, Watch.ALL])
 @pytest.mark.parametrize(
     ("note", "kind"),
-    [({"a": "1", "b": "x y"}, MAP), ({"a": 1, "b": [1, "x y"]}, "STRING"), ([1, 2, 3], "STRING"), (12.5, "STRING")],
+    [
+        ({"a": "1", "b": "x y"}, MAP),
+        ('{"a": "1", "b": "x y"}', MAP),
+        ({"a": 1, "b": [1, "x y"]}, "STRING"),
+        ([1, 2, 3], "STRING"),
+        (12.5, "STRING"),
+    ],
 )
 def test_maps_and_objects_in_texts_cost_little_more_than_plain_columns(note: object, kind: Any, watch: Watch) -> None:
     late = packed(*(event(i, note=note) for i in range(COUNT)))

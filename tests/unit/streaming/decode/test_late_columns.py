@@ -35,11 +35,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
+TAGS = st.dictionaries(TEXTS, st.none() | TEXTS, max_size=3)
 RECORDS = st.fixed_dictionaries(
     {"id": st.integers(0, 9)},
     optional={
         "note": JSON,
-        "tags": st.none() | st.dictionaries(TEXTS, st.none() | TEXTS, max_size=3),
+        "tags": st.none() | TAGS | TAGS.map(json.dumps),
         "counts": st.dictionaries(st.integers(0, 9).map(str), st.none() | st.integers(0, 9), max_size=3),
         "inner": st.none() | st.fixed_dictionaries({}, optional={"note": JSON, "n": st.integers(0, 5)}),
         "other": JSON,
