@@ -1,4 +1,5 @@
-"""Records in Avro become rows, on one core: by CPU: against fastavro, and against the same rows as JSON.
+"""Records in Avro become rows, on one core, by CPU: against fastavro, and against the same rows as JSON. Then messages
+in JSON (`decode_json`).
 
 Against fastavro only the reading of bodies is measured, as fastavro ends with objects of Python. Against JSON it is the
 whole decode step, and all schemas are known already. Against Spark's `from_avro` it is the time to read bodies out of a
@@ -30,6 +31,7 @@ from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
+from tests.bench.decode_json import against_from_json
 from tests.bench.result import Result, Size, paired_ratio
 from tests.support.peers.jars import jars
 
@@ -98,6 +100,7 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     )
     spark = _session()
     results = [result for case in cases for result in (*_measured(*case), _against_spark(*case[:3], root, spark))]
+    results += against_from_json(size, root, spark)
     spark.stop()
     return results
 
