@@ -7,6 +7,7 @@ Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
@@ -222,8 +223,15 @@ def write_checks(
 
 
 def _check_known(key: str) -> None:
-    if key not in KNOWN_KEYS and not key.startswith(tuple(HARMLESS_PREFIXES)):
+    if key not in KNOWN_KEYS and not key.startswith(tuple(HARMLESS_PREFIXES)) and not is_free_property(key):
         refuse(key, f"unknown table option '{key}'{did_you_mean(key, KNOWN_KEYS)}")
+
+
+def is_free_property(key: str) -> bool:
+    """Whether a key is a property of the user's, as `owner`: a word that no option of Paimon could be, which all have
+    more than one part, and that is not nearly one of those that are a single word."""
+    words = [known for known in KNOWN_KEYS if "." not in known and "-" not in known]
+    return "." not in key and "-" not in key and not get_close_matches(key.lower(), words, cutoff=0.7)
 
 
 def _check_restricted(key: str, text: str) -> None:

@@ -102,6 +102,20 @@ def _reset(words: Words) -> list[SchemaChange]:
     return [SetTableComment(None) if key == "comment" else UnsetOption(key) for key in keys]
 
 
+def read_comment(words: Words) -> AlterTable:
+    """`COMMENT ON TABLE t IS 'text'`; NULL takes the comment away."""
+    words.expect("COMMENT")
+    words.expect("ON")
+    words.verb = "COMMENT ON"
+    if not words.take("TABLE"):
+        raise words.wrong("tables have a comment; for a column use ALTER TABLE t ALTER COLUMN c COMMENT '...'")
+    name = words.table()
+    words.expect("IS")
+    comment = None if words.take("NULL") else words.string("a comment")
+    words.end()
+    return AlterTable(name, (SetTableComment(comment or None),))
+
+
 def _add(words: Words) -> list[SchemaChange]:
     if words.sees("PARTITION") or words.sees("IF", "NOT", "EXISTS", "PARTITION"):
         raise refused("ALTER TABLE ADD PARTITION is not supported; a partition comes with its first row")

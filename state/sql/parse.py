@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bucketline.conf.option import did_you_mean
-from bucketline.state.sql.alterations import read_alter
+from bucketline.state.sql.alterations import read_alter, read_comment
 from bucketline.state.sql.calls import read_call
 from bucketline.state.sql.definitions import (
     read_create,
@@ -56,6 +56,7 @@ _READ_WORDS: dict[str, Callable[[Words], Statement]] = {
     "CALL": read_call,
     "INSERT": read_insert,
     "TRUNCATE": read_truncate,
+    "COMMENT": read_comment,
 }
 _VERBS = ("SELECT", "UPDATE", "DELETE", "MERGE", *_READ_WORDS)
 _LIST = ", ".join(_VERBS)

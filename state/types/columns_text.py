@@ -38,7 +38,7 @@ _SPARK_NAMES = {
 }
 _ALIASES = ("STRING", "BYTES", "INTEGER", "NUMERIC", "DEC", "BOOL")
 _NAMES = (*(root.value for root in TypeRoot), *_ALIASES, *_SPARK_NAMES)
-_NEEDS_LENGTH = {"VARCHAR": "STRING", "VARBINARY": "BYTES", "BINARY": "BYTES"}
+_NEEDS_LENGTH = {"VARCHAR": "STRING", "VARBINARY": "BYTES"}
 
 
 def parse_columns(text: str) -> tuple[DataField, ...]:
@@ -207,6 +207,8 @@ class _Parser:
                 numbers.append(self._number(place))
             self._expect(")", place)
             text += f"({', '.join(map(str, numbers))})"
+        elif name == "BINARY":
+            text = "BYTES"  # as in Spark
         elif name in _NEEDS_LENGTH:
             raise _refused(f"{place}: {name} needs a length, as in {name}(20); {_NEEDS_LENGTH[name]} has none")
         if self._take_words("WITH", "LOCAL", "TIME", "ZONE") and name == "TIMESTAMP":

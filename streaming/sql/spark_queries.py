@@ -47,7 +47,6 @@ from bucketline.streaming.tasks.frame_schema import frame_schema
 _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
 _READ_OPTIMIZED = "ro"
-_OVERWRITE_MODE = "spark.sql.sources.partitionoverwritemode"
 _REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
 """Under which a name in backticks can mean any column."""
 
@@ -68,14 +67,12 @@ class SparkQueries:
         """Options of Spark itself go to its session."""
         if not key.startswith(_OWN_OPTIONS) or key.startswith(_PAIMON_OPTIONS):
             return False
-        if key.lower() == _OVERWRITE_MODE and value.strip().lower() != "dynamic":
-            raise refused(
-                f"SET {key} = {value} has no effect on INSERT OVERWRITE; to replace the whole table, set "
-                "spark.paimon.dynamic-partition-overwrite = false, or the option of the table",
-                option=key,
-            )
         self._spark.conf.set(key, value)
         return True
+
+    def option(self, key: str) -> str | None:
+        found = self._spark.conf.get(key, None)
+        return None if found is None else str(found)
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
         """The rows of a query, in this process."""

@@ -109,6 +109,11 @@ def _json_call(node: Any) -> Call:
     return Call("get_json_object", (node.this, exp.Literal.string("$" + "".join(steps))), node)
 
 
+def _map_call(node: Any) -> Call:
+    keys, items = node.args["keys"].expressions, node.args["values"].expressions
+    return Call("map", tuple(part for pair in zip(keys, items, strict=True) for part in pair), node)
+
+
 _SPELLED: Mapping[type[Any], Callable[[Any], Call]] = {
     exp.Trim: _trim_call,
     exp.Substring: _special("substring", "this", "start", "length"),
@@ -120,6 +125,7 @@ _SPELLED: Mapping[type[Any], Callable[[Any], Call]] = {
     exp.Floor: _special("floor", "this", "decimals"),
     exp.Extract: _extract_call,
     exp.StrPosition: _special("locate", "substr", "this", "position"),
+    exp.VarMap: _map_call,
     exp.Chr: _special("chr", "expressions"),
     exp.JSONExtract: _json_call,
     exp.CurrentTimestamp: _special("current_timestamp"),

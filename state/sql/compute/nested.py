@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.sql.compute.calls import Call, Evaluate, Function
+from bucketline.state.sql.compute.meeting import common_type
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.dialect import DIALECT
 
@@ -64,6 +65,36 @@ def _elements(items: pa.ListArray, places: pa.Array, counts_from_one: bool) -> p
     return items.values.take(pa.array(chosen, mask=is_null))
 
 
+def _map(call: Call, value: Evaluate) -> Value:
+    """A map of keys and values in turn. Raises ArrowInvalid for a key that is null or comes twice, as Spark does."""
+    if len(call.arguments) % 2:
+        raise OptionError(f"{call.text!r}: map takes a value for each key", key="expression")
+    found = [value(node) for node in call.arguments]
+    keys, items = _as_one(found[::2]), _as_one(found[1::2])
+    if not keys:
+        return pa.scalar([], pa.map_(pa.string(), pa.null()))
+    count = next((len(v) for v in (*keys, *items) if isinstance(v, pa.Array)), 1)
+    rows = [[pa.repeat(v, count) if isinstance(v, pa.Scalar) else v for v in part] for part in (keys, items)]
+    # Row by row: the first pair of each row, then the second, which the order puts together.
+    order = pa.array(np.arange(len(keys) * count).reshape(len(keys), count).T.ravel())
+    flat_keys, flat_items = (pa.concat_arrays(part).take(order) for part in rows)
+    if flat_keys.null_count:
+        raise pa.ArrowInvalid("a key of a map cannot be null")
+    for at, one in enumerate(rows[0]):
+        for other in rows[0][:at]:
+            if pc.any(pc.equal(one, other)).as_py():
+                raise pa.ArrowInvalid("a map cannot have a key twice")
+    offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(keys))
+    maps = pa.MapArray.from_arrays(offsets, flat_keys, flat_items)
+    return maps if any(isinstance(v, pa.Array) for v in found) else maps[0]
+
+
+def _as_one(values: list[Value]) -> list[Value]:
+    """The values in one type."""
+    kind = common_type([v.type for v in values])
+    return [v.cast(kind) for v in values]
+
+
 def _element_at(call: Call, value: Evaluate) -> Value:
     return item_of(call.arguments[0], call.arguments[1], value, counts_from_one=True)
 
@@ -77,6 +108,7 @@ def _size(call: Call, value: Evaluate) -> Value:
 
 
 NESTED_FUNCTIONS: Mapping[str, Function] = {
+    "map": Function(0, 254, _map),
     "element_at": Function(2, 2, _element_at),
     "size": Function(1, 1, _size),
     "cardinality": Function(1, 1, _size),

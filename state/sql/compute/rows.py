@@ -56,7 +56,10 @@ class Rows:
     def array(self, node: Any) -> pa.Array:
         """The node's value of each row."""
         value = self.value(node)
-        return pa.repeat(value, self._count) if isinstance(value, pa.Scalar) else value
+        if not isinstance(value, pa.Scalar):
+            return value
+        # Arrow repeats no map no times.
+        return pa.repeat(value, self._count) if self._count else pa.array([], value.type)
 
     def value(self, node: Any) -> Value:
         """The node's values; one value where it is the same in all rows."""

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.expression import SqlExpression
@@ -23,7 +24,7 @@ from bucketline.state.store.sql.relation import (
     refuse_subqueries,
 )
 from bucketline.state.store.sql.results import snapshot_result
-from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.sql.session import OVERWRITE_MODE, SqlSession
 from bucketline.state.store.sql.spelling import spelled, spelled_keys
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema, arrow_type
@@ -34,8 +35,11 @@ from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
-    """Writes the rows; OVERWRITE replaces the partition that the statement names, or else those that get rows."""
+    """Writes the rows; OVERWRITE replaces the partition that the statement names, or else the whole table, or the
+    partitions that get rows, as the options say."""
     table = session.table(statement.table.name, statement.table.options, writes=True)
+    if statement.overwrite and not statement.partition:
+        table = _overwritten(session, table, queries)
     statement = replace(
         statement,
         partition=spelled_keys(statement.partition, table.partition_by),
@@ -60,6 +64,20 @@ def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table
     if not statement.overwrite:
         return snapshot_result(table.write(completed))
     return snapshot_result(table.overwrite(completed, partition=partition))
+
+
+def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
+    """The table as INSERT OVERWRITE without a partition takes it: wholly, unless Spark's mode is dynamic, or an option
+    of the table, of the session or of the statement says otherwise.
+
+    Source: Paimon 2.0 docs, Spark SQL writes; Spark's `partitionOverwriteMode`.
+    """
+    handle = handle_of(table)
+    if DYNAMIC_PARTITION_OVERWRITE.is_set({**handle.table_schema.options, **handle.write_options}):
+        return table
+    mode = queries.option(OVERWRITE_MODE) or session.options.get(OVERWRITE_MODE, "static")
+    dynamic = str(mode.strip().lower() == "dynamic").lower()
+    return Table(replace(handle, write_options={**handle.write_options, DYNAMIC_PARTITION_OVERWRITE.key: dynamic}))
 
 
 def _target_columns(table: Table, statement: Insert) -> list[str]:

@@ -19,7 +19,7 @@ from bucketline.state.store.table.write_result import WriteResult
 class Target:
     """Where the rows of a query go. Its columns become those of the table by position (`names`), or by their own names
     (None); other columns of the table get the constants, or are null. `overwrites` says that they replace what
-    `partition` matches, or, without it, the partitions that get rows."""
+    `partition` matches, or, without it, what `Table.overwrite` does by the table's options."""
 
     table: Table
     names: Sequence[str] | None
@@ -64,6 +64,10 @@ class Queries(Protocol):
         """Sets an option of whoever runs the queries. False if there is no such option there."""
         ...
 
+    def option(self, key: str) -> str | None:
+        """An option of whoever runs the queries; None where it has none of its own."""
+        ...
+
 
 class LocalQueries:
     """Queries in this process: one table, no joins."""
@@ -87,6 +91,10 @@ class LocalQueries:
     def set_option(self, key: str, value: str) -> bool:
         del key, value
         return False
+
+    def option(self, key: str) -> str | None:
+        del key
+        return None
 
 
 LOCAL_QUERIES = LocalQueries()

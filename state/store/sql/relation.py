@@ -137,6 +137,12 @@ def bind_columns(
         if part.table and part.table.lower() != alias.lower():
             raise refused(f"{part.sql(DIALECT)!r}: there is no table {part.table!r} here", column=part.name)
         meant = spellings(part.name, names)
+        if len(meant) != 1 and part.name.lower().startswith("__paimon_"):
+            raise refused(
+                f"'{part.name}', which Paimon's Spark has for each row, is not read; `t$files` lists files, partitions "
+                "and buckets",
+                column=part.name,
+            )
         if len(meant) != 1:
             near = did_you_mean(part.name, names) or f"; there are {', '.join(names)}"
             raise refused(f"unknown column '{part.name}'{near}", column=part.name)

@@ -21,13 +21,16 @@ from bucketline.state.store.warehouse.catalog import Catalog
 DEFAULT_CATALOG = "paimon"
 _VERSION_KEYS = frozenset(option.key for option in VERSIONS)
 _PREFIXES = ("spark.paimon.", "paimon.")
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+"""Whether INSERT OVERWRITE without a partition replaces the whole table (static), or partitions that get rows."""
+
 _WITHOUT_EFFECT = {
     "execution.runtime-mode": ("batch",),
     "table.dml-sync": ("true",),
-    "spark.sql.sources.partitionOverwriteMode": ("dynamic",),
+    OVERWRITE_MODE: ("static", "dynamic"),
     "sql-client.execution.result-mode": ("tableau", "table"),
 }
-"""Settings of Flink and Spark that statements carry, with the values that say what is done anyway."""
+"""Settings of Flink and Spark that statements carry, with the values that are taken: what is done anyway, or both."""
 
 
 @dataclass(slots=True)

@@ -241,6 +241,7 @@ def test_inserts_fill_columns_by_position_by_list_and_by_name(orders: Run) -> No
 
 
 def test_overwrites_replace_the_partition_that_is_named_or_those_that_get_rows(orders: Run) -> None:
+    orders("SET spark.sql.sources.partitionOverwriteMode = dynamic")
     orders("INSERT OVERWRITE t PARTITION (dt = 'a') VALUES (6, 6)")
     assert orders("SELECT k FROM t ORDER BY k") == [3, 4, 6]
     orders("INSERT OVERWRITE t SELECT 5, 5, 'b'")
@@ -460,8 +461,65 @@ def test_an_overwrite_replaces_the_whole_table_where_it_is_asked_to(orders: Run)
     assert sorted(orders("SELECT k FROM p")) == [1, 3]
     orders("INSERT OVERWRITE p /*+ OPTIONS('dynamic-partition-overwrite'='false') */ VALUES (4, 2)")
     assert orders("SELECT k FROM p") == [4]
+    orders("INSERT INTO p VALUES (1, 1); RESET")
+    orders("INSERT OVERWRITE p /*+ OPTIONS('dynamic-partition-overwrite'='true') */ VALUES (5, 2)")
+    assert sorted(orders("SELECT k FROM p")) == [1, 5]
+    orders("INSERT OVERWRITE p SELECT 6, 2")
+    assert orders("SELECT k FROM p") == [6]
+    orders("INSERT INTO p VALUES (1, 1); SET spark.sql.sources.partitionOverwriteMode = STATIC")
+    orders("INSERT OVERWRITE p PARTITION (d) SELECT 7, 2")
+    assert orders("SELECT k FROM p") == [7]
+    orders("INSERT INTO p VALUES (1, 1); ALTER TABLE p SET ('dynamic-partition-overwrite'='true')")
+    orders("INSERT OVERWRITE p VALUES (8, 2)")
+    assert sorted(orders("SELECT k FROM p")) == [1, 8]
     with pytest.raises(OptionError, match="it would have no effect"):
-        orders("SET spark.sql.sources.partitionOverwriteMode = static")
+        orders("SET spark.sql.sources.partitionOverwriteMode = sometimes")
+
+
+def test_words_of_the_users_are_kept_as_properties_and_options_with_slips_are_not(run: Run) -> None:
+    run("CREATE TABLE t (a INT, b BINARY) TBLPROPERTIES ('k1'='v1', 'owner'='me'); INSERT INTO t VALUES (1, X'00')")
+    run("ALTER TABLE t SET TBLPROPERTIES ('team'='x')")
+    assert run("SHOW TBLPROPERTIES t") == [("k1", "v1"), ("owner", "me"), ("team", "x")]
+    assert run("DESCRIBE t")[1][:2] == ("b", "BYTES") and run("SELECT b FROM t") == [b"\0"]
+    for key, near in (
+        ("bukcet", "bucket"),
+        ("Bucket", "bucket"),
+        ("file-fromat", "file.format"),
+        ("my.prop", "nearest"),
+    ):
+        with pytest.raises(OptionError, match=f"unknown table option '{key}'.*{near}"):
+            run(f"CREATE TABLE u (a INT) TBLPROPERTIES ('{key}'='1')")
+
+
+def test_a_table_gets_a_comment_and_loses_it(orders: Run) -> None:
+    orders("COMMENT ON TABLE t IS 'mine'")
+    assert "COMMENT 'mine'" in orders("SHOW CREATE TABLE t")[0]
+    orders("COMMENT ON TABLE t IS NULL")
+    assert "COMMENT" not in orders("SHOW CREATE TABLE t")[0]
+    with pytest.raises(OptionError, match="tables have a comment; for a column use ALTER TABLE"):
+        orders("COMMENT ON COLUMN t.v IS 'x'")
+
+
+def test_maps_are_set_by_keys_and_values_in_turn(run: Run) -> None:
+    run("CREATE TABLE t (k INT, m MAP<STRING, BIGINT>, PRIMARY KEY (k) NOT ENFORCED)")
+    run("INSERT INTO t VALUES (1, NULL), (2, NULL); UPDATE t SET m = map('a', k, concat('b', k), NULL)")
+    assert run("SELECT m FROM t ORDER BY k") == [[("a", 1), ("b1", None)], [("a", 2), ("b2", None)]]
+    run("UPDATE t SET m = map('x', 1) WHERE k = 1; UPDATE t SET m = map() WHERE k = 2")
+    assert run("SELECT m FROM t ORDER BY k") == [[("x", 1)], []]
+    run("DELETE FROM t WHERE element_at(m, 'x') = 1")
+    assert run("SELECT k FROM t") == [2]
+    for values, why in (
+        ("'a', 1, 'a', 2", "key twice"),
+        ("NULL, 1", "cannot be null"),
+        ("'a'", "a value for each key"),
+    ):
+        with pytest.raises((OptionError, SchemaMismatchError), match=why):
+            run(f"UPDATE t SET m = map({values})")
+
+
+def test_columns_that_only_paimons_spark_has_are_refused_by_name(orders: Run) -> None:
+    with pytest.raises(OptionError, match=r"'__paimon_file_path'.*is not read; `t\$files` lists files"):
+        orders("SELECT __paimon_file_path FROM t")
 
 
 def test_a_hint_at_the_end_of_a_statement_is_heard(orders: Run) -> None:
