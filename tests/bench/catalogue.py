@@ -24,6 +24,7 @@ from tests.bench import (
     stores,
     table_modes,
     upserts,
+    written_bytes,
 )
 from tests.bench.result import Bench
 
@@ -37,6 +38,7 @@ BENCHES: Mapping[str, Bench] = {
     "5-small": small_batch.run,
     "5-index": key_index.run,
     "avro": avro_stream.run,
+    "bytes": written_bytes.run,
     "decode": decode.run,
     "kafka": kafka.run,
     "left-out": files_left_out.run,

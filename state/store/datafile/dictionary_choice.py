@@ -1,9 +1,10 @@
 """Which columns of a Parquet file get a dictionary, by the first rows that are written.
 
-A dictionary for values that hardly repeat hashes every value until it exceeds its limit and is dropped. That is a third
-of the time for a file of such columns.
+A dictionary for values that hardly repeat takes more bytes than the values: they are all in it, and the numbers by
+which rows name them come on top. And it hashes every value: a third of the time for a file of such columns.
 """
 
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -17,8 +18,11 @@ _LIMIT_BYTES = 1 << 20
 
 _DECIDING_ROWS = 8192
 
+_SPARED = 0.75
+"""What a dictionary has to come to, as a part of the values themselves: those are compressed better."""
+
 _FEW_ROWS = 1024
-"""Columns that are shorter than this get a dictionary, and so do those that are mostly null: it costs nothing."""
+"""Columns that are shorter than this are looked at as a whole; those that are mostly null get a dictionary."""
 
 
 class DictionaryChoice:
@@ -40,16 +44,32 @@ class DictionaryChoice:
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether the distinct values of a column will probably fit into a dictionary, judged by its first rows. The number
-    of distinct values is estimated from how many sampled pairs are equal. Nested values cannot be counted.
+    """Whether a row group with this column is clearly smaller with a dictionary of its values, which fits its limit.
+
+    The number of distinct values in more rows than are looked at is estimated from how many sampled pairs are equal.
+    Nested values cannot be counted.
+    Source: parquet-java DictionaryValuesWriter.isCompressionSatisfying, which looks at the first page.
     """
     sample = column.slice(0, max(_FEW_ROWS, min(SAMPLE_ROWS, len(column) // 8)))
     count = len(sample) - sample.null_count
-    has_few = len(sample) < _FEW_ROWS or (count < _FEW_ROWS and 2 * count < len(sample))
-    if has_few or pa.types.is_nested(sample.type):
+    if not count or pa.types.is_nested(sample.type):
         return True
-    distinct = pc.count_distinct(sample).as_py()
-    if 2 * distinct <= count:
+    is_whole = len(sample) == len(column)
+    if not is_whole and count < _FEW_ROWS and 2 * count < len(sample):
         return True
+    found = pc.count_distinct(sample).as_py()
+    rows = count if is_whole else count * len(column) // len(sample)
+    distinct = float(found) if is_whole else _distinct_in(rows, count, found)
     value_bytes = max(1, sample.nbytes // len(sample))
-    return bool(count * count * value_bytes <= 2 * (count - distinct) * _LIMIT_BYTES)
+    index_bytes = rows * max(1, math.ceil(math.log2(max(2.0, distinct)))) / 8
+    return bool(distinct * value_bytes <= min(_LIMIT_BYTES, _SPARED * rows * value_bytes - index_bytes))
+
+
+def _distinct_in(rows: int, count: int, found: int) -> float:
+    """About how many distinct values are in so many rows, if in `count` of them there are `found`."""
+    if found == count:
+        return float(rows)
+    if 2 * found <= count:
+        return float(found)
+    among = count * count / (2 * (count - found))
+    return among * -math.expm1(-rows / among)
