@@ -23,7 +23,7 @@ from bucketline.state.format.paths import POSTPONE_BUCKET
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
-Rule = Callable[[TableSchema], Iterator[OptionError]]
+TableRule = Callable[[TableSchema], Iterator[OptionError]]
 
 _TEXT = frozenset((TypeRoot.CHAR, TypeRoot.VARCHAR))
 _BYTES = frozenset((TypeRoot.BINARY, TypeRoot.VARBINARY))
@@ -177,7 +177,7 @@ def branches_exist(schema: TableSchema, branches: Collection[str]) -> Iterator[O
             )
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[TableRule, ...] = (
     scans_start_in_one_way,
     indexed_columns_suit,
     column_options_name_columns,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, field_to_json, type_to_json
 
-Change = dict[str, object]
+JsonChange = dict[str, object]
 _Path = tuple[str, ...]
 
 
@@ -23,7 +23,7 @@ def new_schema_json(schema: TableSchema) -> dict[str, object]:
     return members if schema.comment is None else members | {"comment": schema.comment}
 
 
-def schema_changes(before: TableSchema, wanted: TableSchema) -> list[Change]:
+def schema_changes(before: TableSchema, wanted: TableSchema) -> list[JsonChange]:
     """The changes from one schema to the other, in the order in which they apply."""
     changes = [*_row_changes((), before.fields, wanted.fields), *_option_changes(before.options, wanted.options)]
     if before.comment != wanted.comment:
@@ -42,7 +42,7 @@ def same_schema(one: TableSchema, other: TableSchema) -> bool:
     )
 
 
-def _row_changes(path: _Path, before: Sequence[DataField], wanted: Sequence[DataField]) -> Iterator[Change]:
+def _row_changes(path: _Path, before: Sequence[DataField], wanted: Sequence[DataField]) -> Iterator[JsonChange]:
     old, new = {f.id: f for f in before}, {f.id: f for f in wanted}
     for field in before:
         if field.id not in new:
@@ -67,20 +67,20 @@ def _row_changes(path: _Path, before: Sequence[DataField], wanted: Sequence[Data
             yield {"action": "updateColumnPosition", "move": move}
 
 
-def _field_changes(path: _Path, before: DataField, wanted: DataField) -> Iterator[Change]:
+def _field_changes(path: _Path, before: DataField, wanted: DataField) -> Iterator[JsonChange]:
     yield from _type_changes(path, before.type, wanted.type)
     if before.description != wanted.description:
         yield {"action": "updateColumnComment", "fieldNames": [*path], "newComment": wanted.description}
 
 
-def _type_changes(path: _Path, before: DataType, wanted: DataType) -> Iterator[Change]:
+def _type_changes(path: _Path, before: DataType, wanted: DataType) -> Iterator[JsonChange]:
     if before.as_nullable() != wanted.as_nullable():
         yield from _inner_changes(path, before, wanted)
     if before.nullable != wanted.nullable:
         yield {"action": "updateColumnNullability", "fieldNames": [*path], "newNullability": wanted.nullable}
 
 
-def _inner_changes(path: _Path, before: DataType, wanted: DataType) -> Iterator[Change]:
+def _inner_changes(path: _Path, before: DataType, wanted: DataType) -> Iterator[JsonChange]:
     if before.root is wanted.root is TypeRoot.ROW:
         yield from _row_changes(path, before.fields, wanted.fields)
     elif before.root is wanted.root is TypeRoot.ARRAY and before.element is not None and wanted.element is not None:
@@ -92,7 +92,7 @@ def _inner_changes(path: _Path, before: DataType, wanted: DataType) -> Iterator[
         yield {"action": "updateColumnType", "fieldNames": [*path], "newDataType": kind, "keepNullability": True}
 
 
-def _option_changes(before: dict[str, str], wanted: dict[str, str]) -> Iterator[Change]:
+def _option_changes(before: dict[str, str], wanted: dict[str, str]) -> Iterator[JsonChange]:
     for key in before:
         if key not in wanted:
             yield {"action": "removeOption", "key": key}

@@ -32,7 +32,7 @@ SYSTEM_FIELDS = (
 )
 """The sequence number and the row kind, which follow the key in a file."""
 
-Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+AnyRows = TypeVar("AnyRows", pa.RecordBatch, pa.Table)
 
 _FIELD_ID = b"PARQUET:field_id"
 _SIMPLE: dict[TypeRoot, pa.DataType] = {
@@ -152,7 +152,7 @@ def logical_fields(schema: pa.Schema) -> tuple[DataField, ...]:
     return _logical_fields(list(schema), count())
 
 
-def conform(batch: Rows, schema: TableColumns, *, extra: Collection[str] = ()) -> Rows:
+def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()) -> AnyRows:
     """The rows with exactly the table's columns, in the table's order and types; same kind of container.
 
     Shapes: n rows in, n rows out; columns are matched by name; columns named in `extra` that are present follow
@@ -175,7 +175,7 @@ def conform(batch: Rows, schema: TableColumns, *, extra: Collection[str] = ()) -
     return type(batch).from_arrays(columns, schema=pa.schema(fields))
 
 
-def with_types(rows: Rows, schema: pa.Schema) -> Rows:
+def with_types(rows: AnyRows, schema: pa.Schema) -> AnyRows:
     """The rows with the types of `schema`, whose columns are theirs; same kind of container.
 
     Arrow cannot cast a list with an absent struct whose fields are NOT NULL, even to its own type: a column that has

@@ -23,7 +23,7 @@ from bucketline.state.types.buffers import (
     BYTE_ROOTS,
     TIMESTAMP_ROOTS,
     ByteColumn,
-    Words,
+    UInt64s,
     byte_column,
     decimal_words,
     fixed_values,
@@ -68,8 +68,8 @@ _SLOT_CODES = {
 }
 _NAN_BITS = {TypeRoot.FLOAT: 0x7FC00000, TypeRoot.DOUBLE: 0x7FF8000000000000}
 _INFINITY_BITS = {TypeRoot.FLOAT: 0x7F800000, TypeRoot.DOUBLE: 0x7FF0000000000000}
-_KEEP_FIRST_BYTES: Words = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
-_ZERO_WORD: Words = np.zeros(1, dtype=np.uint64)
+_KEEP_FIRST_BYTES: UInt64s = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
+_ZERO_WORD: UInt64s = np.zeros(1, dtype=np.uint64)
 
 
 class Timestamp(NamedTuple):
@@ -143,7 +143,7 @@ def _halves(words: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.uint32], NDA
 class _RowWords:
     """Rows back to back: row i is `words[offsets[i] : offsets[i + 1]]`. Shapes: n + 1 offsets, in words."""
 
-    words: Words
+    words: UInt64s
     offsets: NDArray[np.int64]
 
 
@@ -152,7 +152,7 @@ class _Tail:
     """A field's part of the variable area: columns of words, or long byte strings. `cursors` in bytes of the row."""
 
     cursors: NDArray[np.int64]
-    columns: tuple[Words, ...] = ()
+    columns: tuple[UInt64s, ...] = ()
     strings: ByteColumn | None = None
 
 
@@ -177,7 +177,7 @@ def _null_area_words(field_count: int) -> int:
     return (field_count + 63 + 8) // 64
 
 
-def _null_words(arrays: Sequence[pa.Array]) -> list[Words]:
+def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
     """The words of the null area; one that all rows share as zero has length 1."""
     words = [_ZERO_WORD] * _null_area_words(len(arrays))
     for i, array in enumerate(arrays):
@@ -250,11 +250,11 @@ def _lay_out(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> _RowWords
     return _RowWords(words, offsets)
 
 
-def _references(cursors: NDArray[np.int64], low: NDArray[np.int64]) -> Words:
+def _references(cursors: NDArray[np.int64], low: NDArray[np.int64]) -> UInt64s:
     return ((cursors << 32) | low).view(np.uint64)
 
 
-def _string_slots(strings: ByteColumn, valid: NDArray[np.bool_] | None, cursors: NDArray[np.int64]) -> Words:
+def _string_slots(strings: ByteColumn, valid: NDArray[np.bool_] | None, cursors: NDArray[np.int64]) -> UInt64s:
     lengths = strings.lengths
     is_long = lengths > _INLINE_BYTES
     if is_long.all():
@@ -266,7 +266,7 @@ def _string_slots(strings: ByteColumn, valid: NDArray[np.bool_] | None, cursors:
     return slots if valid is None else np.where(valid, slots, np.uint64(0))
 
 
-def _scatter_strings(words: Words, places: NDArray[np.int64], strings: ByteColumn) -> None:
+def _scatter_strings(words: UInt64s, places: NDArray[np.int64], strings: ByteColumn) -> None:
     """Writes the byte strings that do not fit their slot to `words[places[i]:]`, the last word filled up with zeros."""
     rows = np.flatnonzero(strings.lengths > _INLINE_BYTES)
     if len(rows) == 0:
@@ -280,7 +280,7 @@ def _scatter_strings(words: Words, places: NDArray[np.int64], strings: ByteColum
     words[np.repeat(places[rows], counts) + within] = string_words
 
 
-def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], Words, Words]:
+def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], UInt64s, UInt64s]:
     """(byte count, first word, second word) of big-endian minimal two's complements, left-aligned; all 0 where null."""
     low, high = decimal_words(array)
     sign = high >> 63

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.logical import DataType, TypeRoot
 
-Words = NDArray[np.uint64]
+UInt64s = NDArray[np.uint64]
 
 BYTE_ROOTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY})
 TIMESTAMP_ROOTS = frozenset({TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ})
@@ -54,11 +54,11 @@ class ByteColumn:
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
-    def load(self, positions: NDArray[np.int64]) -> Words:
+    def load(self, positions: NDArray[np.int64]) -> UInt64s:
         """The 8 bytes from each position on, as little-endian words. Positions lie in [0, end of the last row]."""
         count = len(self.data) - _LOAD_BYTES + 1
         # A view with overlapping, unaligned words; gathering from it costs one index per word instead of per byte.
-        overlapping: Words = np.ndarray((count,), dtype="<u8", buffer=self.data, strides=(1,))
+        overlapping: UInt64s = np.ndarray((count,), dtype="<u8", buffer=self.data, strides=(1,))
         return overlapping[positions]
 
 

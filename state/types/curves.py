@@ -18,7 +18,7 @@ _BITS = 64
 _TEXT_BYTES = 8
 _BLOCK_ROWS = 65536
 
-Words = np.ndarray
+CurveWords = np.ndarray
 """uint64, one a row."""
 
 
@@ -45,10 +45,10 @@ def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
     return pa.table([pa.chunked_array(chunks, pa.binary(8 * len(columns)))], names=["0"])
 
 
-def curve_words(column: pa.Array, *, nulls_last: bool = False) -> Words:
+def curve_words(column: pa.Array, *, nulls_last: bool = False) -> CurveWords:
     """The values as 64 bits that compare as the values do."""
     plain = _plain(column)
-    words: Words
+    words: CurveWords
     if pa.types.is_boolean(plain.type):
         words = plain.fill_null(False).cast(pa.int64()).to_numpy().astype(np.uint64) * _SIGN
     elif pa.types.is_binary(plain.type):
@@ -63,14 +63,14 @@ def curve_words(column: pa.Array, *, nulls_last: bool = False) -> Words:
     return words
 
 
-def interleaved(words: Sequence[Words]) -> np.ndarray:
+def interleaved(words: Sequence[CurveWords]) -> np.ndarray:
     """The bits of all words of a row in turns, the highest first. Shape: (rows, 8 * words), uint8."""
     stacked: np.ndarray = np.stack(words, axis=1).astype(">u8")
     bits: np.ndarray = np.unpackbits(stacked.view(np.uint8).reshape(len(stacked), len(words), _TEXT_BYTES), axis=2)
     return np.packbits(bits.transpose(0, 2, 1).reshape(len(stacked), -1), axis=1)
 
 
-def hilbert_transposed(words: Sequence[Words]) -> list[Words]:
+def hilbert_transposed(words: Sequence[CurveWords]) -> list[CurveWords]:
     """The index of each row on a Hilbert curve of 64 bits a dimension, its bits dealt out to the words in turns."""
     x = [w.copy() for w in words]
     for bit in range(_BITS - 1, 0, -1):
@@ -91,11 +91,11 @@ def hilbert_transposed(words: Sequence[Words]) -> list[Words]:
     return [word ^ turned for word in x]
 
 
-def _z_values(words: Sequence[Words]) -> np.ndarray:
+def _z_values(words: Sequence[CurveWords]) -> np.ndarray:
     return interleaved(words)
 
 
-def _hilbert_values(words: Sequence[Words]) -> np.ndarray:
+def _hilbert_values(words: Sequence[CurveWords]) -> np.ndarray:
     return interleaved(hilbert_transposed(words))
 
 
@@ -129,7 +129,7 @@ def _ordered(column: pa.Array) -> list[pa.Array]:
     return [*parts, pa.array(np.where(column.is_null().to_numpy(zero_copy_only=False), np.uint64(0), words))]
 
 
-def _numbers(column: pa.Array) -> Words:
+def _numbers(column: pa.Array) -> CurveWords:
     """Whole and floating-point numbers as words; what stands for nulls is for the caller to say."""
     if pa.types.is_floating(column.type):
         values = np.asarray(column.fill_null(0.0).cast(pa.float64()), np.float64)
@@ -141,7 +141,7 @@ def _numbers(column: pa.Array) -> Words:
     return np.ascontiguousarray(values).view(np.uint64) ^ _SIGN
 
 
-def _prefixes(column: pa.Array) -> Words:
+def _prefixes(column: pa.Array) -> CurveWords:
     """The first eight bytes of each value, shorter ones filled with zeros."""
     cut = pc.binary_slice(column.fill_null(b""), 0, _TEXT_BYTES)
     lengths = np.asarray(pc.binary_length(cut), np.int64)

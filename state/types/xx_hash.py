@@ -6,7 +6,7 @@ Source: the xxHash specification, XXH64; Paimon 2.0 FastHash.
 import numpy as np
 from numpy.typing import NDArray
 
-from bucketline.state.types.buffers import ByteColumn, Words
+from bucketline.state.types.buffers import ByteColumn, UInt64s
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -31,7 +31,7 @@ def xx_hashes(column: ByteColumn) -> NDArray[np.int64]:
     return hashes.view(np.int64)
 
 
-def _block(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
+def _block(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> UInt64s:
     # Longest first, so that the rows that have one more stripe are a prefix.
     order = np.argsort(-lengths, kind="stable")
     starts, lengths = starts[order], lengths[order]
@@ -61,7 +61,7 @@ def _block(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.in
     return hashes
 
 
-def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
+def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> UInt64s:
     """What the whole stripes of rows come to. Rows come longest first, and each has one stripe at least."""
     zero = np.uint64(0)
     with np.errstate(over="ignore"):
@@ -83,17 +83,17 @@ def _prefix(descending: NDArray[np.int64], least: int) -> int:
     return int(np.searchsorted(-descending, -least, side="right"))
 
 
-def _mixed(words: Words) -> Words:
+def _mixed(words: UInt64s) -> UInt64s:
     return _rotated(words * _P2, 31) * _P1
 
 
-def _rotated(words: Words, bits: int) -> Words:
-    rotated: Words = (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+def _rotated(words: UInt64s, bits: int) -> UInt64s:
+    rotated: UInt64s = (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
     return rotated
 
 
-def _finished(words: Words) -> Words:
+def _finished(words: UInt64s) -> UInt64s:
     words = (words ^ (words >> np.uint64(33))) * _P2
     words = (words ^ (words >> np.uint64(29))) * _P3
-    finished: Words = words ^ (words >> np.uint64(32))
+    finished: UInt64s = words ^ (words >> np.uint64(32))
     return finished

@@ -20,7 +20,7 @@ from pyspark.traceback_utils import SCCallSiteSync
 
 from bucketline.conf.option import parse_bool
 from bucketline.state.commit.message import encode_messages
-from bucketline.state.store.engine.engine import GivenBack, Job
+from bucketline.state.store.engine.engine import GivenBack, TaskJob
 from bucketline.streaming.tasks.read_task import drain, task_number
 from bucketline.streaming.tasks.wire import (
     GIVEN_BACK,
@@ -35,7 +35,7 @@ from bucketline.streaming.tasks.wire import (
 )
 from bucketline.streaming.tasks.worker import begin_task
 
-First = Callable[[], Iterator[Any]]
+FirstOfNothing = Callable[[], Iterator[Any]]
 """A task of the first stage: yields Routed, or Result where the job has one stage."""
 
 FirstOfBytes = Callable[[Iterator[bytes]], Iterator[Any]]
@@ -51,7 +51,7 @@ _AS_IN_QUERIES = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
 that runs queries as well would have twice as many."""
 
 
-def bytes_job(spark: Any, count: int, first: First, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
+def bytes_job(spark: Any, count: int, first: FirstOfNothing, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
     """Runs `count` tasks that get nothing, and after them so many tasks of each further stage, which get what is routed
     to them. Returns what the last stage says, by the number of the task. Raises Py4JNetworkError where Spark's JVM ends
     before it has handed over all of that.
@@ -101,7 +101,7 @@ def is_simplified(spark: Any) -> bool:
 class WithoutInput:
     """A task that is given nothing."""
 
-    task: First
+    task: FirstOfNothing
 
     def __call__(self, items: Iterator[bytes]) -> Iterator[Any]:
         drain(items)
@@ -209,7 +209,7 @@ class JobTask:
 
     def __call__(self) -> Iterator[Result]:
         """The message of the job, as one result; or that it was given back, as in `WriteTask`."""
-        job: Job = pickle.loads(self.jobs[task_number()])
+        job: TaskJob = pickle.loads(self.jobs[task_number()])
         try:
             result = Result(MESSAGES, encode_messages([job.message()]))
         except GivenBack as e:
@@ -217,6 +217,6 @@ class JobTask:
         yield result
 
 
-def job_task(jobs: Iterable[Job]) -> JobTask:
+def job_task(jobs: Iterable[TaskJob]) -> JobTask:
     """The task that does these jobs."""
     return JobTask(tuple(cloudpickle.dumps(job) for job in jobs))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.tasks.bytes_job import First, bytes_job
+from bucketline.streaming.tasks.bytes_job import FirstOfNothing, bytes_job
 from bucketline.streaming.tasks.kafka_consumers import LibrdkafkaConsumer
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.read_task import ReadKafkaTask
@@ -43,7 +43,7 @@ def client_error(settings: Mapping[str, str]) -> str:
     return ""
 
 
-def _said(spark: Any, task: First) -> list[bytes]:
+def _said(spark: Any, task: FirstOfNothing) -> list[bytes]:
     return [result.payload for result in bytes_job(spark, _at_a_time(spark.sparkContext), task)]
 
 

@@ -30,18 +30,18 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 anew between them brings a second job and nothing else; and a task must find the buckets of its number."""
 
 Batches = Iterator[pa.RecordBatch]
-First = Callable[[Batches], Iterator[Any]]
+FirstOfRows = Callable[[Batches], Iterator[Any]]
 """A task of the first stage: yields Routed, or Result where the query has one stage."""
 
 
-def frame_job(spark: Any, frame: Any, first: First, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
+def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
     """Runs `first` in a task for each partition of the frame, and after that so many tasks of each further stage, which
     get what is routed to them. Returns what the last stage says, by the number of the task.
     """
     _bound_arrow(spark)
     # Actions inside keep the plan that they start with.
     with held_setting(spark, ADAPTIVE, "false"):
-        task: First = first
+        task: FirstOfRows = first
         for count, next_task in after:
             frame = sent(frame, task, count)
             task = _Received(next_task)
@@ -49,12 +49,12 @@ def frame_job(spark: Any, frame: Any, first: First, after: Sequence[tuple[int, N
     return [Result(row["kind"], bytes(row["payload"])) for row in rows]
 
 
-def routed_frame(frame: Any, task: First, count: int) -> Any:
+def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
     """The frame of what tasks route to the `count` tasks of the next stage."""
     return frame.mapInArrow(in_worker(_Rows(task, count)), ROUTED_DDL)
 
 
-def sent(frame: Any, task: First, count: int) -> Any:
+def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
     """As `routed_frame`, sent there."""
     return routed_frame(frame, task, count).repartition(count, "task_key")
 
@@ -69,7 +69,7 @@ def received(batches: Batches) -> Iterator[Sent]:
 class _Rows:
     """What a task routes, as rows."""
 
-    task: First
+    task: FirstOfRows
     to_count: int
 
     def __call__(self, batches: Batches) -> Batches:
@@ -92,7 +92,7 @@ class _Received:
 class _Results:
     """What a task of the last stage says, as rows."""
 
-    task: First
+    task: FirstOfRows
 
     def __call__(self, batches: Batches) -> Batches:
         for result in self.task(batches):

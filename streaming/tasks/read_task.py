@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from bucketline.state.store.engine.engine import Part, PartReport
+from bucketline.state.store.engine.engine import PartReport, SourcePart
 from bucketline.state.store.write.owned.owner_sealer import OwnerSealer
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
@@ -217,7 +217,7 @@ class ReadPartsTask:
 
     seal: SealPlan
     to: Destination
-    parts: Sequence[Part]
+    parts: Sequence[SourcePart]
     task_count: int
 
     def __call__(self) -> Iterator[Routed]:

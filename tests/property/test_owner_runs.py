@@ -24,7 +24,7 @@ from bucketline.state.store.table.table import create_table
 from bucketline.state.store.write import run_passes
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.owned import owner_sealer
-from bucketline.state.store.write.owned.owner_runs import Place, batches_of, parts_of_runs
+from bucketline.state.store.write.owned.owner_runs import RunPlace, batches_of, parts_of_runs
 from bucketline.state.store.write.owned.owner_sealer import OwnerSealer
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, SealPlan
@@ -236,7 +236,7 @@ def test_runs_and_batches_hold_each_row_once(
             assert place.is_alone or len({n for n, _ in own}) == 1
 
 
-def of_place(place: Place, batches: list[int]) -> Iterator[tuple[int, int]]:
+def of_place(place: RunPlace, batches: list[int]) -> Iterator[tuple[int, int]]:
     number, row = place.batch, place.first_row
     for _ in range(place.row_count):
         if row == batches[number]:

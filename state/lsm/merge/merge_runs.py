@@ -22,9 +22,9 @@ from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND, logical_type
 from bucketline.state.types.logical import DataType
 from bucketline.state.types.order import normalized_keys
 
-Order = NDArray[np.int64]
+RowOrder = NDArray[np.int64]
 
-Look = Callable[[pa.Table, Order | None, Starts], None]
+Look = Callable[[pa.Table, RowOrder | None, Starts], None]
 """Looks at rows before they are folded: the n-th by key is row `order[n]`; None: they are in that order."""
 
 
@@ -228,7 +228,7 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
     return _folded(rows, order, starts, ranks, plan)
 
 
-def _folded(rows: pa.Table, order: Order | None, starts: Starts, ranks: Order, plan: _Plan) -> pa.Table:
+def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOrder, plan: _Plan) -> pa.Table:
     """The rows, each key folded; the n-th by key is row `order[n]`, which comes from the run `ranks[order[n]]`."""
     if plan.look is not None:
         plan.look(rows, order, starts)
@@ -246,7 +246,7 @@ def _folded(rows: pa.Table, order: Order | None, starts: Starts, ranks: Order, p
     return plan.fold.fold(rows if order is None else _take(rows, order), starts)
 
 
-def _by_age(order: Order | None, starts: Starts, ranks: Order, rows: pa.Table, plan: _Plan) -> Order | None:
+def _by_age(order: RowOrder | None, starts: Starts, ranks: RowOrder, rows: pa.Table, plan: _Plan) -> RowOrder | None:
     """The order with the rows of each key oldest first; only keys with several rows in disorder are touched."""
     tied = np.flatnonzero(~starts)
     before, after = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
@@ -275,7 +275,7 @@ def _by_age(order: Order | None, starts: Starts, ranks: Order, rows: pa.Table, p
     return new_order
 
 
-def _take(rows: pa.Table, indices: Order) -> pa.Table:
+def _take(rows: pa.Table, indices: RowOrder) -> pa.Table:
     # All of them are positions of these rows.
     return pc.take(rows, pa.array(indices), boundscheck=False)
 

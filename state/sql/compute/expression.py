@@ -16,7 +16,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.sql.compute.calls import LOCAL_CONTEXT, Context
 from bucketline.state.sql.compute.numbers import fitted
 from bucketline.state.sql.compute.parsing import check_quoted_names, check_spelling, parse_value, quoted_texts
-from bucketline.state.sql.compute.rows import ARROW_ERRORS, COMPARISONS, SOURCE, TARGET, Rows
+from bucketline.state.sql.compute.rows import ARROW_ERRORS, COMPARISONS, SOURCE, TARGET, NodeRows
 from bucketline.state.sql.dialect import DIALECT
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.char_text import chars_of, padded
@@ -54,7 +54,7 @@ def evaluate(
     if expression.quoted:
         check_quoted_names(expression.quoted, {name.removeprefix(f"{SOURCE}.") for name in columns})
     try:
-        return Rows(columns, row_count, context).array(parse_value(expression.text))
+        return NodeRows(columns, row_count, context).array(parse_value(expression.text))
     except ARROW_ERRORS as e:
         raise SchemaMismatchError(f"{expression.text!r} cannot be computed: {e}", expression=expression.text) from e
     except RecursionError as e:

@@ -44,7 +44,7 @@ _TYPE_NAMES = {
 ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError)
 
 
-class Rows:
+class NodeRows:
     """Rows over which nodes are computed."""
 
     def __init__(self, columns: Mapping[str, pa.Array], row_count: int, context: Context = LOCAL_CONTEXT) -> None:
@@ -222,11 +222,11 @@ class Rows:
         together = pa.concat_arrays([to_common(v, target, self.context) for v in results])
         return together.take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
 
-    def _at(self, rows: np.ndarray) -> "Rows":
+    def _at(self, rows: np.ndarray) -> "NodeRows":
         if len(rows) == self._count:
             return self
         chosen = pa.array(rows)
-        return Rows(_Taken(self._columns, chosen), len(rows), self.context)
+        return NodeRows(_Taken(self._columns, chosen), len(rows), self.context)
 
     def _cast(self, node: Any) -> Value:
         wanted = _type_of(node, self.context)
@@ -254,28 +254,28 @@ class _Taken(Mapping[str, pa.Array]):
         return name in self._columns
 
 
-_NODES: dict[type[Any], Callable[[Rows, Any], Value]] = {
+_NODES: dict[type[Any], Callable[[NodeRows, Any], Value]] = {
     exp.Paren: lambda rows, node: rows.value(node.this),
-    exp.Neg: Rows._negation,
-    exp.Column: Rows._column,
-    exp.Literal: Rows._literal,
+    exp.Neg: NodeRows._negation,
+    exp.Column: NodeRows._column,
+    exp.Literal: NodeRows._literal,
     exp.Boolean: lambda rows, node: pa.scalar(bool(node.this)),
     exp.Null: lambda rows, node: pa.scalar(None),
     exp.HexString: lambda rows, node: pa.scalar(bytes.fromhex(node.this), pa.binary()),
-    exp.And: Rows._logical,
-    exp.Or: Rows._logical,
+    exp.And: NodeRows._logical,
+    exp.Or: NodeRows._logical,
     exp.Not: lambda rows, node: pc.invert(rows.truth(node.this)),
-    exp.Is: Rows._is,
-    exp.NullSafeEQ: Rows._same,
+    exp.Is: NodeRows._is,
+    exp.NullSafeEQ: NodeRows._same,
     exp.NullSafeNEQ: lambda rows, node: pc.invert(rows._same(node)),
-    exp.In: Rows._membership,
-    exp.Between: Rows._range,
-    exp.Case: Rows._case,
-    exp.If: Rows._if,
-    exp.Cast: Rows._cast,
-    exp.TryCast: Rows._cast,
-    exp.Dot: Rows._dot,
-    exp.Bracket: Rows._bracket,
+    exp.In: NodeRows._membership,
+    exp.Between: NodeRows._range,
+    exp.Case: NodeRows._case,
+    exp.If: NodeRows._if,
+    exp.Cast: NodeRows._cast,
+    exp.TryCast: NodeRows._cast,
+    exp.Dot: NodeRows._dot,
+    exp.Bracket: NodeRows._bracket,
 }
 
 

@@ -15,7 +15,7 @@ from bucketline.state.sql.dialect import DIALECT, reason_of
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedColumns:
     """`has_star` when all other columns stay as they are, but for those in `left_out`; `items` are values by name."""
 
     has_star: bool = True
@@ -23,10 +23,10 @@ class Selection:
     items: tuple[tuple[str, SqlExpression], ...] = ()
 
 
-ALL_COLUMNS = Selection()
+ALL_COLUMNS = SelectedColumns()
 
 
-def parse_selection(text: str, key: str = "select") -> Selection:
+def parse_selection(text: str, key: str = "select") -> SelectedColumns:
     """`* EXCEPT (a), lower(b) AS b` and its like. Raises OptionError naming what is not understood."""
     try:
         trees = sqlglot.parse(f"SELECT {text}", read=DIALECT)
@@ -50,7 +50,7 @@ def parse_selection(text: str, key: str = "select") -> Selection:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"{key}: there are two columns {twice!r}", key=key, column=twice)
-    return Selection(bool(stars), _left_out(stars[0], key) if stars else (), tuple(items))
+    return SelectedColumns(bool(stars), _left_out(stars[0], key) if stars else (), tuple(items))
 
 
 def _left_out(star: exp.Expression, key: str) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ class Notebook:
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class HeldPin:
     """A pin that has been written, beside which nothing that it needs is being removed."""
 
     notebook: Notebook
@@ -130,7 +130,7 @@ class Pinned:
 
 
 @contextmanager
-def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[Pinned]:
+def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
     """Inside, what the pin names stays; `root` is the metadata folder of the table, or of a branch of it.
 
     Whoever publishes a reference inside looks first whether its source is still there, and again after it.
@@ -140,7 +140,7 @@ def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[Pinned]:
     name = notebook.pin(pin, world)
     try:
         _wait_for_removals(notebook, pin, world)
-        yield Pinned(notebook, name)
+        yield HeldPin(notebook, name)
     except BaseException:
         # One that stays only keeps files for longer.
         with suppress(StorageError):

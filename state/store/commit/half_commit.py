@@ -83,7 +83,7 @@ class TableStores:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CommitWork:
     """What both halves of a commit have in common: who commits, on which bases, and when and on which snapshot the work
     was planned (`publish`)."""
 
@@ -92,7 +92,7 @@ class Work:
     based_on: int | None
     planned_ms: int
 
-    def of_compaction(self) -> "Work":
+    def of_compaction(self) -> "CommitWork":
         """The work of the second half, whose snapshot does not name the operation."""
         return replace(self, author=replace(self.author, operation=None))
 
@@ -101,7 +101,7 @@ class HalfCommit:
     """The commit of one half. `own` is the snapshot that the other half of the commit has made, if it came first."""
 
     def __init__(
-        self, table: TableStores, checks: CommitChecks, half: Half, work: Work, own: int | None = None
+        self, table: TableStores, checks: CommitChecks, half: Half, work: CommitWork, own: int | None = None
     ) -> None:
         self.table, self._checks, self._half, self.work, self._own = table, checks, half, work, own
         self._retries = Retries(table.retries, table.world)

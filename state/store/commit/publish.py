@@ -27,7 +27,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_base import Bases
 from bucketline.state.store.commit.commit_check import CommitChecks, PlannedOn, append_half, compact_half
 from bucketline.state.store.commit.discard import discard_outputs, names_since
-from bucketline.state.store.commit.half_commit import HalfCommit, TableStores, Work
+from bucketline.state.store.commit.half_commit import CommitWork, HalfCommit, TableStores
 from bucketline.state.store.read.bucket_deletions import VectorFiles
 from bucketline.state.store.storage.local_io import LocalIO
 
@@ -84,7 +84,7 @@ def publish(base: Base, change: Change, author: Author) -> CommitResult:
     )
 
 
-def _work(base: Base, change: Change, author: Author, stores: TableStores) -> Work:
+def _work(base: Base, change: Change, author: Author, stores: TableStores) -> CommitWork:
     now_ms, live = stores.world.clock.now_ms(), base.live
     planned_ms = now_ms if base.planned_ms is None else base.planned_ms
     is_seen = base.planned_ms is not None and live is not None and live.snapshot is not None
@@ -92,7 +92,7 @@ def _work(base: Base, change: Change, author: Author, stores: TableStores) -> Wo
     quick = is_seen and is_fresh(now_ms - planned_ms) and not isinstance(stores.io, LocalIO)
     bases = Bases(stores.snapshots, stores.manifests, live, world=stores.world, is_fresh=quick)
     ignores_others = isinstance(change, Replace) and not change.moves_rows
-    return Work(author, bases, None if ignores_others else base.based_on, planned_ms)
+    return CommitWork(author, bases, None if ignores_others else base.based_on, planned_ms)
 
 
 def _planned(base: Base, change: Change) -> PlannedOn | None:

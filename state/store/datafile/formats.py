@@ -84,7 +84,7 @@ class RowSink(Protocol):
         ...
 
 
-class Format(Protocol):
+class DataFormat(Protocol):
     """What there is to know of a file format."""
 
     def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
@@ -139,13 +139,13 @@ class _Avro:
         return AvroSink(stream, settings.fields, file_name, codec=settings.codec, codec_level=settings.codec_level)
 
 
-FORMATS: Mapping[FileFormat, Format] = {
+FORMATS: Mapping[FileFormat, DataFormat] = {
     FileFormat.PARQUET: _Parquet(),
     FileFormat.ORC: _Orc(),
     FileFormat.AVRO: _Avro(),
 }
 
 
-def format_named(extension: str) -> Format | None:
+def format_named(extension: str) -> DataFormat | None:
     """The format of files whose names end so; None for another one."""
     return next((known for form, known in FORMATS.items() if form.value == extension), None)

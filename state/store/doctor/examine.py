@@ -24,7 +24,7 @@ from bucketline.state.store.doctor.again import still_broken
 from bucketline.state.store.doctor.files import FileChecks
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.hashes import hash_problems
-from bucketline.state.store.doctor.history import History
+from bucketline.state.store.doctor.history import HistoryWalk
 from bucketline.state.store.doctor.live import Share
 from bucketline.state.store.doctor.places import place_problems
 from bucketline.state.store.doctor.problem import Broken, Problem, State, passable
@@ -125,7 +125,7 @@ class _Examination:
         ids = table.snapshot_store.ids()
         self._total = count * (len(ids) + len(named))
         for number in range(count):
-            history = History(files, table.manifests, table.table_schema, Share(number, count), broken)
+            history = HistoryWalk(files, table.manifests, table.table_schema, Share(number, count), broken)
             yield from self._snapshots(history, ids, is_first=number == 0)
             for tag_or_branch in named:
                 yield from self._named(
@@ -172,7 +172,7 @@ class _Examination:
                 passable(e)  # a problem of the state, or of a file of it
             self._step()
 
-    def _snapshots(self, history: History, ids: list[int], *, is_first: bool) -> Iterator[Problem]:
+    def _snapshots(self, history: HistoryWalk, ids: list[int], *, is_first: bool) -> Iterator[Problem]:
         store = self._table.snapshot_store
         seen: dict[tuple[str, int], int] = {}
         for snapshot_id in ids:
@@ -190,7 +190,7 @@ class _Examination:
             self._step()
 
     def _named(
-        self, history: History, tag_or_branch: NamedState, files: FileChecks, *, is_first: bool
+        self, history: HistoryWalk, tag_or_branch: NamedState, files: FileChecks, *, is_first: bool
     ) -> Iterator[Problem]:
         if tag_or_branch.snapshot is not None:
             yield from history.state(tag_or_branch.name, tag_or_branch.snapshot, files)

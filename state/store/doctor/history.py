@@ -24,7 +24,7 @@ from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.doctor.files import FileChecks
-from bucketline.state.store.doctor.live import LiveFiles, Share
+from bucketline.state.store.doctor.live import LiveOfShare, Share
 from bucketline.state.store.doctor.problem import Broken, Problem, State, passable
 
 
@@ -36,7 +36,7 @@ class _Sum:
     mark: int
 
 
-class History:
+class HistoryWalk:
     """Follows the snapshots of a table, then looks at the states that tags and branches have.
 
     Memory: the live files of one state, in this share of the buckets, and the entries of one delta; about 200 bytes for
@@ -48,7 +48,7 @@ class History:
     ) -> None:
         self._files, self._manifests, self._schema, self._share = files, manifests, schema, share
         self._broken = broken
-        self._live = LiveFiles(schema, share)
+        self._live = LiveOfShare(schema, share)
         self._sums: dict[str, _Sum | None] = {}
         self._names: Counter[str] | None = None
         self._at: int | None = None
@@ -87,7 +87,7 @@ class History:
         state = State(name)
         base = self._list(state, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         delta = self._list(state, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
-        other = History(files, self._manifests, self._schema, self._share, self._broken)
+        other = HistoryWalk(files, self._manifests, self._schema, self._share, self._broken)
         other._load(state, [*(base or ()), *(delta or ())])
         other._look_at_files(state, ())
         yield from other._live.problems(name)
@@ -257,7 +257,7 @@ class History:
 class _Owners:
     """Which files the newest state needs: live files, manifests by name, index files by name."""
 
-    live: LiveFiles
+    live: LiveOfShare
     manifests: Counter[str]
     index: dict[str, IndexManifestEntry]
 

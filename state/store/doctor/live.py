@@ -88,7 +88,7 @@ class _Files:
         return entry
 
 
-class LiveFiles:
+class LiveOfShare:
     """The live files of those buckets that are in a share. Memory: the entries of one state, in that share."""
 
     def __init__(self, schema: TableSchema, share: Share) -> None:

@@ -6,7 +6,7 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import Engine, Jobs
-from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, Work, write_bucket
+from bucketline.state.store.write.bucket_writer import BucketState, BucketWork, BucketWrite, write_bucket
 from bucketline.state.store.write.stages import Stages
 
 
@@ -26,7 +26,7 @@ class IdleBucket:
         return write_bucket(self.write, self.bucket_id, self.state, [])
 
 
-def compact_buckets(engine: Engine, write: BucketWrite, work: Work) -> tuple[CommitMessage, ...]:
+def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tuple[CommitMessage, ...]:
     """The messages of these buckets, of which each is compacted as `write` says; nothing is committed."""
     if not work:
         return ()

@@ -27,7 +27,7 @@ class PartReport:
     payload: bytes
 
 
-class Part(Protocol):
+class SourcePart(Protocol):
     """Rows that one task reads: a file, a bucket, a table in memory."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
@@ -39,13 +39,13 @@ class Part(Protocol):
 class Parts:
     """A source whose parts are read by any tasks, in any order; without parts no rows come."""
 
-    parts: Sequence[Part] = ()
+    parts: Sequence[SourcePart] = ()
 
 
 NO_ROWS = Parts()
 
 
-class Job(Protocol):
+class TaskJob(Protocol):
     """Work on one bucket that a task does by itself; plain values, so that it travels."""
 
     @property
@@ -63,7 +63,7 @@ class Job(Protocol):
 class Jobs:
     """Jobs on buckets of one table, each done by one task, in any order: no rows cross between tasks."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[TaskJob]
 
 
 @dataclass(frozen=True, slots=True)

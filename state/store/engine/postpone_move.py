@@ -17,7 +17,7 @@ from bucketline.state.store.engine.table_rows import PostponedFile
 from bucketline.state.store.read.bucket_deletions import masked_files
 from bucketline.state.store.read.postponed import written
 from bucketline.state.store.write.bucket_writer import BucketState, BucketWrite, CompactTrigger, pick_unit
-from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.stages import BucketResult, Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import Workers, WritePlan
 
@@ -65,7 +65,9 @@ def move_stages(
     return Stages(
         source=Parts(parts),
         seal=plan.moving_seal_plan(counts),
-        write=WriteStage(replace(write, counts=plan.counts(counts), moves_rows=True), states, result=Result.ONE_CHANGE),
+        write=WriteStage(
+            replace(write, counts=plan.counts(counts), moves_rows=True), states, result=BucketResult.ONE_CHANGE
+        ),
         tasks=TaskCounts(workers.tasks(2 * workers.parallelism)),
         idle=tuple(b for b in real if _is_due(write, states[b])),
         retired=tuple(

@@ -26,7 +26,7 @@ from bucketline.state.store.key_index.key_spill import KeySpill, SourcedKeys, co
 from bucketline.state.store.key_index.rocks import RocksSettings, rocks_errors, rocks_options, write_sst
 from bucketline.state.store.storage.errors import local_disk
 
-Source = tuple[int, int, int]
+WrittenBucket = tuple[int, int, int]
 """(partition code, bucket, seconds when last written)."""
 
 _BUILDING = ".building"
@@ -88,7 +88,7 @@ class KeyIndexBuild:
         self._held: list[SourcedKeys] = []
         self._held_bytes = 0
         self._spill: KeySpill | None = None
-        self._sources: dict[Source, int] = {}
+        self._sources: dict[WrittenBucket, int] = {}
         self._rows: dict[tuple[int, int], int] = {}
 
     def add(self, block: KeyBlock) -> None:

@@ -52,7 +52,7 @@ FORMAT = 1
 CHUNK_ROWS = 1 << 16
 """Entries turned into Python objects at a time."""
 
-Chunk = tuple[Sequence[bytes], Sequence[bytes] | None]
+KeyChunk = tuple[Sequence[bytes], Sequence[bytes] | None]
 """Stored keys, ascending, and their values; without values the keys are removed."""
 
 _DATABASE = "db"
@@ -246,7 +246,7 @@ class KeyIndex:
     def _note(self, code: int, partition: bytes) -> None:
         self._codes[partition], self._partitions[code] = code, partition
 
-    def _meta_chunks(self, rows: Mapping[tuple[int, int], int], label: IndexLabel) -> Iterator[Chunk]:
+    def _meta_chunks(self, rows: Mapping[tuple[int, int], int], label: IndexLabel) -> Iterator[KeyChunk]:
         entries: dict[bytes, bytes | None] = {}
         for code in range(self._stored_codes, self._next_code):
             entries[partition_key(code)] = self._partitions[code]
@@ -282,7 +282,7 @@ def remove_index(directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _key_chunks(change: IndexChange) -> Iterator[Chunk]:
+def _key_chunks(change: IndexChange) -> Iterator[KeyChunk]:
     """The entries of a change, keys ascending."""
     puts = change.puts.take(key_order(change.puts.keys))
     if not len(change.removes):
@@ -297,7 +297,7 @@ def _key_chunks(change: IndexChange) -> Iterator[Chunk]:
     yield from _alternating(pairs)
 
 
-def _alternating(pairs: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Chunk]:
+def _alternating(pairs: Iterable[tuple[bytes, bytes | None]]) -> Iterator[KeyChunk]:
     for is_remove, run in groupby(pairs, key=lambda pair: pair[1] is None):
         entries = list(run)
         yield [k for k, _ in entries], None if is_remove else [v for _, v in entries if v is not None]

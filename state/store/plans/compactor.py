@@ -52,7 +52,7 @@ class Finished:
     failures: int = 0
 
 
-Done = tuple[Claimed, ItemJob, Made]
+DoneItem = tuple[Claimed, ItemJob, Made]
 """An item, what it was, and what has become of its buckets; not committed yet."""
 
 
@@ -167,7 +167,7 @@ class Compactor:
                 ends.close(c, looked)
             elif looked is not None:
                 jobs.append((c, looked))
-        by_plan: dict[str, list[Done]] = {}
+        by_plan: dict[str, list[DoneItem]] = {}
         for done in self._done(jobs, ends):
             by_plan.setdefault(done[0].plan.plan_id, []).append(done)
         for group in by_plan.values():
@@ -181,12 +181,12 @@ class Compactor:
             self._is_fresh = True
         return self._work.look(c.plan, c.item, self._folder.release_path(c.claim))
 
-    def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[Done]:
+    def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[DoneItem]:
         """Jobs and what they have made. Jobs on single buckets run together, or one by one if that fails; then those
         that move rows, one by one, because the engine shares each among its tasks."""
         moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
         others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]
-        done_jobs: list[Done] = []
+        done_jobs: list[DoneItem] = []
         if len(others) > 1:
             try:
                 messages = self._engine.run(Jobs([job for _, job in others])).messages
@@ -221,7 +221,7 @@ class Compactor:
                         return looked
             raise
 
-    def _commit(self, group: Sequence[Done], ends: "_Ends") -> None:
+    def _commit(self, group: Sequence[DoneItem], ends: "_Ends") -> None:
         """Commits the items of one plan together; all of them, or none."""
         ours = []
         for c, job, made in group:

@@ -42,7 +42,7 @@ class OpenItems:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class MadePlan:
     """A plan that is made, or that would be; `number` is None where it was not published.
 
     `busy` are the open items of the plans before it, with their plans.
@@ -70,7 +70,7 @@ def make_plan(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
     dry_run: bool = False,
-) -> Planned:
+) -> MadePlan:
     """Plans what the strategy chooses, on the newest snapshot.
 
     Nothing is published for a dry run, or when no item is due. Buckets with an open item are left out; those that pass
@@ -97,7 +97,7 @@ def make_plan(
     return publish_next(folder, choose, dry_run=dry_run)
 
 
-def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *, dry_run: bool = False) -> Planned:
+def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *, dry_run: bool = False) -> MadePlan:
     """The plan that `choose` makes, published under the next number; it is given the open items of all plans.
 
     Where another planner takes that number, it is asked again, with that one's items.
@@ -109,10 +109,10 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
         busy = tuple((p, i) for p in plans.values() for i in p.items if not listing.has_result(p, i.number))
         plan = choose([i for _, i in busy])
         if dry_run or not plan.items:
-            return Planned(plan, None, busy)
+            return MadePlan(plan, None, busy)
         if folder.publish_plan(number, plan):
             _remove_old(folder, listing, plans)
-            return Planned(plan, number, busy)
+            return MadePlan(plan, number, busy)
         with suppress(CorruptFileError):
             winner = folder.plan(number)
             if winner is not None:

@@ -19,12 +19,12 @@ from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import is_merged, merge_columns, merge_section, read_stored_rows
 from bucketline.state.store.read.projection import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles
-from bucketline.state.store.read.table_read import Rows, file_access, index_entries, plan_sights
+from bucketline.state.store.read.table_read import ReadRows, file_access, index_entries, plan_sights
 from bucketline.state.types.arrow import VALUE_KIND, arrow_schema
 from bucketline.state.types.order import key_order
 
 
-def read_kept(table: TableHandle) -> Rows:
+def read_kept(table: TableHandle) -> ReadRows:
     """The columns, then `_row_kind` (int8). Raises as `read_table`. Rows in the postpone bucket are left out."""
     sight = own_sight(table, None)
     refuse_unreadable(sight.schema)

@@ -43,7 +43,7 @@ _SMALL_BYTES = 4 << 20
 
 _MOST_READERS = 8
 
-Rows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+ReadRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Request:
     limit: int | None = None
 
 
-def read_table(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> Rows:
+def read_table(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> ReadRows:
     """The schema of the requested rows, and the rows, batch by batch; of what is `seen`, if that is given. Raises as
     `Table.to_batches`."""
     if request.limit is not None and request.limit < 0:
@@ -110,7 +110,7 @@ def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatc
         left -= batch.num_rows
 
 
-def _rows_at(table: TableHandle, request: Request, seen: Sequence[Sight]) -> Rows:
+def _rows_at(table: TableHandle, request: Request, seen: Sequence[Sight]) -> ReadRows:
     plan = plan_rows(table, request, seen=seen)
     rows = [_rows_of(p, plan.projection) for p in plan.planned]
     if len(rows) == 1:
@@ -154,7 +154,7 @@ def _with_asked(sight: Sight, projection: Projection) -> Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedRead:
     """The buckets of one branch that a read opens, and all files of its snapshot in buckets."""
 
     sight: Sight
@@ -173,12 +173,12 @@ class RowsPlan:
 
     out: pa.Schema
     projection: Projection
-    planned: Sequence[Planned]
+    planned: Sequence[PlannedRead]
 
 
-def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[Planned]:
+def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[PlannedRead]:
     """What is read of each branch: of the second one only partitions of which the first shows nothing."""
-    plans: list[Planned] = []
+    plans: list[PlannedRead] = []
     shown: set[bytes] = set()
     for sight in asked:
         planned = _plan(sight, read_optimized=read_optimized)
@@ -217,17 +217,17 @@ def live_files(table: TableHandle) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _plan(sight: Sight, *, read_optimized: bool) -> Planned:
+def _plan(sight: Sight, *, read_optimized: bool) -> PlannedRead:
     if sight.snapshot is None:
-        return Planned(sight, ())
+        return PlannedRead(sight, ())
     files = group_by_bucket(sight.table.manifests.live_entries(sight.snapshot))
     waiting: Sequence[BucketFiles] = ()
     if sight.schema.settings.reading.sees_postponed and not read_optimized:
         waiting = [b for b in files if b.bucket == POSTPONE_BUCKET]
-    return Planned(sight, visible_files(sight.schema, files, read_optimized=read_optimized), waiting, files)
+    return PlannedRead(sight, visible_files(sight.schema, files, read_optimized=read_optimized), waiting, files)
 
 
-def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatch]:
+def _rows_of(planned: PlannedRead, projection: Projection) -> Iterator[pa.RecordBatch]:
     if not planned.partitions:
         return iter(())
     access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
@@ -239,7 +239,7 @@ def _rows_of(planned: Planned, projection: Projection) -> Iterator[pa.RecordBatc
 
 
 def _sources(
-    planned: Planned, projection: Projection, opened: ExitStack
+    planned: PlannedRead, projection: Projection, opened: ExitStack
 ) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
     """What `_rows_of` reads, in parts that can be read at the same time until `opened` ends; in one if it is small."""
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
@@ -299,7 +299,7 @@ def plan_changes(table: TableHandle, request: Request, changes_since: Version) -
     return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))
 
 
-def _changes_of(table: TableHandle, request: Request, changes_since: Version) -> Rows:
+def _changes_of(table: TableHandle, request: Request, changes_since: Version) -> ReadRows:
     plan = plan_changes(table, request, changes_since)
     schema = plan.sight.schema
     out = arrow_schema(schema.select(plan.projection.columns))

@@ -29,7 +29,7 @@ from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import with_types
 from bucketline.state.types.timestamp_text import plain_value
 
-Names: TypeAlias = Callable[[exp.Expression], exp.Expression]
+RenamesColumns: TypeAlias = Callable[[exp.Expression], exp.Expression]
 """What names mean in a clause."""
 
 KeyValue: TypeAlias = SqlExpression | pa.Scalar
@@ -127,14 +127,14 @@ class _Clauses:
             passing = own if passing is None else passing & own
         return passing
 
-    def _condition(self, node: exp.Expression, names: Names) -> SqlExpression:
+    def _condition(self, node: exp.Expression, names: RenamesColumns) -> SqlExpression:
         refuse_subqueries(node, "MERGE")
         return SqlExpression(sql_text(node.transform(names)))
 
-    def _optional(self, action: MergeAction, names: Names) -> SqlExpression | None:
+    def _optional(self, action: MergeAction, names: RenamesColumns) -> SqlExpression | None:
         return None if action.condition is None else self._condition(action.condition, names)
 
-    def _change(self, action: MergeAction, names: Names) -> UpdateClause | DeleteClause:
+    def _change(self, action: MergeAction, names: RenamesColumns) -> UpdateClause | DeleteClause:
         condition = self._optional(action, names)
         if action.verb == "delete":
             return DeleteClause(condition)
@@ -174,7 +174,7 @@ class _Clauses:
             values = {self._names.of_target(n): node for n, node in nodes.items()}
         return InsertClause({n: self._value(n, e, names) for n, e in values.items()}, self._optional(action, names))
 
-    def _value(self, name: str, node: exp.Expression, names: Names) -> object:
+    def _value(self, name: str, node: exp.Expression, names: RenamesColumns) -> object:
         field = self._schema.field(name)
         if is_literal(node, field):
             return plain_value(literal_of(node, field))

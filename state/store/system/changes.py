@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.kept_rows import read_kept
-from bucketline.state.store.read.table_read import Request, Rows, read_table, rows_schema
+from bucketline.state.store.read.table_read import ReadRows, Request, read_table, rows_schema
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 ROW_KIND = "rowkind"
@@ -20,17 +20,17 @@ _KIND_TEXTS = pa.array(list(SHORT_NAMES))
 _ADDED = pa.array([int(RowKind.INSERT), int(RowKind.UPDATE_AFTER)], pa.int8())
 
 
-def read_optimized(table: TableHandle) -> Rows:
+def read_optimized(table: TableHandle) -> ReadRows:
     """The rows of the last level alone, or of all files of an append table."""
     return read_table(table, Request(read_optimized=True))
 
 
-def audit_log(table: TableHandle) -> Rows:
+def audit_log(table: TableHandle) -> ReadRows:
     """`rowkind`, then the columns."""
     return _as_log(*read_kept(table))
 
 
-def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool) -> Rows:
+def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool) -> ReadRows:
     """The changes after snapshot `since`, up to and including `until`, with the columns of `until`. `as_log`: as
     `audit_log`; else without the rows that were removed or replaced. Raises as `Table.to_batches`."""
     version = None if since == until else until
@@ -50,7 +50,7 @@ def _kept_changes(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator
             yield pa.RecordBatch.from_arrays(added.columns[:-1], schema=schema)
 
 
-def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Rows:
+def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> ReadRows:
     """Rows with their kind last as rows with its text first."""
     out = pa.schema([pa.field(ROW_KIND, pa.string(), nullable=False), *list(schema)[:-1]])
 
@@ -62,7 +62,7 @@ def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Rows:
     return out, shown()
 
 
-def binlog(table: TableHandle) -> Rows:
+def binlog(table: TableHandle) -> ReadRows:
     """`rowkind`, then each column as a list: one value, or the old and the new one of an update."""
     schema, rows = audit_log(table)
     lists = [pa.field(f.name, pa.list_(f.type)) for f in list(schema)[1:]]

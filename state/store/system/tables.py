@@ -10,7 +10,7 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.store.catalog.table_handle import TableHandle
-from bucketline.state.store.read.table_read import Rows, live_files
+from bucketline.state.store.read.table_read import ReadRows, live_files
 from bucketline.state.store.read.views import snapshots_table
 from bucketline.state.store.system import contents, history
 from bucketline.state.store.system.changes import audit_log, binlog, read_optimized
@@ -30,7 +30,7 @@ _TABLES: Mapping[str, Callable[[TableHandle], pa.Table]] = {
     "table_indexes": contents.table_indexes,
     "statistics": history.statistics,
 }
-_ROWS: Mapping[str, Callable[[TableHandle], Rows]] = {
+_ROWS: Mapping[str, Callable[[TableHandle], ReadRows]] = {
     "ro": read_optimized,
     "audit_log": audit_log,
     "binlog": binlog,
@@ -51,7 +51,7 @@ def keeps_rows(name: str) -> bool:
     return name.lower() in _TABLES
 
 
-def system_table(table: TableHandle, name: str) -> Rows:
+def system_table(table: TableHandle, name: str) -> ReadRows:
     """The columns and rows of a system table. Raises OptionError for a name that is none, and for time travel of one
     that shows no snapshot."""
     known = name.lower()

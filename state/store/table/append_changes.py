@@ -59,7 +59,7 @@ class AppendedChange(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FileRows:
+class PassingRows:
     """The rows of one file that pass, with `FILE` and `POSITION` behind the columns; a value that travels.
 
     `vectors` are the index files that have a vector of the file.
@@ -100,7 +100,7 @@ class FileRows:
 class FileChange:
     """A source: what a change makes of the rows of one file. It finds which of them are taken out."""
 
-    stored: FileRows
+    stored: PassingRows
     change: AppendedChange
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
@@ -126,7 +126,7 @@ class Removed:
         self.positions: dict[int, BitMap] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes out rows that `FileRows` has given."""
+        """Takes out rows that `PassingRows` has given."""
         files, positions = np.asarray(rows[FILE]), np.asarray(rows[POSITION])
         for number in np.unique(files).tolist():
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
@@ -142,14 +142,14 @@ class Removed:
         self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(packed[_NUMBER.size :]))
 
 
-class StoredRows:
+class KeptAndTaken:
     """The rows of an append table at one snapshot, and those that are taken out."""
 
     def __init__(self, at: TableAt) -> None:
         self._at = at
         self._schema = at.plan.schema
         self._access = at.plan.access
-        self._files: list[FileRows] = []
+        self._files: list[PassingRows] = []
         self.removed = Removed()
         refuse_unreadable(self._schema)
 
@@ -158,7 +158,7 @@ class StoredRows:
         expression: pc.Expression | None,
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
-    ) -> Sequence[FileRows]:
+    ) -> Sequence[PassingRows]:
         """The files that may hold rows that pass, to be read with these columns (None: all) and those of the
         expression. `partitions` are those to look at; None for all."""
         needed = plan_projection(self._schema, columns, Condition(expression)).needed
@@ -173,7 +173,7 @@ class StoredRows:
             marked = vectors_by_file(vectors.get(bucket_id, ()))
             for file in bucket.files:
                 number, of_file = len(self._files), marked.get(file.file_name, ())
-                self._files.append(FileRows(self._access, bucket_id, file, number, needed, expression, of_file))
+                self._files.append(PassingRows(self._access, bucket_id, file, number, needed, expression, of_file))
         return self._files[first:]
 
     def read(
@@ -275,7 +275,7 @@ class FileCopy:
 
 
 def write_append_changes(
-    at: TableAt, stored: StoredRows, source: Any, operation: Operation, *, engine: Engine
+    at: TableAt, stored: KeptAndTaken, source: Any, operation: Operation, *, engine: Engine
 ) -> WriteResult:
     """Appends the rows of a source, whose reading says what is taken out of `stored`, and commits both at once.
 

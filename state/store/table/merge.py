@@ -17,20 +17,20 @@ from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngi
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.predicate import conjunction
-from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
+from bucketline.state.store.table.append_changes import KeptAndTaken, write_append_changes
 from bucketline.state.store.table.change_rules import check_delete, check_update
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes, write_plan
 from bucketline.state.store.table.merge_clauses import (
+    ClauseOutcome,
     DeleteClause,
     InsertClause,
     MergeClauses,
-    Outcome,
     PlannedMerge,
     UpdateClause,
     plan_merge,
 )
 from bucketline.state.store.table.merge_join import join
-from bucketline.state.store.table.merge_source import JoinKey, MergeSource, Seen, check_key, spooled
+from bucketline.state.store.table.merge_source import JoinKey, MergeSource, SeenMatches, check_key, spooled
 from bucketline.state.store.table.merge_spread import SourceKeys, joined_source, look_at_source
 from bucketline.state.store.table.row_changes import check_engine
 from bucketline.state.store.table.rows_to_change import buckets_to_change, current_rows
@@ -108,7 +108,7 @@ def _merge_once(table: TableHandle, source: MergeSource, clauses: MergeClauses, 
     at = open_change(table)
     planned = plan_merge(at.plan.schema, source.key.columns, clauses, source.schema)
     if not table.primary_key:
-        stored = StoredRows(at)
+        stored = KeptAndTaken(at)
         changes = Parts([GivenRows(_append_changes(at, stored, source, planned))])
         return write_append_changes(at, stored, changes, Operation.MERGE, engine=engine)
     rows = GivenRows(_changes(at, source, planned))
@@ -126,14 +126,16 @@ def _merge_spread(
     if table.primary_key:
         source = joined_source(at, rows, keys, planned, buckets_to_change(at, looked_at, partitions), engine)
         return write_changes(at, source, Operation.MERGE, engine=engine)
-    stored = StoredRows(at)
+    stored = KeptAndTaken(at)
     columns = keys.key.columns if planned.clauses.looks_at_keys_alone else None
     parts = stored.parts(looked_at, columns, partitions)
     source = joined_source(at, rows, keys, planned, parts, engine)
     return write_append_changes(at, stored, source, Operation.MERGE, engine=engine)
 
 
-def _append_changes(at: TableAt, stored: StoredRows, source: MergeSource, planned: PlannedMerge) -> Iterator[pa.Table]:
+def _append_changes(
+    at: TableAt, stored: KeptAndTaken, source: MergeSource, planned: PlannedMerge
+) -> Iterator[pa.Table]:
     """The rows to append; rows that change are taken out of `stored` on the way."""
     columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
     target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))
@@ -154,7 +156,7 @@ def _changes(at: TableAt, source: MergeSource, planned: PlannedMerge) -> Iterato
             yield written
 
 
-def _looked_at(seen: Seen, planned: PlannedMerge) -> pc.Expression | None:
+def _looked_at(seen: SeenMatches, planned: PlannedMerge) -> pc.Expression | None:
     """The condition of the rows of the table that are looked at; None for all."""
     if planned.by_source:
         return None
@@ -162,13 +164,13 @@ def _looked_at(seen: Seen, planned: PlannedMerge) -> pc.Expression | None:
     return conjunction(conditions) if conditions else None
 
 
-def _partitions(seen: Seen, planned: PlannedMerge) -> Collection[bytes] | None:
+def _partitions(seen: SeenMatches, planned: PlannedMerge) -> Collection[bytes] | None:
     return None if planned.by_source else seen.partitions
 
 
 def _changed(
     at: TableAt, source: MergeSource, planned: PlannedMerge, target: Iterator[pa.RecordBatch]
-) -> Iterator[Outcome | pa.Table]:
+) -> Iterator[ClauseOutcome | pa.Table]:
     """What changes rows of the table, and the new rows."""
     sink = at.plan.sink
     joined = join(

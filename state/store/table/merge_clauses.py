@@ -19,7 +19,7 @@ from bucketline.state.sql.compute.conditions import columns_of
 from bucketline.state.sql.compute.expression import SOURCE, SqlExpression, assigned, condition, with_blanks
 from bucketline.state.store.table.assignments import Assignments, constant_scalar, plan_assignments
 from bucketline.state.store.table.change_rules import fixed_columns
-from bucketline.state.store.table.merge_join import Alone, Matched, Unmatched
+from bucketline.state.store.table.merge_join import Alone, Matched, UnmatchedRows
 from bucketline.state.store.table.row_changes import check_removed, updated, with_kind
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
@@ -76,7 +76,7 @@ class MergeClauses:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ClauseOutcome:
     """Rows of the table that change, and what is written for them; None for nothing."""
 
     before: pa.RecordBatch
@@ -101,11 +101,11 @@ class PlannedMerge:
     matched: tuple[_Change, ...]
     by_source: tuple[_Change, ...]
 
-    def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[Outcome]:
+    def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[ClauseOutcome]:
         """What becomes of rows of the table, each with its source row."""
         return self._outcomes(self.matched, target, _seen(target, source))
 
-    def alone(self, target: pa.RecordBatch) -> Iterator[Outcome]:
+    def alone(self, target: pa.RecordBatch) -> Iterator[ClauseOutcome]:
         """What becomes of rows of the table that no source row matches."""
         return self._outcomes(self.by_source, target, target)
 
@@ -137,7 +137,7 @@ class PlannedMerge:
         _refuse_doubled(written, self.schema)
         return written
 
-    def outcomes(self, joined: Iterable[Matched | Alone | Unmatched]) -> Iterator[Outcome | pa.Table]:
+    def outcomes(self, joined: Iterable[Matched | Alone | UnmatchedRows]) -> Iterator[ClauseOutcome | pa.Table]:
         """What changes rows of the table, and the new rows, for what a join gives."""
         for rows in joined:
             match rows:
@@ -150,17 +150,19 @@ class PlannedMerge:
                     if new is not None:
                         yield new
 
-    def _outcomes(self, changes: Sequence[_Change], target: pa.RecordBatch, seen: pa.RecordBatch) -> Iterator[Outcome]:
+    def _outcomes(
+        self, changes: Sequence[_Change], target: pa.RecordBatch, seen: pa.RecordBatch
+    ) -> Iterator[ClauseOutcome]:
         own = [f.name for f in self.schema.fields if f.name in target.schema.names]
         for change, rows in _first_true([(c.condition, c) for c in changes], seen):
             before = target.take(rows)
             if change.assignments is not None:
-                yield Outcome(before, updated(before.select(own), seen.take(rows), change.assignments))
+                yield ClauseOutcome(before, updated(before.select(own), seen.take(rows), change.assignments))
             elif self.schema.primary_keys:
                 check_removed(before.select(own), self.schema)
-                yield Outcome(before, with_kind(before.select(own), RowKind.DELETE, self.schema))
+                yield ClauseOutcome(before, with_kind(before.select(own), RowKind.DELETE, self.schema))
             else:
-                yield Outcome(before, None)
+                yield ClauseOutcome(before, None)
 
     def _refuse_other_keys(self, source: pa.Table, made: pa.RecordBatch) -> None:
         """A new row has the values that it was joined by: whether another key is in the table was not looked at."""

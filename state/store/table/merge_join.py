@@ -41,7 +41,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Unmatched:
+class UnmatchedRows:
     """Source rows that match no row of the table; `is_key_in_table` says for each whether a row has its key."""
 
     source: pa.Table
@@ -57,7 +57,7 @@ def join(
     keeps_alone: bool,
     memory_bytes: int,
     directory: str | None,
-) -> Iterator[Matched | Alone | Unmatched]:
+) -> Iterator[Matched | Alone | UnmatchedRows]:
     """The pairs of rows with one key that pass, then the source rows that are left; share after share. With
     `keeps_alone` also the rows of the table without a source row.
 
@@ -160,13 +160,13 @@ class Side:
             self._refuse_several(target, matches)
             yield Matched(target.take(pa.array(of_target)), self._rows.take(pa.array(of_source)))
 
-    def unmatched(self) -> Iterator[Unmatched]:
+    def unmatched(self) -> Iterator[UnmatchedRows]:
         """The source rows that are left."""
         is_in_table = np.append(self._is_in_table, False)[self._codes]  # the last one is for keys with nulls
         was_matched = is_in_table if self._passes is None else self._was_matched
         if not was_matched.all():
             left = np.flatnonzero(~was_matched)
-            yield Unmatched(self._rows.take(pa.array(left)), is_in_table[left])
+            yield UnmatchedRows(self._rows.take(pa.array(left)), is_in_table[left])
 
     def _refuse_several(self, rows: pa.RecordBatch, matches: np.ndarray) -> None:
         several = np.flatnonzero(matches > 1)

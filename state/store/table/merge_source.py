@@ -69,7 +69,7 @@ class MergeSource:
     """Rows of a source by share of the key, and what they say of the rows they match. `hashes` are those of its keys,
     ascending."""
 
-    def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "Seen") -> None:
+    def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "SeenMatches") -> None:
         self.key, self.schema, self.seen = key, schema, seen
         self._shares = shares
         self.hashes = distinct(*seen.hashes) if seen.hashes else np.empty(0, np.int32)
@@ -88,7 +88,7 @@ class MergeSource:
         return hash_share(hashes, self.share_count)
 
 
-class Seen:
+class SeenMatches:
     """What the rows of a source say of the rows they match."""
 
     def __init__(self, key: JoinKey) -> None:
@@ -135,7 +135,7 @@ def spooled(
 ) -> Iterator[MergeSource]:
     """The source, readable until the block ends. Raises SchemaMismatchError for columns that do not fit."""
     key = JoinKey(schema, check_key(schema, on))
-    seen = Seen(key)
+    seen = SeenMatches(key)
     data, count = given(data), _SHARES_OF_A_STREAM
     if not isinstance(data, pa.RecordBatchReader):
         count = 1 + getattr(data, "nbytes", 0) // max(1, memory_bytes)

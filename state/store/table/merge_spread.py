@@ -16,8 +16,8 @@ from bucketline.state.store.engine.engine import Engine, PartReport, Rows
 from bucketline.state.store.engine.joined import NO_SHARE, Joined, RowsPart
 from bucketline.state.store.table.append_changes import Removed
 from bucketline.state.store.table.merge_clauses import PlannedMerge
-from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatched
-from bucketline.state.store.table.merge_source import JoinKey, Seen, prepared
+from bucketline.state.store.table.merge_join import Alone, Matched, Side, UnmatchedRows
+from bucketline.state.store.table.merge_source import JoinKey, SeenMatches, prepared
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.arrow import with_types
 from bucketline.state.types.distinct import distinct
@@ -38,7 +38,7 @@ class SourceKeys:
 
     key: JoinKey
     schema: pa.Schema
-    seen: Seen
+    seen: SeenMatches
     size_bytes: int
     hashes: HashSet
 
@@ -50,7 +50,7 @@ class LookAtSource:
     key: JoinKey
 
     def __call__(self, tables: Iterable[pa.Table]) -> Iterator[bytes]:
-        seen, size = Seen(self.key), 0
+        seen, size = SeenMatches(self.key), 0
         for table in tables:
             rows = prepared(table, self.key)
             if rows.num_rows:
@@ -80,7 +80,7 @@ def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
     """What the keys of the rows say. Raises SchemaMismatchError for columns that do not fit."""
     columns = prepared(rows.schema.empty_table(), key).schema
     schema = pa.schema([pa.field(f.name, f.type) for f in columns])
-    seen, size, hashes = Seen(key), 0, HashSet(np.empty(0, np.int32))
+    seen, size, hashes = SeenMatches(key), 0, HashSet(np.empty(0, np.int32))
     for payload in rows.each(LookAtSource(key)):
         row = pa.ipc.open_stream(payload).read_all()
         size += row["bytes"][0].as_py()
@@ -158,7 +158,7 @@ class MergedShare:
         yield from removed.reports()
 
 
-def _sides(side: Side, stored: Iterator[pa.RecordBatch]) -> Iterator[Matched | Alone | Unmatched]:
+def _sides(side: Side, stored: Iterator[pa.RecordBatch]) -> Iterator[Matched | Alone | UnmatchedRows]:
     for rows in stored:
         yield from side.matched(rows)
     yield from side.unmatched()

@@ -47,7 +47,7 @@ from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import BucketState, CompactTrigger
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.row_acceptance import RowAcceptance
-from bucketline.state.store.write.stages import Result, Stages
+from bucketline.state.store.write.stages import BucketResult, Stages
 from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import TableState, Workers, WritePlan, WriteScope
 
@@ -237,7 +237,7 @@ def _stages(plan: WritePlan, table: TableState, source: Any, workers: Workers) -
         stages,
         # Rows of one key are merged before they are written: every one of them is needed for a changelog only.
         seal=replace(stages.seal, other_totals={}, fold=sealing_fold(schema)),
-        write=replace(stages.write, write=write, result=Result.NEW_FILES),
+        write=replace(stages.write, write=write, result=BucketResult.NEW_FILES),
     )
 
 

@@ -26,7 +26,7 @@ from bucketline.state.store.write.commit_change import appended
 from bucketline.state.store.write.grouping import HashEntries
 from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, partition_codes
-from bucketline.state.store.write.stages import Result, Stages, WriteStage
+from bucketline.state.store.write.stages import BucketResult, Stages, WriteStage
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.visibility import Waits, what_waits
 from bucketline.state.store.write.write_buckets import as_result
@@ -126,7 +126,7 @@ def overwrite_moving(
     """
     view = at.view
     write = stages.write.write
-    planned = replace(stages, write=replace(stages.write, result=Result.AS_WRITTEN))
+    planned = replace(stages, write=replace(stages.write, result=BucketResult.AS_WRITTEN))
     written = engine.run(planned).messages
     made += written
     for position, message in enumerate(written):
@@ -153,7 +153,7 @@ def overwrite_moving(
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
     """What a replaced bucket holds in the end, all of it new."""
-    return as_result(message, WriteStage(write, result=Result.NEW_FILES))
+    return as_result(message, WriteStage(write, result=BucketResult.NEW_FILES))
 
 
 def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> CommitMessage:
@@ -166,7 +166,9 @@ def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> Commi
     state = BucketState(files=files, vector_files=vectors)
     minor = replace(write, trigger=CompactTrigger.MINOR)
     compacted = compact_bucket(minor, bucket_id, state, message.new_files).message(bucket_id, message.total_buckets)
-    result = as_result(replace(compacted, new_files=message.new_files), WriteStage(minor, result=Result.ONE_CHANGE))
+    result = as_result(
+        replace(compacted, new_files=message.new_files), WriteStage(minor, result=BucketResult.ONE_CHANGE)
+    )
     return replace(
         result,
         new_files=result.compact_after,

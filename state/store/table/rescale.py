@@ -29,7 +29,7 @@ from bucketline.state.store.table.cycle import Commit, carry_out
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.modes import mode_of
-from bucketline.state.store.write.stages import Result, Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.stages import BucketResult, Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 
@@ -103,7 +103,7 @@ def plan_rescale(
     return at, Stages(
         source=Parts(parts),
         seal=plan.moving_seal_plan(counts),
-        write=WriteStage(replace(write, access=access), result=Result.NEW_FILES),
+        write=WriteStage(replace(write, access=access), result=BucketResult.NEW_FILES),
         tasks=TaskCounts(workers.tasks(2 * workers.parallelism)),
     )
 

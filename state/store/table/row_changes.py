@@ -22,7 +22,7 @@ from bucketline.state.sql.compute.conditions import Condition, Filter, plan_cond
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine
-from bucketline.state.store.table.append_changes import FileChange, StoredRows, write_append_changes
+from bucketline.state.store.table.append_changes import FileChange, KeptAndTaken, write_append_changes
 from bucketline.state.store.table.assignments import Assignments, plan_assignments
 from bucketline.state.store.table.change_rules import check_delete, check_update, fixed_columns
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
@@ -45,7 +45,7 @@ def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> Wr
     at = open_change(table)
     if not table.primary_key:
         return _change_appended(at, condition, None, engine)
-    source = changed_parts(at, condition.expression, DeletedRows(at.plan.schema, condition))
+    source = changed_parts(at, condition.expression, RowsToDelete(at.plan.schema, condition))
     return write_changes(at, source, Operation.DELETE, engine=engine)
 
 
@@ -73,7 +73,7 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
 
 def _change_appended(at: TableAt, condition: Condition, assignments: Assignments | None, engine: Engine) -> WriteResult:
     """Takes out the rows that pass; their new values, if there are any, are appended."""
-    stored, change = StoredRows(at), AppendedRows(condition, assignments)
+    stored, change = KeptAndTaken(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
     parts = stored.parts(condition.expression, None if needs_all else ())
     operation = Operation.DELETE if assignments is None else Operation.UPDATE
@@ -105,7 +105,7 @@ class AppendedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedRows:
+class RowsToDelete:
     """A change of rows: those that pass are deleted."""
 
     schema: TableSchema

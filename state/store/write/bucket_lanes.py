@@ -17,7 +17,7 @@ from bucketline.state.determinism import NumberedIds, World
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.watch import Watch
 from bucketline.state.store.storage.parallel import AT_ONCE, all_items, answers_late
-from bucketline.state.store.write.bucket_writer import SORTS_PART, BucketState, BucketWrite, Work, write_bucket
+from bucketline.state.store.write.bucket_writer import SORTS_PART, BucketState, BucketWork, BucketWrite, write_bucket
 from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows, SortedWindows
 from bucketline.state.store.write.run_buffer import RunBuffer
 
@@ -76,7 +76,9 @@ def _finished(write: BucketWrite, message: CommitMessage, finish: Finish) -> Com
         return finish(message, write.access.world)
 
 
-def compacted_buckets(write: BucketWrite, work: Work, threads: int, done: Callable[[], None]) -> list[CommitMessage]:
+def compacted_buckets(
+    write: BucketWrite, work: BucketWork, threads: int, done: Callable[[], None]
+) -> list[CommitMessage]:
     """The messages of buckets that get no rows and are compacted as `write` says, in their order. `done` is called
     after each of them, by the thread that has compacted it. An error leaves nothing behind.
     """

@@ -78,7 +78,7 @@ class BucketState:
         return StoredRows(access, bucket_id, self.stored, self.stored_vectors)
 
 
-Work = Sequence[tuple[BucketId, BucketState]]
+BucketWork = Sequence[tuple[BucketId, BucketState]]
 """Buckets to compact, as the table holds them."""
 
 

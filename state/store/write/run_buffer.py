@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.store.storage.errors import local_disk
-from bucketline.state.store.write.owned.owner_runs import OwnerRun, Place, cut, opened, packed_again, stretches
+from bucketline.state.store.write.owned.owner_runs import OwnerRun, RunPlace, cut, opened, packed_again, stretches
 from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, seal, unseal
 
 
@@ -69,7 +69,7 @@ class OwnerBlob:
         """The bytes in memory of so many rows, about."""
         return 0 if isinstance(self._blob, SpilledBlob) else int(self._blob.size * row_count // self._row_count)
 
-    def shared(self, place: Place) -> pa.Table:
+    def shared(self, place: RunPlace) -> pa.Table:
         """The rows of a piece that shares its record batch. For one thread at a time."""
         if self._shared is None or self._shared[0] != place.batch:
             if self._reader is None:
@@ -77,7 +77,7 @@ class OwnerBlob:
             self._shared = place.batch, self._reader.get_batch(place.batch)
         return pa.Table.from_batches([self._shared[1].slice(place.first_row, place.row_count)])
 
-    def cut(self, place: Place) -> Iterator[pa.RecordBatch]:
+    def cut(self, place: RunPlace) -> Iterator[pa.RecordBatch]:
         """The rows from a place on. For one thread at a time."""
         if self._reader is None:
             self._reader = self.open()
@@ -92,7 +92,7 @@ class OwnerBlob:
 class PieceBlob(CutRows):
     """The rows of a piece that shares its record batches with no other, for any number of readers."""
 
-    def __init__(self, of: OwnerBlob, place: Place) -> None:
+    def __init__(self, of: OwnerBlob, place: RunPlace) -> None:
         self._of, self._place = of, place
 
     @property
@@ -186,7 +186,7 @@ class RunBuffer:
         self._spill: SpillFile | None = None
         self._spilled: dict[tuple[BucketId, int], tuple[int, int]] = {}
         self._runs: dict[BucketId, list[SealedRun]] = {}
-        self._pieces: dict[BucketId, list[tuple[SealedRun, OwnerBlob, Place]]] = {}
+        self._pieces: dict[BucketId, list[tuple[SealedRun, OwnerBlob, RunPlace]]] = {}
         self.spilled_bytes = 0
 
     def add(self, run: SealedRun | OwnerRun) -> None:
@@ -270,7 +270,7 @@ class RunBuffer:
     def take_pieces(self, bucket_ids: Sequence[BucketId]) -> tuple["Pieces", pa.Table]:
         """The pieces of buckets that follow each other, and the rows of all of them. They leave the buffer."""
         by_bucket: list[list[SealedRun]] = []
-        of_blobs: dict[int, list[tuple[OwnerBlob, Place, int, int]]] = {}
+        of_blobs: dict[int, list[tuple[OwnerBlob, RunPlace, int, int]]] = {}
         for bucket, bucket_id in enumerate(bucket_ids):
             runs = list[SealedRun]()
             for piece, of, place in self._pieces.pop(bucket_id):

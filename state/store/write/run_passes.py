@@ -16,8 +16,8 @@ from bucketline.state.store.write.run_buffer import Blob, SpillFile, again
 from bucketline.state.store.write.sealed_runs import SealedRun, batch_rows, unseal
 from bucketline.state.types.arrow import SEQUENCE
 
-Run = Iterator[pa.RecordBatch]
-Merge = Callable[[Sequence[Run]], Run]
+RowRun = Iterator[pa.RecordBatch]
+MergeRuns = Callable[[Sequence[RowRun]], RowRun]
 """Sorted runs, oldest first, to one sorted run that keeps every row which later rows may still need."""
 
 RUN_MEMORY_BYTES = 6 << 20
@@ -58,7 +58,9 @@ def small_runs(
     return rows.set_column(position, SEQUENCE, pa.array(sequence))
 
 
-def few_runs(runs: Sequence[Run], limit: int, merge: Merge, directory: str | None, stack: ExitStack) -> list[Run]:
+def few_runs(
+    runs: Sequence[RowRun], limit: int, merge: MergeRuns, directory: str | None, stack: ExitStack
+) -> list[RowRun]:
     """At most `limit` runs with the rows of all; neighbours are merged, so the order of runs stays that of arrival.
 
     The runs returned read temporary files in `directory`, which `stack` removes.
@@ -74,7 +76,7 @@ def few_runs(runs: Sequence[Run], limit: int, merge: Merge, directory: str | Non
     return left
 
 
-def _merged(runs: Sequence[Run], merge: Merge, directory: str | None, stack: ExitStack) -> Run:
+def _merged(runs: Sequence[RowRun], merge: MergeRuns, directory: str | None, stack: ExitStack) -> RowRun:
     if len(runs) == 1:
         return runs[0]
     file = stack.enter_context(SpillFile(directory))

@@ -18,7 +18,7 @@ from bucketline.state.store.write.sealed_runs import SealPlan
 Source = TypeVar("Source", covariant=True)
 
 
-class Result(Enum):
+class BucketResult(Enum):
     """What the message of a bucket says when its task is done."""
 
     AS_WRITTEN = "new files, and the compaction that follows them in a snapshot of its own"
@@ -35,7 +35,7 @@ class WriteStage:
     write: BucketWrite
     states: Mapping[BucketId, BucketState] = field(default_factory=dict)
     groups: Placing | None = None
-    result: Result = Result.AS_WRITTEN
+    result: BucketResult = BucketResult.AS_WRITTEN
 
 
 @dataclass(frozen=True, slots=True)

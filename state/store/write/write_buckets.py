@@ -14,7 +14,7 @@ from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import SealedRun
-from bucketline.state.store.write.stages import Result, WriteStage
+from bucketline.state.store.write.stages import BucketResult, WriteStage
 
 
 def write_buckets(
@@ -53,10 +53,10 @@ def write_buckets(
 
 def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
     """The message as the stage wants it."""
-    if stage.result is Result.AS_WRITTEN:
+    if stage.result is BucketResult.AS_WRITTEN:
         return message
     change = _as_one_change(message, stage.write.access.delete_own)
-    if stage.result is Result.ONE_CHANGE:
+    if stage.result is BucketResult.ONE_CHANGE:
         return change
     return replace(change, new_files=change.compact_after, compact_before=(), compact_after=())
 

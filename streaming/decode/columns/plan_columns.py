@@ -18,7 +18,7 @@ from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.expression import SqlExpression
 from bucketline.state.sql.compute.selection import (
     ALL_COLUMNS,
-    Selection,
+    SelectedColumns,
     check_functions,
     names_in,
     parse_selection,
@@ -132,7 +132,7 @@ def _timeless(expression: SqlExpression, key: str, what: str) -> SqlExpression:
     return _checked(expression, key)
 
 
-def _outputs(selection: Selection, schema: TableSchema, needed: set[str]) -> tuple[Output, ...]:
+def _outputs(selection: SelectedColumns, schema: TableSchema, needed: set[str]) -> tuple[Output, ...]:
     own = [f.name for f in schema.fields]
     items = {name.lower(): (name, value) for name, value in selection.items}
     for name, _ in selection.items:

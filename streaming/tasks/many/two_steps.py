@@ -18,8 +18,8 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.traceback_utils import SCCallSiteSync
 
 from bucketline.streaming.tasks.bytes_job import (
-    First,
     FirstOfBytes,
+    FirstOfNothing,
     FirstStep,
     NextStep,
     WithoutInput,
@@ -65,7 +65,7 @@ class TwoSteps:
         self._open.close()
 
 
-def steps_without_input(spark: Any, tasks: int, first: First, count: int) -> TwoSteps:
+def steps_without_input(spark: Any, tasks: int, first: FirstOfNothing, count: int) -> TwoSteps:
     """The steps of a job whose first tasks get nothing from Spark."""
     return TwoSteps(spark, nothing(spark, tasks), WithoutInput(first), count)
 

@@ -17,7 +17,7 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.sql.compute.conditions import Filter
 from bucketline.state.store.table.view.sources import RowSource, Wanted
 
-Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]
+WantedColumns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]
 """Names of columns; or names of what is computed, each with its Arrow expression."""
 
 _NOT_SO = "read this dataset of bucketline by its methods scanner, to_batches and to_table"
@@ -54,7 +54,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
 
     def scanner(
         self,
-        columns: Columns | None = None,
+        columns: WantedColumns | None = None,
         filter: Filter | None = None,
         batch_size: int | None = None,
         **hints: object,
@@ -67,7 +67,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
 
     def to_batches(
         self,
-        columns: Columns | None = None,
+        columns: WantedColumns | None = None,
         filter: Filter | None = None,
         batch_size: int | None = None,
         **hints: object,
@@ -79,7 +79,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
 
     def to_table(
         self,
-        columns: Columns | None = None,
+        columns: WantedColumns | None = None,
         filter: Filter | None = None,
         batch_size: int | None = None,
         **hints: object,
@@ -92,7 +92,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     def head(
         self,
         num_rows: int,
-        columns: Columns | None = None,
+        columns: WantedColumns | None = None,
         filter: Filter | None = None,
         batch_size: int | None = None,
         **hints: object,
@@ -109,7 +109,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     def take(
         self,
         indices: object,
-        columns: Columns | None = None,
+        columns: WantedColumns | None = None,
         filter: Filter | None = None,
         batch_size: int | None = None,
         **hints: object,
@@ -147,7 +147,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         schema, rows = self._rows.read(wanted)
         return pa.RecordBatchReader.from_batches(schema, rows if batch_size is None else _cut(rows, batch_size))
 
-    def _wanted(self, columns: Columns | None, filter: Filter | None, hints: Mapping[str, object]) -> Wanted:
+    def _wanted(self, columns: WantedColumns | None, filter: Filter | None, hints: Mapping[str, object]) -> Wanted:
         unknown = next((name for name, value in hints.items() if name not in _HINTS and value is not None), None)
         if unknown is not None:
             raise OptionError(f"a table cannot be scanned with {unknown}; leave it out", key=unknown)

@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.read.fallback import Sight, sights
 from bucketline.state.store.read.projection import filtered
-from bucketline.state.store.read.table_read import Request, Rows, filter_condition, read_table, read_whole
+from bucketline.state.store.read.table_read import ReadRows, Request, filter_condition, read_table, read_whole
 from bucketline.state.store.system.tables import keeps_rows, system_table
 from bucketline.state.types.arrow import logical_fields
 
@@ -37,7 +37,7 @@ class RowSource(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
 
-    def read(self, wanted: Wanted) -> Rows: ...
+    def read(self, wanted: Wanted) -> ReadRows: ...
 
     def whole(self, wanted: Wanted) -> pa.Table: ...
 
@@ -51,7 +51,7 @@ class SnapshotSource:
     seen: tuple[Sight, ...]
     read_optimized: bool = False
 
-    def read(self, wanted: Wanted) -> Rows:
+    def read(self, wanted: Wanted) -> ReadRows:
         return read_table(self.table, self._request(wanted), seen=self.seen)
 
     def whole(self, wanted: Wanted) -> pa.Table:
@@ -74,7 +74,7 @@ class SystemSource:
     name: str
     known: pa.Table | None
 
-    def read(self, wanted: Wanted) -> Rows:
+    def read(self, wanted: Wanted) -> ReadRows:
         columns = self.schema.names if wanted.columns is None else list(wanted.columns)
         out = self.schema.empty_table().select(columns).schema
         return out, self._passing(wanted, columns)

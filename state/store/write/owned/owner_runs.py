@@ -55,19 +55,19 @@ class OwnerRun:
     def row_count(self) -> int:
         return sum(self.pieces["row_count"].to_pylist())
 
-    def runs(self) -> Iterator[tuple[SealedRun, "Place"]]:
+    def runs(self) -> Iterator[tuple[SealedRun, "RunPlace"]]:
         """A run for each piece, without its rows, and where these are."""
         columns = (self.pieces.column(name).to_pylist() for name in PIECES.names)
         before = 0
         for partition, group, consumed, rank_end, count, size, *at, feeds in zip(*columns, strict=True):
             run = SealedRun(partition, group, self.origin, self.flush, consumed, rank_end, count, b"", group, feeds)
             batch, first_row, is_alone = at
-            yield run, Place(batch, first_row, count, is_alone, size, before)
+            yield run, RunPlace(batch, first_row, count, is_alone, size, before)
             before += count
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where the rows of a piece are: from a row of a record batch on, and in the batches after it. `is_alone` and
     `row_bytes` as in PIECES. `rows_before` are the rows of the run before them."""
 
@@ -80,7 +80,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RunPart:
     """Rows of a group that go into a run; the first ones of the group where it `begins`."""
 
     group: int
@@ -88,16 +88,16 @@ class Part:
     begins: bool
 
 
-def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[Part]]:
+def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[RunPart]]:
     """The parts of each run of at most so many rows, from groups and their row counts in order; those without rows have
     none."""
-    parts: list[Part] = []
+    parts: list[RunPart] = []
     room = rows_each
     for group, count in groups:
         left = count
         while left:
             taken = min(left, room)
-            parts.append(Part(group, taken, left == count))
+            parts.append(RunPart(group, taken, left == count))
             left, room = left - taken, room - taken
             if not room:
                 yield parts
@@ -106,21 +106,21 @@ def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator
         yield parts
 
 
-def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[Place]]:
+def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[RunPlace]]:
     """How many rows each record batch of a run has, and where its pieces are, from their row counts."""
     batches: list[int] = []
-    places: list[Place] = []
+    places: list[RunPlace] = []
     room = 0
     for count in row_counts:
         if count >= shared_rows:
-            places.append(Place(len(batches), 0, count, True))
+            places.append(RunPlace(len(batches), 0, count, True))
             batches += [min(batch_rows, count - at) for at in range(0, count, batch_rows)]
             room = 0
             continue
         if count > room:
             batches.append(0)
             room = shared_rows
-        places.append(Place(len(batches) - 1, batches[-1], count, False))
+        places.append(RunPlace(len(batches) - 1, batches[-1], count, False))
         batches[-1] += count
         room -= count
     return batches, places
@@ -157,7 +157,7 @@ def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
     return pa.ipc.open_file(blob, options=pa.ipc.IpcReadOptions(use_threads=False))
 
 
-def cut(reader: pa.RecordBatchFileReader, place: Place) -> Iterator[pa.RecordBatch]:
+def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.RecordBatch]:
     """The rows of a piece."""
     number, at, left = place.batch, place.first_row, place.row_count
     while left:
@@ -166,9 +166,9 @@ def cut(reader: pa.RecordBatchFileReader, place: Place) -> Iterator[pa.RecordBat
         yield piece
 
 
-def stretches(places: Sequence[Place]) -> Iterator[Place]:
+def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
     """The places of a run, in order, those that follow each other made one."""
-    stretch: Place | None = None
+    stretch: RunPlace | None = None
     for place in places:
         if stretch is not None and stretch.rows_before + stretch.row_count == place.rows_before:
             stretch = replace(stretch, row_count=stretch.row_count + place.row_count)

@@ -15,7 +15,7 @@ from bucketline.state.lsm.merge.fold import Selection
 from bucketline.state.store.write.owned.owner_runs import (
     SHARED_BYTES,
     OwnerRun,
-    Part,
+    RunPart,
     batches_of,
     parts_of_runs,
     pieces_of,
@@ -96,7 +96,7 @@ class OwnerSealer(Sealer[OwnerRun]):
         return order[plan.fold.select(starts, np.asarray(kinds)[order])]
 
     def _run(
-        self, owner: int, rows: pa.Table, parts: Sequence[Part], groups: Groups, spans: Sequence[bytes]
+        self, owner: int, rows: pa.Table, parts: Sequence[RunPart], groups: Groups, spans: Sequence[bytes]
     ) -> OwnerRun:
         row_bytes = max(1, rows.nbytes // rows.num_rows)
         shared, most = max(1, SHARED_BYTES // row_bytes), max(1, min(BLOB_ROWS, BLOB_BYTES // row_bytes))

@@ -10,7 +10,7 @@ import pytest
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.plans.plan import Result
 from bucketline.state.store.compact.bucket_access import BucketAccess
-from bucketline.state.store.engine.engine import GivenBack, Job, Jobs
+from bucketline.state.store.engine.engine import GivenBack, Jobs, TaskJob
 from bucketline.state.store.plans.item_work import BucketJob, ItemJob, MoveJob, TableWork
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
@@ -66,7 +66,7 @@ def test_buckets_that_other_tasks_have_compacted_leave_no_file(tmp_path: Path) -
     whole, other = jobs
     assert isinstance(whole, BucketJob) and isinstance(other, BucketJob)
     engine, before = SparkEngine(Cluster(random.Random(1))), data_files(table.path)
-    ended: list[Job] = [whole, Ended(other.access)]
+    ended: list[TaskJob] = [whole, Ended(other.access)]
     with pytest.raises(GivenBack, match="item 1"):
         engine.run(Jobs(ended))
     assert data_files(table.path) == before and len(before) == 4

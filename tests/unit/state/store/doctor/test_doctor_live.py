@@ -6,7 +6,7 @@ import pytest
 
 from bucketline.state.format.entries import FileKind, ManifestEntry
 from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.store.doctor.live import LiveFiles, Share
+from bucketline.state.store.doctor.live import LiveOfShare, Share
 from bucketline.state.types.logical import DataField, parse_type_text
 from tests.support.tables.commits import data_file, entry
 
@@ -28,7 +28,7 @@ class CountedNumber(int):
 
 @pytest.mark.parametrize("commits", [50, 400])
 def test_a_commit_to_a_large_bucket_costs_no_look_at_all_its_files(commits: int) -> None:
-    live = LiveFiles(SCHEMA, Share())
+    live = LiveOfShare(SCHEMA, Share())
     CountedNumber.looks = 0
     for number in range(commits):
         live.add(entry(FileKind.ADD, data_file(f"f{number}"), total=CountedNumber(1)))
@@ -39,7 +39,7 @@ def test_a_commit_to_a_large_bucket_costs_no_look_at_all_its_files(commits: int)
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_wrong_after_changes_is_what_a_fresh_look_finds(seed: int) -> None:
     draw = random.Random(seed)
-    live, state, found = LiveFiles(SCHEMA, Share()), dict[object, ManifestEntry](), set[tuple[str, str]]()
+    live, state, found = LiveOfShare(SCHEMA, Share()), dict[object, ManifestEntry](), set[tuple[str, str]]()
     expected: set[tuple[str, str]] = set()
     for _ in range(40):
         for _ in range(draw.choice((1, 1, 3))):
@@ -54,7 +54,7 @@ def test_what_is_wrong_after_changes_is_what_a_fresh_look_finds(seed: int) -> No
                 state[new.identity] = new
                 live.add(new)
         found |= {(p.rule, p.message) for p in live.problems("a snapshot")}
-        fresh = LiveFiles(SCHEMA, Share())
+        fresh = LiveOfShare(SCHEMA, Share())
         fresh.load(state.values())
         expected |= {(p.rule, p.message) for p in fresh.problems("a snapshot")}
         assert {e.identity for e in live} == set(state)

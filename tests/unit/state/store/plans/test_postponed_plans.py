@@ -19,7 +19,7 @@ from bucketline.state.store.engine.engine import GivenBack, Jobs, Outcome, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import ITEMS, GivenBackWatch, MoveJob, TableWork
-from bucketline.state.store.plans.make_plan import Planned, make_plan
+from bucketline.state.store.plans.make_plan import MadePlan, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.stages import Stages
@@ -49,7 +49,7 @@ def write(table: Table, number: int, *, deletes: bool = True) -> None:
     open_table(table.path).write(pa.table(rows, schema=COLUMNS), pa.array(kinds, pa.int8()))
 
 
-def plan(table: Table, options: Mapping[str, str] | None = None) -> Planned:
+def plan(table: Table, options: Mapping[str, str] | None = None) -> MadePlan:
     session = table_at(handle_of(open_table(table.path)), options or {}).refreshed()
     return make_plan(session, PlanFolder(handle_of(table).io, table.path))
 

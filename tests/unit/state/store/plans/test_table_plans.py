@@ -19,7 +19,7 @@ from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
 from bucketline.state.store.plans.compactor import Compactor, Finished
 from bucketline.state.store.plans.item_work import BucketJob, TableWork
-from bucketline.state.store.plans.make_plan import KEPT_PLANS, Planned, make_plan
+from bucketline.state.store.plans.make_plan import KEPT_PLANS, MadePlan, make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
@@ -50,7 +50,7 @@ def made(path: Path, options: Mapping[str, str] | None = None, *, keyed: bool = 
     return open_table(table.path)
 
 
-def plan(table: Table, options: Mapping[str, str] = FULL) -> Planned:
+def plan(table: Table, options: Mapping[str, str] = FULL) -> MadePlan:
     session = table_at(handle_of(table), options).refreshed()
     return make_plan(session, PlanFolder(handle_of(table).io, table.path))
 

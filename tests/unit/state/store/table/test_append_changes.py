@@ -13,7 +13,7 @@ from bucketline.state.sql.compute.expression import expr
 from bucketline.state.store.engine.engine import Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.table.append_changes import StoredRows, write_append_changes
+from bucketline.state.store.table.append_changes import KeptAndTaken, write_append_changes
 from bucketline.state.store.table.changed_write import open_change
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
@@ -116,7 +116,7 @@ def test_old_snapshots_expire_after_a_change(tmp_path: Path) -> None:
 def test_whoever_has_changed_the_files_meanwhile_wins(table: Table) -> None:
     def planned(act: str) -> None:
         session = open_change(handle_of(table))
-        stored = StoredRows(session)
+        stored = KeptAndTaken(session)
 
         def changed() -> Any:
             for batch in stored.read(None, None):
