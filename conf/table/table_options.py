@@ -231,7 +231,7 @@ def is_free_property(key: str) -> bool:
     """Whether a key is a property of the user's, as `owner`: a word that no option of Paimon could be, which all have
     more than one part, and that is not nearly one of those that are a single word."""
     words = [known for known in KNOWN_KEYS if "." not in known and "-" not in known]
-    return "." not in key and "-" not in key and not get_close_matches(key.lower(), words, cutoff=0.7)
+    return key.isidentifier() and not get_close_matches(key.lower(), words, cutoff=0.7)
 
 
 def _check_restricted(key: str, text: str) -> None:

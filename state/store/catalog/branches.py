@@ -129,11 +129,11 @@ class Branches:
         source, target = self.path(name), self.path(to)
         with pinned(self._io, self._path, Pin((Hold(self._history(to), 0),)), world) as pins:
             files = self._io.list_files(source)
-            # The schema makes it a branch, so it comes last: what is left of a copy that died is no branch.
-            for file in sorted(files, key=lambda f: f.path.startswith(f"{source}/{SCHEMA_DIR}/")):
-                place = f"{target}{file.path.removeprefix(source)}"
-                self._io.overwrite(place, self._io.read(file.path))
             with undone(lambda: self._remove(to, world)):
+                # The schema comes last: readers take a copy that died for no branch, and `delete` removes it.
+                for file in sorted(files, key=lambda f: f.path.startswith(f"{source}/{SCHEMA_DIR}/")):
+                    place = f"{target}{file.path.removeprefix(source)}"
+                    self._io.overwrite(place, self._io.read(file.path))
                 pins.check()
         self.delete(name, world=world)
 

@@ -6,6 +6,7 @@ Source: Paimon 2.0 FileStoreTable.purgeFiles.
 from dataclasses import replace
 from datetime import timedelta
 
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags
@@ -23,7 +24,13 @@ _KEPT = {
 
 def purge_table(table: TableHandle) -> None:
     """Removes all rows, branches, tags, consumers, older snapshots and files that nobody names. Nobody may write to the
-    table meanwhile. What was done before an error stays done; the rest follows when it is called again."""
+    table meanwhile. What was done before an error stays done; the rest follows when it is called again. Raises
+    UnsupportedTableError for a branch."""
+    if table.metadata_path != table.path:
+        raise UnsupportedTableError(
+            f"{table.metadata_path} is a branch, which shares files: delete the branch, or purge the table itself",
+            path=table.metadata_path,
+        )
     for name in Branches(table.io, table.path).known():
         unbranch_table(table, name)
     for name in Tags(table.io, table.metadata_path).names():

@@ -217,6 +217,8 @@ def test_an_unknown_key_is_refused_and_the_nearest_named() -> None:
     )
     assert "did you mean" not in refused({"bucket": "1", "qqqq.q": "3"}).message
     check_write_options({"bucket": "1", "qqqq": "3"}, ("id",), ())
+    for key in ("", "a b", "1x", "bukcet"):
+        assert refused({"bucket": "1", key: "3"}).key == key
 
 
 @pytest.mark.parametrize(

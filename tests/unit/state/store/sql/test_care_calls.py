@@ -163,6 +163,8 @@ def test_a_purged_table_is_empty_and_can_be_written_again(orders: Run, tmp_path:
     table = opened(tmp_path)
     with pytest.raises(bl.OptionError, match="no_writers=True"):
         table.purge_files(no_writers=False)
+    with pytest.raises(bl.UnsupportedTableError, match="is a branch"):
+        bl.open_table(table.path, options={"branch": "b"}).purge_files(no_writers=True)
     assert orders("CALL sys.purge_files('t')") == ["Success"]
     assert not list(Path(table.path).rglob("*.parquet")) and table.branches() == [] and table.tags().num_rows == 0
     assert orders("SELECT count(*) FROM t") == [0] and len(orders("SELECT * FROM t$snapshots")) == 1
