@@ -17,7 +17,8 @@ from bucketline.conf.job import BadRecords
 from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
 from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.conf.wording import counted
-from bucketline.state.errors import CommitOutcomeUnknownError, SchemaMismatchError
+from bucketline.state.errors import CommitConflictError, CommitOutcomeUnknownError, SchemaMismatchError
+from bucketline.state.store.commit.repeat import may_repeat
 from bucketline.streaming.bad_records.place import BatchName, allowed_rejects, put_aside
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.progress import BatchReport
@@ -137,7 +138,7 @@ class Attempt:
     def _is_ready(self, notes: Notes) -> bool:
         """Whether all tables are as the tasks have read for them; if not, they are by the next read."""
         self._refuse_unmatched(notes)
-        opened = [self._open(name, new.route, new.sample) for name, new in notes.new.items()]
+        has_opened = self._open(notes)
         self._take_notes(notes)
         waiting = [turn for turn in self._turns.values() if not turn.decided]
         batch, span, engine = self._identity, self._span, self._engine.engine
@@ -145,7 +146,7 @@ class Attempt:
         for turn, error in zip(waiting, side_by_side(works, self._job.commit_parallelism), strict=True):
             self._note_failure(turn, error)
         changed = [self._fit(turn) for turn in list(self._turns.values()) if turn.is_new]
-        return not any(opened) and not any(changed)
+        return not has_opened and not any(changed)
 
     def _refuse_unmatched(self, notes: Notes) -> None:
         if self._job.unmatched is not Unmatched.FAIL or self._only is not None:
@@ -159,15 +160,23 @@ class Attempt:
                 table=origin,
             )
 
-    def _open(self, name: str, route: int, sample: Sequence[pa.Table]) -> bool:
-        """Opens a table that the tasks did not know; it is made where the job says so."""
-        if name in self.failed or self._only not in (None, name):
-            return False
-        try:
-            self._state.tables.open(Resolved(route, name), sample, is_known=name in self._entries)
-        except BucketlineError as e:
-            self._fail(name, e)
-        return True
+    def _open(self, notes: Notes) -> bool:
+        """Opens the tables that the tasks did not know, made where the job says so; whether there are any."""
+        tables = self._state.tables
+        names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]
+        works = []
+        for name in names:
+            new, entry = notes.new[name], self._entries.get(name)
+            is_known = entry is not None and bool(entry.birth)
+            works.append(partial(tables.opened, Resolved(new.route, name), new.sample, is_known=is_known))
+        for name, opened in zip(names, side_by_side(works, tables.doors.at_once), strict=True):
+            try:
+                if isinstance(opened, Exception):
+                    raise opened
+                tables.add(opened)
+            except BucketlineError as e:
+                self._fail(name, e)
+        return bool(names)
 
     def _take_notes(self, notes: Notes) -> None:
         """A turn for each table that has records; one that was taken before gets what was read last."""
@@ -308,8 +317,10 @@ class Attempt:
 
 
 def _is_of_table(error: Exception) -> bool:
-    """Whether an error is about one table, whose batch is certain not to be in it."""
-    return isinstance(error, BucketlineError) and not isinstance(error, CommitOutcomeUnknownError)
+    """Whether an error is about one table, whose batch is certain not to be in it, and would come again."""
+    if not isinstance(error, BucketlineError) or isinstance(error, CommitOutcomeUnknownError):
+        return False
+    return not (isinstance(error, CommitConflictError) and may_repeat(error))
 
 
 def _short(name: str) -> str:

@@ -5,6 +5,7 @@ The ledger of a batch is made when all tables have it, and before Spark hears th
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,10 +31,15 @@ from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.many.ledger_files import Pin, Request, Wish, find_ledger
 from bucketline.streaming.many.side_by_side import side_by_side
+from bucketline.streaming.many.tables import Opened
 from bucketline.streaming.tasks.many.spark_tables import TablesEngine
 from bucketline.streaming.tasks.read_task import Records
 
 _LOG = logging.getLogger("bucketline.many")
+
+
+_RECENT = 8
+"""Batches for which a table counts as one that may get records in the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,8 @@ def _written(
     waits = any(not entry.takes_part for entry in entries.values())
     requests = state.files.requests() if is_first or waits else ()
     entries = _as_asked(entries, requests, state, identity.batch_id)
+    if is_first:
+        _open_recent(state, entries, identity.batch_id)
     aside = frozenset(name for name, entry in entries.items() if not entry.takes_part)
     attempt = Attempt(job, state, identity, engine, source.batch(), span=span, entries=entries, aside=aside)
     notes = attempt.write()
@@ -95,6 +103,19 @@ def _written(
     state.files.done(requests)
     state.ledger, state.touched = ledger, len(attempt.routes_of_tables)
     return Told(tuple(reports), failed, notes.parked, sum(notes.left.values()))
+
+
+def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> None:
+    """Opens the tables that had records lately, so that the first batch of a process need not be read twice for them.
+    One that cannot be opened is met again when it has records."""
+    recent = [(n, e) for n, e in entries.items() if e.takes_part and (e.last_batch or 0) >= batch - _RECENT]
+    works = [partial(state.tables.found, name, entry) for name, entry in recent if state.tables.get(name) is None]
+    for opened in side_by_side(works, state.tables.doors.at_once):
+        if isinstance(opened, Opened):
+            with suppress(BucketlineError):
+                state.tables.add(opened)
+        elif isinstance(opened, Exception) and not isinstance(opened, BucketlineError):
+            raise opened
 
 
 def _as_asked(

@@ -9,6 +9,7 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.many.ledger import Entry
+from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.metrics.outlets import open_outlets
 from bucketline.streaming.tasks.many.read_tables import KnownTables, TableReading, packed
 from bucketline.streaming.tasks.many.split import Origin
@@ -45,7 +47,10 @@ _ONE_BATCH = BatchIdentity("", 0, None, None, None)
 
 
 class Doors(Protocol):
-    """How a job gets at its tables."""
+    """How a job gets at its tables; `at_once` says how many of them several threads may open at the same time."""
+
+    @property
+    def at_once(self) -> int: ...
 
     def resolve(self, origin: Origin) -> Resolved | Left:
         """Where records of that origin go."""
@@ -67,6 +72,17 @@ class Doors(Protocol):
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
         """What turns the table's records into rows, those of other tables left out before."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A table that was opened, and is not among those of the job yet; as in `Known`."""
+
+    to: Resolved
+    config: JobConfig
+    target: Target
+    step: DecodeStep
+    birth: str
 
 
 @dataclass(slots=True)
@@ -132,16 +148,12 @@ class Tables:
     def numbered(self, number: int) -> Known:
         return self._by_number[number]
 
-    def open(self, to: Resolved, sample: Sequence[pa.Table], *, is_known: bool) -> Known:
-        """Opens a table, which is made where there is none and the job says so; but not one that the job has written
-        before. Raises TableNotFoundError, and what is raised for a table that cannot be made or written."""
-        twin = case_twins(self._known, to.table)
-        if twin is not None:
-            raise OptionError(
-                f"{to.table!r} and {twin!r} differ in upper and lower case only, and not every storage tells them "
-                "apart; give one of them a route of its own with another table",
-                key="table",
-            )
+    def opened(self, to: Resolved, sample: Sequence[pa.Table], *, is_known: bool) -> Opened:
+        """A table, which is made where there is none and the job says so; but not one that the job has written before.
+        Several threads may open tables.
+
+        Raises TableNotFoundError, and what is raised for a table that cannot be made or written.
+        """
         config = self.doors.config(to)
         records = pa.concat_tables(sample) if sample else None
         handle = self.doors.open(config, records, may_create=not is_known)
@@ -151,28 +163,45 @@ class Tables:
                 "once: the job then makes it anew, or leaves it out",
                 path=to.table,
             )
-        return self.add(to, handle, config)
+        return self._opened(to, handle, config)
 
-    def reopened(self, name: str, entry: Entry) -> Known | None:
+    def found(self, name: str, entry: Entry) -> Opened | None:
         """A table that the job knows, opened by the route that its records take; None where there is none, and where no
-        route takes them. Raises as `open`."""
-        found = (self.doors.resolve(origin) for origin in sorted(entry.origins, key=str))
-        to = next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
+        route takes them. Raises as `opened`."""
+        resolved = (self.doors.resolve(origin) for origin in sorted(entry.origins, key=str))
+        to = next((to for to in resolved if isinstance(to, Resolved) and to.table == name), None)
         if to is None:
             return None
         config = self.doors.config(to)
         handle = self.doors.open(config, None, may_create=False)
-        return None if handle is None else self.add(to, handle, config)
+        return None if handle is None else self._opened(to, handle, config)
 
-    def add(self, to: Resolved, handle: TableHandle, config: JobConfig) -> Known:
-        """Opens a table. Raises as `table_at`, and what its settings or its mode do not allow."""
+    def _opened(self, to: Resolved, handle: TableHandle, config: JobConfig) -> Opened:
         at = table_at(handle, self.doors.options(config), is_stream=True)
         at.table.io.require_publish()
-        open_outlets(at.plan.sink.metrics)
-        known = Known(self._next, to, config, Target(at, self.user), self.doors.step(config, handle), birth_of(handle))
+        return Opened(to, config, Target(at, self.user), self.doors.step(config, handle), birth_of(handle))
+
+    def reopened(self, name: str, entry: Entry) -> Known | None:
+        """As `found`, and taken in."""
+        opened = self.found(name, entry)
+        return None if opened is None else self.add(opened)
+
+    def add(self, opened: Opened) -> Known:
+        """Takes in a table that was opened. Raises OptionError for a name that another one has in other letters, and
+        what its mode does not allow."""
+        name = opened.to.table
+        twin = case_twins(self._known, name)
+        if twin is not None:
+            raise OptionError(
+                f"{name!r} and {twin!r} differ in upper and lower case only, and not every storage tells them apart; "
+                "give one of them a route of its own with another table",
+                key="table",
+            )
+        open_outlets(opened.target.at.plan.sink.metrics)
+        known = Known(self._next, opened.to, opened.config, opened.target, opened.step, opened.birth)
         self.fit(known, known.stages(known.target, _ONE_BATCH))
         self._next += 1
-        self._known[to.table] = self._by_number[known.number] = known
+        self._known[name] = self._by_number[known.number] = known
         return known
 
     def fit(self, known: Known, stages: Stages[Records]) -> bool:
@@ -206,17 +235,23 @@ class Tables:
     def all(self) -> list[Known]:
         return [self._known[name] for name in sorted(self._known)]
 
-    def finish(self, engine: SparkEngine) -> int:
+    def finish(self, engine: SparkEngine, threads: int = 1) -> int:
         """Does what batches still owe, once there are no more; the rows that readers do not see even then."""
-        left = 0
-        for known in self.all():
-            if known.target.at.view.snapshot is None:
-                continue
+
+        def finished(known: Known) -> int:
             try:
                 known.target = finish_stream(known.target, engine)
-                left += hidden_rows(known.target).rows
+                return hidden_rows(known.target).rows
             except BucketlineError as e:
                 _LOG.warning("%s: what the query still owes could not be compacted: %s", known.name, e)
+                return 0
+
+        written = [known for known in self.all() if known.target.at.view.snapshot is not None]
+        left = 0
+        for done in side_by_side([partial(finished, known) for known in written], threads):
+            if isinstance(done, Exception):
+                raise done
+            left += done
         return left
 
 

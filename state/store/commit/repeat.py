@@ -18,13 +18,18 @@ TIMES = 3
 files, or the work takes longer than a day."""
 
 
+def may_repeat(error: CommitConflictError) -> bool:
+    """Whether work whose commit has failed so is to be done again."""
+    return isinstance(error, FilesGoneError) or error.rule in (HISTORY_GONE, ROWS_CHANGED)
+
+
 def repeat_if_gone(work: Callable[[], T]) -> T:
     """The result of the work. Each time it must write new files, on the newest snapshot."""
     for left in range(TIMES - 1, 0, -1):
         try:
             return work()
         except CommitConflictError as e:
-            if not isinstance(e, FilesGoneError) and e.rule not in (HISTORY_GONE, ROWS_CHANGED):
+            if not may_repeat(e):
                 raise
             _LOG.warning("the work is repeated, at most %d times: %s", left, e)
     return work()

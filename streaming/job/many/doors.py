@@ -34,6 +34,11 @@ class JobDoors:
     has_headers: bool = False
     _configs: dict[Resolved, JobConfig] = field(default_factory=dict)
 
+    @property
+    def at_once(self) -> int:
+        """As `Doors.at_once`: the client of a catalog is for one thread."""
+        return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
+
     def resolve(self, origin: Origin) -> Resolved | Left:
         """As `Doors.resolve`."""
         return self.routed.resolve(origin.name, origin.topic)

@@ -117,7 +117,7 @@ class ManySink:
 
     def finish(self, engine: SparkEngine) -> int:
         """Compacts, once a query has ended, what its batches still owe; the rows that readers do not see even then."""
-        return 0 if self._state is None else self._state.tables.finish(engine)
+        return 0 if self._state is None else self._state.tables.finish(engine, self.job.commit_parallelism)
 
 
 def line_of(told: Told, identity: BatchIdentity) -> str:
