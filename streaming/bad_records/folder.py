@@ -10,6 +10,8 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.streaming.bad_records.place import Rejects
 from bucketline.streaming.bad_records.runs import is_begun, note_batch
 
+_MANY_TABLES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Folder:
@@ -27,15 +29,25 @@ class Folder:
 
     def put(self, rejects: Rejects) -> str:
         """As `BadRecordsPlace.put`; the last file with bad records, or the folder."""
-        where = self.path
+        where, known = self.path, self._known(rejects)
         for batch, rows in rejects:
             file = f"{batch.folder or batch.user}/batch-{batch.batch_id}.parquet"
             if rows.num_rows:
                 where = f"{self.path.rstrip('/')}/{file}"
-            if rows.num_rows or is_begun(self.path, batch):
+            if rows.num_rows or ((known is None or batch.folder in known) and is_begun(self.path, batch)):
                 self._replace(file, rows)
             note_batch(self.path, batch)
         return where
+
+    def _known(self, rejects: Rejects) -> frozenset[str] | None:
+        """The folders that tables of a job have, listed at once: a first batch may bring rows to hundreds of tables.
+        None where they are not known."""
+        folders = {batch.folder for batch, _ in rejects}
+        if len(folders) < _MANY_TABLES or not any(is_begun(self.path, batch) for batch, _ in rejects):
+            return None
+        io, root = file_io_for(self.path, self.storage)
+        user = rejects[0][0].user
+        return frozenset(f"{user}/{name}" for name in io.list_names(f"{root}/{user}"))
 
     def _replace(self, file: str, rows: pa.Table) -> None:
         io, root = file_io_for(self.path, self.storage)

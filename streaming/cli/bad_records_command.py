@@ -18,7 +18,7 @@ from bucketline.streaming.cli.arguments import format_option, given_place, stora
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.spark_side import spark_module
-from bucketline.streaming.job.bad_place import ready_place
+from bucketline.streaming.job.bad_place import has_place, ready_place
 from bucketline.streaming.job.ending import process_ending, signals_to
 from bucketline.streaming.log import log_to_standard_error
 
@@ -53,6 +53,10 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
     config = resolve_jobs(look_up(*layers))
     program.keep_secret({key: setting.text for key, setting in config.settings.items()})
     one = config if isinstance(config, JobConfig) else config.common
+    if not has_place(one):
+        raise OptionError(
+            f"there is no table {one.bad_records.table} yet: the job makes it when it starts", key="bad-records.table"
+        )
     if not replay:
         print_table(_counts(ready_place(one, {})), form)
         return

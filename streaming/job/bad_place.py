@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bucketline.conf.job import BadRecords, JobConfig
+from bucketline.state.store.catalog.schemas import Schemas
+from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.streaming.bad_records.folder import Folder
@@ -22,6 +24,17 @@ def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadReco
     if place is not None:
         place.prepare()
     return place
+
+
+def has_place(config: JobConfig) -> bool:
+    """Whether the place is there already: a table that a job names is made when the job starts."""
+    name = config.bad_records.table
+    if name is None:
+        return True
+    if config.catalog is not None:
+        return catalog_of(config.catalog).has_table(name)
+    io, root = file_io_for(name, config.storage)
+    return Schemas(io, root).latest_id() is not None
 
 
 @dataclass(frozen=True, slots=True)

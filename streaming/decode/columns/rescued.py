@@ -4,6 +4,7 @@ That are fields that nothing reads, and values that do not fit their column, whi
 partitions or `sequence.field` need is not rescued: its record stays bad.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,6 +109,30 @@ def rescued_texts(
     """What is rescued of each record, null for nothing. Shapes: n records in, n texts out; `good` are those that are
     decoded, ascending."""
     values = as_binary(one_array(records["value"])).take(pa.array(good))
+    texts = pa.nulls(records.num_rows, pa.string())
+    try:
+        return _scanned(decode, rescued, records, taken, good, values)
+    except ValueError:
+        # A value is nested too deeply to be looked into: it is found by halves, and rescued as a whole.
+        if len(good) > 1:
+            half = len(good) // 2
+            parts = (rescued_texts(decode, rescued, records, taken, part) for part in (good[:half], good[half:]))
+            return pc.coalesce(*parts)
+    mask = np.zeros(records.num_rows, np.bool_)
+    mask[good] = True
+    whole = json.dumps({"_record": values[0].as_py().decode("utf-8", "replace")}, ensure_ascii=False)
+    return pc.replace_with_mask(texts, pa.array(mask), pa.array([whole]))
+
+
+def _scanned(
+    decode: RecordFormat,
+    rescued: Rescued,
+    records: pa.Table,
+    taken: Mapping[str, set[int]],
+    good: npt.NDArray[np.int64],
+    values: pa.Array,
+) -> pa.Array:
+    """As `rescued_texts`, of these values. Raises ValueError where one cannot be looked into."""
     scan = Scan.of(values)
     texts = pa.nulls(records.num_rows, pa.string())
     for path in IMAGES[decode]:

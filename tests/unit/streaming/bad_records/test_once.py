@@ -62,9 +62,9 @@ class Stream:
         )
         sink = JobSink(
             self.path,
-            {"bad-records.max": "9"},
+            {"bad-records.max": "9", "bad-records.table": self.bad},
             decode=step,
-            bad_records=DyingPlace(self.place) if dies else self.place,
+            bad_records=DyingPlace(self.place) if dies else None,
         )
         values = {
             "value": [json.dumps(r).encode() for r in records],

@@ -110,6 +110,13 @@ def test_columns_that_are_computed_take_what_they_read_and_secrets_stay_out() ->
     assert rescued(run(left_out, {"id": 1, "password": "p"})) == [None]
 
 
+def test_a_record_that_is_nested_too_deeply_is_rescued_as_a_whole() -> None:
+    deep = b'{"id":2,"deep":' + b"[" * 120 + b"]" * 120 + b"}"
+    found = run(step_of(RecordFormat.JSON), {"id": 1, "x": 1}, deep, {"id": 3})
+    assert found.rows["id"].to_pylist() == [1, 2, 3]
+    assert rescued(found) == [{"x": 1, **place(0)}, {"_record": deep.decode()}, None]
+
+
 def test_a_column_that_cannot_take_it_is_refused_and_so_are_other_formats() -> None:
     for columns, why in (
         ("id BIGINT NOT NULL, n INT", "the table has no column '_rescued'"),
