@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, did_you_mean, parse_given_text, parse_int
+from bucketline.conf.option import Option, nearest_key, parse_given_text, parse_int
 
 METRICS_PREFIX = "metrics."
 
@@ -54,7 +54,7 @@ def metrics_options(options: Mapping[str, str]) -> MetricsOptions:
     """The settings in `options`. Raises OptionError for an unknown `metrics.` key, and for an impossible port."""
     for key in options:
         if key.startswith(METRICS_PREFIX) and key not in METRICS_OPTIONS:
-            raise OptionError(f"unknown option '{key}'{did_you_mean(key, METRICS_OPTIONS)}", key=key)
+            raise OptionError(f"unknown option '{key}'{nearest_key(key, METRICS_OPTIONS)}", key=key)
     port = PROMETHEUS_PORT.find(options)
     if port is not None and not 1 <= port <= 65535:
         raise OptionError(f"option '{PROMETHEUS_PORT.key}' = {port} is no port: 1 to 65535", key=PROMETHEUS_PORT.key)

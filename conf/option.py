@@ -318,11 +318,14 @@ def check_names(names: object, argument: str) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a known word that is similar, or the nearest one where none is; nothing where none is
-    known."""
-    words = set(known)
-    near = nearest(word, words)
-    if near is not None:
-        return f"; did you mean '{near}'?"
-    near = nearest(word, words, cutoff=0.0)
-    return "" if near is None else f"; the nearest known one is '{near}'"
+    """`; did you mean 'x'?` for the nearest known word, or nothing."""
+    near = nearest(word, known)
+    return "" if near is None else f"; did you mean '{near}'?"
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str:
+    """What is said of an unknown key: as `did_you_mean`, and the nearest known one also where none is similar."""
+    keys = set(known)
+    similar = did_you_mean(key, keys)
+    near = None if similar else nearest(key, keys, cutoff=0.0)
+    return similar if near is None else f"; the nearest known one is '{near}'"

@@ -7,7 +7,7 @@ from enum import Enum
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     Option,
-    did_you_mean,
+    nearest_key,
     parse_count,
     parse_duration,
     parse_enum,
@@ -133,7 +133,7 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
     """
     for key in options:
         if key.startswith(PLAN_PREFIX) and key not in OPTIONS_OF_PLANS:
-            raise OptionError(f"unknown option '{key}'{did_you_mean(key, OPTIONS_OF_PLANS)}", key=key)
+            raise OptionError(f"unknown option '{key}'{nearest_key(key, OPTIONS_OF_PLANS)}", key=key)
     runs, percent = PLAN_MIN_RUNS.find(options), PLAN_MIN_AMPLIFICATION.find(options)
     for option, number in ((PLAN_COMMITS, PLAN_COMMITS.get(options)), (PLAN_MIN_RUNS, runs)):
         if number is not None and number < 1:

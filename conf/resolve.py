@@ -27,7 +27,7 @@ from bucketline.conf.job import (
 from bucketline.conf.job_file.properties_file import parse_properties
 from bucketline.conf.job_file.references import has_reference, hides, is_reference, looked_up, references_in
 from bucketline.conf.message_options import INFINITY, Infinity
-from bucketline.conf.option import did_you_mean, nearest
+from bucketline.conf.option import nearest, nearest_key
 from bucketline.conf.routes.route_options import EXCLUDE, TABLES, TOPIC
 from bucketline.conf.routes.routed_job import RoutedJob, check_route_key, has_routes, refuse_alone, routed_job
 from bucketline.conf.secrets import keep_looked_up, mask
@@ -174,13 +174,13 @@ def check_key(key: str, origin: str) -> None:
             if name in _OWN_SECTION:
                 raise OptionError(f"'{key}' in {origin} is written '{name}' in a job", key=key)
             if name not in known and not name.startswith(tuple(HARMLESS_PREFIXES)):
-                raise OptionError(f"unknown option '{name}' in {origin}{did_you_mean(name, known)}", key=key)
+                raise OptionError(f"unknown option '{name}' in {origin}{nearest_key(name, known)}", key=key)
             return
     if key not in JOB_KEYS and not (key.startswith(JOB_PREFIXES) and key not in JOB_PREFIXES):
-        raise OptionError(f"unknown key '{key}' in {origin}{_nearest_key(key)}", key=key)
+        raise OptionError(f"unknown key '{key}' in {origin}{_nearest_of_job(key)}", key=key)
 
 
-def _nearest_key(key: str) -> str:
+def _nearest_of_job(key: str) -> str:
     """What is said of the nearest known key: one that ends with the given key, or is spelled much like it."""
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
@@ -194,7 +194,7 @@ def _nearest_key(key: str) -> str:
         if rest and nearest(head, [prefix.rstrip(".")], cutoff=0.8):
             inside = {k.removeprefix(prefix) for k in (*names.values(), *fixed.values(), *storage.values())}
             return f"; did you mean '{prefix}{rest if rest in inside else nearest(rest, inside) or rest}'?"
-    return did_you_mean(key, {*JOB_KEYS, *names.values(), *storage.values()})
+    return nearest_key(key, {*JOB_KEYS, *names.values(), *storage.values()})
 
 
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | None) -> dict[str, Setting]:

@@ -14,7 +14,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.metrics_options import METRICS_OPTIONS, MetricsOptions, metrics_options
 from bucketline.conf.option import (
     Option,
-    did_you_mean,
+    nearest_key,
     parse_count,
     parse_duration,
     parse_enum,
@@ -194,7 +194,7 @@ def refuse_unknown_options(options: Mapping[str, str]) -> None:
     known = KNOWN_KEYS | OUR_OPTIONS.keys()
     for key in options:
         if key not in known and not key.startswith((PLAN_PREFIX, *HARMLESS_PREFIXES)):
-            raise OptionError(f"unknown option '{key}'{did_you_mean(key, known)}", key=key)
+            raise OptionError(f"unknown option '{key}'{nearest_key(key, known)}", key=key)
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

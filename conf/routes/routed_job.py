@@ -34,7 +34,7 @@ from bucketline.conf.message_options import (
     UNAVAILABLE_KEY,
     UNAVAILABLE_VALUE,
 )
-from bucketline.conf.option import did_you_mean
+from bucketline.conf.option import nearest_key
 from bucketline.conf.routes.route import Names, Route, SourceName, check_target
 from bucketline.conf.routes.route_options import (
     COMMIT_PARALLELISM,
@@ -147,7 +147,7 @@ def check_route_key(key: str, origin: str) -> str:
     if name in _ROUTE_KEYS or (name.startswith(_ROUTE_FAMILIES) and name not in _ROUTE_FAMILIES):
         return name
     raise OptionError(
-        f"unknown key '{name}' in tables[{number}] of {origin}{did_you_mean(name, _ROUTE_KEYS)}; a route says "
+        f"unknown key '{name}' in tables[{number}] of {origin}{nearest_key(name, _ROUTE_KEYS)}; a route says "
         f"{', '.join(_ROUTE_KEYS[:3])}, and what is said of one table; the rest stands once, at the top of the file",
         key=name,
     )

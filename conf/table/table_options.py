@@ -15,7 +15,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import (
     UNLIMITED,
     Option,
-    did_you_mean,
+    nearest_key,
     parse_bool,
     parse_count,
     parse_duration,
@@ -224,7 +224,7 @@ def write_checks(
 
 def _check_known(key: str) -> None:
     if key not in KNOWN_KEYS and not key.startswith(tuple(HARMLESS_PREFIXES)) and not is_free_property(key):
-        refuse(key, f"unknown table option '{key}'{did_you_mean(key, KNOWN_KEYS)}")
+        refuse(key, f"unknown table option '{key}'{nearest_key(key, KNOWN_KEYS)}")
 
 
 def is_free_property(key: str) -> bool:
