@@ -77,7 +77,9 @@ def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:
     if pa.types.is_floating(value.type):
         return pc.round(as_double(value), digits, mode)
     if digits >= value.type.scale:
-        return value
+        # ROUND leaves room for one digit more, also where it rounds nothing.
+        wider = pa.decimal128(min(_DIGITS, value.type.precision + 1), value.type.scale)
+        return value.cast(wider) if mode == _HALF_UP else value
     wide = pc.round(value.cast(pa.decimal256(_WIDE, value.type.scale)), digits, mode)
     return wide.cast(pa.decimal128(min(_DIGITS, value.type.precision - value.type.scale + digits + 1), digits))
 

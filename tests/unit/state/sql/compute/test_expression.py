@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.expression import SqlExpression, assigned, condition, evaluate, expr
 from bucketline.state.types.logical import DataField, parse_type_text
 
@@ -195,3 +196,23 @@ def test_a_quotient_of_decimals_is_right_where_arrows_is_wrong(bits: int, digits
             if number is not None:
                 unit = Fraction(10) ** quotient.as_tuple().exponent
                 assert abs(Fraction(quotient) - number) * 2 <= unit
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("round(m, 2)", pa.decimal128(11, 2)),
+        ("round(floor(m), 2)", pa.decimal128(10, 0)),
+        ("round(m, 1)", pa.decimal128(10, 1)),
+        ("floor(floor(m))", pa.decimal128(9, 0)),
+    ],
+)
+def test_rounded_decimals_have_the_type_that_spark_gives_them(text: str, kind: pa.DataType) -> None:
+    column = pa.array([D("1.25")], pa.decimal128(10, 2))
+    assert evaluate(SqlExpression(text), {"m": column}, 1, Context("UTC", True)).type == kind
+
+
+def test_the_digits_of_a_local_time_are_counted_as_they_are() -> None:
+    local = pa.array([datetime(2024, 2, 29, 18, 59, 59)], pa.timestamp("us"))
+    context = Context("America/New_York", True)
+    assert evaluate(SqlExpression("unix_timestamp(p)"), {"p": local}, 1, context).to_pylist() == [1_709_233_199]
