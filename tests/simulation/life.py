@@ -326,7 +326,7 @@ class Life:
                 doing = self._doing(step, "settling", process, judge)
                 try:
                     write = partial(self._batch, process, step, doing, stream, track, 2)
-                    stream = self._helped([name], write)
+                    stream = self._helped(process, [name], write)
                     judge.end(doing, "done")
                 except CheckpointMismatchError as e:
                     judge.end(doing, "refused", e.code)
@@ -342,7 +342,7 @@ class Life:
                     continue
                 doing = self._doing(step, "settling", process, judge)
                 try:
-                    self._helped(self.judges, partial(self._job, process, step, doing, track))
+                    self._helped(process, self.judges, partial(self._job, process, step, doing, track))
                     judge.end(doing, "done")
                 except CheckpointMismatchError as e:
                     judge.end(doing, "refused", e.code)
@@ -358,10 +358,10 @@ class Life:
             ("remove orphans", lambda: open_table(path).remove_orphan_files(dry_run=False)),
         ):
             doing = self._doing(Step(-3, name, operation, 0), "settling", process, judge)
-            self._helped([name], work)
+            self._helped(process, [name], work)
             judge.end(doing, "done")
 
-    def _helped(self, names: Iterable[str], work: Callable[[], T]) -> T:
+    def _helped(self, process: Process, names: Iterable[str], work: Callable[[], T]) -> T:
         """Does the work; where an error says that tables are to be rescaled, does that first. It may say so where a
         rescale was cut short, or where history before it was taken back."""
         try:
@@ -371,8 +371,12 @@ class Life:
             cut = [n for n in names if any(_may_need_rescale(d) for d in self.judges[n].doings)]
             if not wanted or not cut:
                 raise
+            owner = self.io(process).trouble.owner
             for name in cut:
+                doing = self._doing(Step(-3, name, "rescale", 0), "settling", process, self.judges[name])
                 open_table(f"{ROOT}/{name}").rescale(int(wanted[-1]))
+                self.judges[name].end(doing, "done")
+            self.io(process).trouble.begin(owner, ())
             return work()
 
     def _references(self, name: str) -> None:

@@ -4,6 +4,7 @@ No file system of a test loses power, so the order of the calls to the system is
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +20,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sync, link = os.fsync, os.link
 
     def fsync(descriptor: int) -> None:
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        size = os.fstat(descriptor).st_size
-        made.append("sync folder" if os.path.isdir(path) else f"sync {size} bytes")
+        found = os.fstat(descriptor)
+        made.append("sync folder" if stat.S_ISDIR(found.st_mode) else f"sync {found.st_size} bytes")
         sync(descriptor)
 
     def linked(source: str, target: str) -> None:
