@@ -1,4 +1,4 @@
-"""Paimon Java and pypaimon read what worlds of the simulation leave: the same rows as this library."""
+"""Paimon Java reads what worlds of the simulation leave: the same rows as this library."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,20 +8,14 @@ import pytest
 from tests.simulation.draw import draw_script
 from tests.simulation.life import Life
 from tests.simulation.rows import State
-from tests.support.peers.peer import Peer
+from tests.support.peers.peer import PaimonJava
 
 pytestmark = pytest.mark.peer
 
 _SEEDS = tuple(str(n) for n in range(12))
 
 
-@pytest.fixture(params=["paimon_java", "pypaimon"])
-def peer(request: pytest.FixtureRequest) -> Peer:
-    found: Peer = request.getfixturevalue(request.param)
-    return found
-
-
-def test_the_ends_of_worlds_are_read_as_here(peer: Peer, tmp_path: Path) -> None:
+def test_the_ends_of_worlds_are_read_as_here(paimon_java: PaimonJava, tmp_path: Path) -> None:
     kinds = set()
     for seed in _SEEDS:
         script = draw_script(seed)
@@ -36,7 +30,7 @@ def test_the_ends_of_worlds_are_read_as_here(peer: Peer, tmp_path: Path) -> None
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(file.data)
         for name, rows in history.ends.items():
-            theirs = peer.read(tmp_path / seed / "simulated" / "shop.db" / name)
+            theirs = paimon_java.read(tmp_path / seed / "simulated" / "shop.db" / name)
             assert _state(theirs) == rows, f"seed {seed}, table {name}"
     assert len(kinds) > 5
 
