@@ -29,9 +29,9 @@ from bucketline.streaming.cli.stream_lines import batches_of
 from bucketline.streaming.job.job_table import has_table, open_existing
 from bucketline.streaming.job.many.lag import KafkaNow, ask_kafka
 from bucketline.streaming.job.table_offsets import WriterOffsets, newest_offsets
+from bucketline.streaming.many.birth import birth_of
 from bucketline.streaming.many.ledger import Entry, Ledger, Offsets, offsets_in
 from bucketline.streaming.many.ledger_files import ledger_files
-from bucketline.streaming.many.tables import birth_of
 
 _EVERY_S = 2.0
 _AT_ONCE = 16

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 from rich.console import Console
@@ -21,6 +20,7 @@ from bucketline.state.store.read.views import partition_text
 from bucketline.state.store.table.partition_choice import choose_partitions
 from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.cli.arguments import format_option, opened, partition_option, table_or_job_arguments
+from bucketline.streaming.cli.job_status import show_job
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, console, print_table
 from bucketline.streaming.cli.stream_lines import SHOWN_BATCHES, batches_of, batches_table, stream_lines
@@ -93,7 +93,7 @@ def status(
         raise click.UsageError("give a table, as PATH, or a job, as --conf-file")
     if conf_file is not None:
         # What shows the tables of a job needs Spark's package, and the status of one table does not.
-        import_module("bucketline.streaming.cli.job_status").show_job(conf_file, form, watch=watch)
+        show_job(conf_file, form, watch=watch)
         return
     if watch:
         raise click.UsageError("--watch goes with --conf-file")

@@ -5,7 +5,6 @@ packed when it is opened, and again when its schema or its settings have changed
 it brings nothing.
 """
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ from bucketline.conf.job import JobConfig
 from bucketline.conf.routes.route import case_twins
 from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.state.errors import TableNotFoundError
-from bucketline.state.format.paths import SCHEMA_DIR
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.write.stages import Stages
@@ -33,6 +31,7 @@ from bucketline.streaming.batch.make_visible import hidden_rows
 from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.many.birth import birth_of
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.metrics.outlets import open_outlets
@@ -253,12 +252,6 @@ class Tables:
                 raise done
             left += done
         return left
-
-
-def birth_of(table: TableHandle) -> str:
-    """The hash of the table's first schema, which a table that is made anew has another of; empty where it is gone."""
-    data = table.io.read_optional(f"{table.metadata_path}/{SCHEMA_DIR}/schema-0")
-    return "" if data is None else hashlib.sha256(data).hexdigest()[:32]
 
 
 def without_filter(step: DecodeStep) -> DecodeStep:
