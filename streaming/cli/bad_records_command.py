@@ -10,6 +10,7 @@ from bucketline.conf.job_file.references import has_reference
 from bucketline.conf.resolve import look_up, read_assignments, read_settings_file, resolve_jobs
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.types.if_else import if_else
 from bucketline.streaming.bad_records.folder import Folder
 from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.bad_records.rejects_table import RejectsTable
@@ -92,7 +93,7 @@ def _counts(place: BadRecordsPlace | None) -> pa.Table:
         )
     rows = stored.rows("").sort_by([("batch_id", "descending"), ("number", "ascending")])
     found = pc.extract_regex(rows["reason"].combine_chunks(), _ABOUT)
-    about = [pc.if_else(pc.equal(part, ""), None, part) for part in found.flatten()]
+    about = [if_else(pc.equal(part, ""), None, part) for part in found.flatten()]
     shown = pa.table(
         {
             "code": pc.fill_null(rows["code"], "?"),
