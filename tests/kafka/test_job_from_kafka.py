@@ -1,6 +1,7 @@
 """The job of a job file, reading a real Kafka: events become rows, and offsets decide what is read again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,25 @@ def test_debezium_events_of_a_topic_become_the_rows_of_a_table(
         ("shop.orders", 0, 3, "2"),
     ]
     assert {r["_kafka_timestamp"].isoformat() for r in found} == {"2023-11-14T22:13:20.123000"}
+
+
+@pytest.mark.parametrize("reader", ["spark", "native"])
+def test_a_truncate_of_the_source_empties_the_table_whoever_reads(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, reader: str
+) -> None:
+    topic = f"emptied.{reader}"
+    kafka_broker.create_topic(topic)
+    config = job(tmp_path, kafka_broker, topic, "truncate=apply", f"source.reader={reader}")
+
+    def send(*records: KafkaRecord) -> None:
+        kafka_broker.produce(topic, [replace(record, partition=0) for record in records])
+        run_job(config, spark)
+
+    send(change("c", 1, None, "a"), change("c", 2, None, "b"))
+    assert [row["id"] for row in rows(config)] == [1, 2]
+    send(change("c", 4, None, "d"), change("t", 0), change("c", 6, None, "f"), change("u", 6, "f", "g"))
+    assert [row["id"] for row in rows(config)] == [6]
+    assert "OVERWRITE" in open_table(config.table).snapshots()["commit_kind"].to_pylist()
 
 
 def test_canal_messages_of_a_topic_become_the_rows_of_a_table_that_grows(
