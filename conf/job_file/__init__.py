@@ -1,1 +1,1 @@
-"""What stands in the text of a job file: properties, and references to what is not in it."""
+"""The text of a job file: Java properties, and references to texts that are not in the file."""

@@ -20,7 +20,7 @@ _OF_ROUTE = re.compile(r"^tables\.\d+\.")
 _STORED = ("create", "create.")
 _SHOWN_BY_SPARK = ("select", "where", "expect.")
 _OF_SECRETS = ("source.options.", "source.registry.", "storage.", "catalog.")
-"""Families whose values are kept secret where a reference stands in them."""
+"""Families of settings whose values are kept secret if they contain a reference."""
 _PLACES = frozenset(
     {
         "source.options.kafka.bootstrap.servers",
@@ -37,11 +37,11 @@ _PLACES = frozenset(
         "storage.s3.region",
     }
 )
-"""Settings that name a place: logs, snapshots and checkpoints say it. In small letters."""
+"""Settings that name a location, in lower case. Logs, snapshots and checkpoints show them."""
 
 
 def has_reference(text: str) -> bool:
-    """Whether a text refers to another."""
+    """Whether a text contains a reference."""
     return any(match["kind"] is not None for match in _REFERENCE.finditer(text))
 
 
@@ -57,12 +57,12 @@ def references_in(text: str) -> list[str]:
 
 
 def hides(key: str) -> bool:
-    """Whether what a reference in this setting stands for is kept secret."""
+    """Whether the text that a reference in this setting stands for is kept secret."""
     return key.startswith(_OF_SECRETS) and key.lower() not in _PLACES
 
 
 def looked_up(key: str, text: str, variables: Mapping[str, str] = os.environ) -> str:
-    """The text of a setting with what its references stand for.
+    """The text of a setting with its references replaced.
 
     Raises OptionError for a variable that is not set, a file that cannot be read or lacks the key, and for a reference
     in a setting that is stored in the table or shown by Spark.

@@ -1,4 +1,4 @@
-"""A route: which records it takes, and into which table they go."""
+"""A route: the records that it takes, and the table that they go to."""
 
 import re
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ _NOT_IN_NAMES = re.compile(r"[/\\.\x00-\x1f]")
 
 @dataclass(frozen=True, slots=True)
 class SourceName:
-    """What a record says of its table in the source. Canal, Maxwell and MySQL name a database and a table; Postgres and
-    others a schema as well."""
+    """The name of the source table that a record gives. Canal, Maxwell and MySQL give a database and a table; Postgres
+    and others also a schema."""
 
     table: str
     schema: str | None = None
@@ -25,8 +25,8 @@ class SourceName:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The name as a route may write it, the usual one first: `schema.table` or `database.table`; and with all of
-        its parts."""
+        """The spellings that a route may use for the name: `schema.table` or `database.table` first, then the name with
+        all of its parts."""
         outer = self.schema or self.database
         short = f"{outer}.{self.table}" if outer else self.table
         full = ".".join(part for part in (self.database, self.schema, self.table) if part)
@@ -48,7 +48,8 @@ class Names:
         return re.compile(self.text.removeprefix(PATTERN)).groups if self.is_pattern else 0
 
     def groups(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The groups of the first of the names that is meant, "" for those without part in it; None where none is."""
+        """The groups of the pattern in the first name that matches, "" for a group that took no part; None if no name
+        matches."""
         if not self.is_pattern:
             return () if self.text in names else None
         for name in names:
@@ -73,11 +74,11 @@ class Route:
 
     @property
     def asks_names(self) -> bool:
-        """Whether the table that a record names matters to this route."""
+        """Whether this route looks at the source table that a record names."""
         return not self.of_topic or any(part in _PARTS for part in placeholders(self.target))
 
     def takes(self, name: SourceName | None, topic: str | None) -> tuple[str, ...] | None:
-        """The groups of the route's pattern, if it takes records with that name out of that topic; None if not."""
+        """The groups of the route's pattern, if the route takes records with that name from that topic; None if not."""
         if self.of_topic:
             if topic is None or (name is None and self.asks_names):
                 return None
@@ -116,7 +117,7 @@ def placeholders(target: str) -> tuple[str, ...]:
 
 
 def check_target(target: str, names: Names, key: str) -> None:
-    """Returns if all that stands in braces will have a text. Raises OptionError."""
+    """Returns if every name in braces can be replaced by a text. Raises OptionError."""
     known = (*_PARTS, *(str(n) for n in range(1, names.group_count + 1)))
     for placeholder in placeholders(target):
         if placeholder not in known:

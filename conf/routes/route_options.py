@@ -10,7 +10,7 @@ MOST_COMMITS = 256
 
 
 class Unmatched(Enum):
-    """What becomes of a record that no route takes."""
+    """What a job does with a record that no route takes."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -32,7 +32,7 @@ def _parse_parallelism(text: str) -> int:
 
 
 TABLES = "tables."
-"""What the keys of routes begin with: `tables.0.source-table` is that of the first one."""
+"""The beginning of the keys of routes: `tables.0.source-table` belongs to the first route."""
 TOPIC = Option("topic", parse_source_table, None, "records of this Kafka topic; `regex:` begins a pattern")
 EXCLUDE = Option(
     "exclude",
@@ -60,6 +60,6 @@ COMMIT_PARALLELISM = Option(
     f"how many tables a batch commits at the same time, 1 to {MOST_COMMITS}",
 )
 MANY_OPTIONS = (EXCLUDE, UNMATCHED, ON_TABLE_FAILURE, COMMIT_PARALLELISM)
-"""Those at the top of a job file, beside `tables`."""
+"""The settings of such a job at the top of a job file, next to `tables`."""
 PATTERNS = (SOURCE_TABLE, TOPIC)
-"""Those of a route that say which records it takes."""
+"""The settings of a route that say which records it takes."""

@@ -1,6 +1,6 @@
-"""A job of several tables as values: its routes, and each table as the job of one table that it would be alone.
+"""A job of several tables as values: its routes, and for each table the settings of a job of that table alone.
 
-What stands at the top of the file is the default of every route: maps merge, texts replace.
+The settings at the top of the file are the defaults of every route: maps merge, texts replace.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,9 +58,9 @@ _ROUTE_KEYS = (
     *(option.key for option in (CREATE, CREATE_SCHEMA, CREATE_PRIMARY_KEY, CREATE_PARTITION_BY, CREATE_COMMENT)),
 )
 _ROUTE_FAMILIES = (CREATE_OPTIONS, OPTIONS, TYPES, EXPECT)
-"""What a route may say; all else is said once, at the top."""
+"""The settings that a route may have; all others stand once, at the top."""
 _NOT_OF_TABLES = (SOURCE_TABLE.key, TOPIC.key)
-"""What says which records a table gets, and nothing of what becomes of them."""
+"""The settings that only say which records a table gets."""
 
 
 class Left(Enum):
@@ -72,7 +72,7 @@ class Left(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The table that a record goes to, and the number of the route that says so."""
+    """The table that a record goes to, and the number of its route."""
 
     route: int
     table: str
@@ -80,8 +80,9 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class RoutedJob:
-    """A job of several tables. `common` is what is said of all of them, as a job without a table; `routes` are asked in
-    order. `exclude` are names of the source's tables. `settings` say where each text comes from, as in `JobConfig`."""
+    """A job of several tables. `common` has the settings of all tables, as a job without a table. The first of `routes`
+    that takes a record decides. `exclude` are names of source tables. `settings` say where each text comes from, as in
+    `JobConfig`."""
 
     common: JobConfig
     routes: tuple[Route, ...]
@@ -93,17 +94,17 @@ class RoutedJob:
 
     @property
     def decode(self) -> RecordFormat:
-        """The format of the messages, which is one for all tables."""
+        """The format of the messages, the same for all tables."""
         return self.common.source.decode
 
     @property
     def asks_names(self) -> bool:
-        """Whether the tables that records name matter; else their topics say all."""
+        """Whether the routes look at the source tables that records name, and not at their topics alone."""
         return bool(self.exclude) or any(route.asks_names for route in self.routes)
 
     def resolve(self, name: SourceName | None, topic: str | None) -> Resolved | Left:
-        """Where records go that name a table, or come from a topic. Raises OptionError where the name may not be a part
-        of a table's name."""
+        """The table that records with this name and topic go to, or why they go to none. Raises OptionError where the
+        name may not be a part of a table's name."""
         if name is not None and any(names.groups(name.texts) is not None for names in self.exclude):
             return Left.EXCLUDED
         for route in self.routes:
@@ -113,13 +114,13 @@ class RoutedJob:
         return Left.UNMATCHED
 
     def settings_of(self, route: int) -> dict[str, Setting]:
-        """What the job says of a table that a route names, but for the table itself."""
+        """The settings of the tables of a route, without the table itself."""
         of_route = dict(_settings_of_route(self.settings, route))
         merged = _merged(_common(self.settings), of_route)
         return {key: setting for key, setting in merged.items() if key not in (*_NOT_OF_TABLES, TABLE.key)}
 
     def config_of(self, to: Resolved) -> JobConfig:
-        """What this job is for one table, as a job of that table. Raises OptionError for settings that do not fit."""
+        """The settings of one table, as a job of that table alone. Raises OptionError for settings that do not fit."""
         origin = f"tables[{to.route}]"
         try:
             return job_config({**self.settings_of(to.route), TABLE.key: Setting(to.table, origin)})
@@ -127,7 +128,7 @@ class RoutedJob:
             raise e.reworded(f"{origin}: {e.message}") from e
 
     def differing(self, one: int, other: int) -> str | None:
-        """A key that two routes do not say the same of; None where their tables are treated alike."""
+        """A setting in which two routes differ; None if they treat their tables alike."""
         texts = [{k: s.text for k, s in self.settings_of(number).items()} for number in (one, other)]
         return next((k for k in sorted({*texts[0], *texts[1]}) if texts[0].get(k) != texts[1].get(k)), None)
 
@@ -210,13 +211,13 @@ def _settings_of_route(settings: Mapping[str, Setting], number: int) -> Iterator
 
 
 def _common(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """What stands at the top and is not about routes alone."""
+    """The settings at the top, without those that are about routes alone."""
     kept = (f"{EXCLUDE.key}.", TABLES)
     return {key: setting for key, setting in settings.items() if not key.startswith(kept)}
 
 
 def _merged(defaults: Mapping[str, Setting], own: Mapping[str, Setting]) -> dict[str, Setting]:
-    """What a route says before the defaults: a text takes the place of a map, and a map that of a text."""
+    """The settings of a route over the defaults. A text replaces a map, and a map replaces a text."""
     replaced = {key for key in defaults if any(_is_inside(key, k) or _is_inside(k, key) for k in own)}
     return {key: setting for key, setting in defaults.items() if key not in replaced} | dict(own)
 
@@ -270,7 +271,7 @@ def _check_routes(job: RoutedJob) -> None:
 
 
 def refuse_differing(job: RoutedJob, one: int, other: int, table: str) -> None:
-    """Returns if two routes to one table say the same of it. Raises OptionError."""
+    """Returns if two routes to one table have the same settings for it. Raises OptionError."""
     key = job.differing(one, other)
     if key is not None:
         raise OptionError(

@@ -1,1 +1,1 @@
-"""Where bad records go: a folder, a table, a topic; and how they are run through their job again."""
+"""Where bad records go: a folder, a table or a topic; and how a replay reads them again."""

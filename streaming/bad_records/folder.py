@@ -1,4 +1,4 @@
-"""Bad records in a folder: a Parquet file a batch, under the names of the writer and of the batch."""
+"""Bad records in a folder: one Parquet file for each batch, named by the writer and the batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ class Folder:
         return self.path
 
     def prepare(self) -> None:
-        """Nothing is needed: a folder comes with its first file."""
+        """Does nothing: a folder is made with its first file."""
 
     def put(self, rejects: Rejects) -> str:
-        """As `BadRecordsPlace.put`; the last file with bad records, or the folder."""
+        """As `BadRecordsPlace.put`. Returns the last file with bad records, or the folder if there is none."""
         where, known = self.path, self._known(rejects)
         for batch, rows in rejects:
             file = f"{batch.folder or batch.user}/batch-{batch.batch_id}.parquet"
@@ -40,8 +40,8 @@ class Folder:
         return where
 
     def _known(self, rejects: Rejects) -> frozenset[str] | None:
-        """The folders that tables of a job have, listed at once: a first batch may bring rows to hundreds of tables.
-        None where they are not known."""
+        """The folders of the tables of a job, from one listing, since a first batch may have rows for hundreds of
+        tables. None if they are not known."""
         folders = {batch.folder for batch, _ in rejects}
         if len(folders) < _MANY_TABLES or not any(is_begun(self.path, batch) for batch, _ in rejects):
             return None

@@ -1,10 +1,10 @@
-"""Bad records of a batch: counted, and put aside before the batch is committed, or the end of the job.
+"""Counts the bad records of a batch, and puts them aside before the batch is committed, or stops the job.
 
-They come first, under the name of the batch. Where the job dies before its commit, the batch is repeated, and puts its
-bad records aside under the same name again: that replaces what is there. So a place that replaces (a folder, a table)
-has each bad record once, and none is lost. A topic cannot take a record back: it may have one twice.
+Bad records are written before the commit, under the name of the batch. If the job dies before the commit, the batch is
+repeated, and puts its bad records aside under the same name again. A folder or a table replaces the earlier ones, so it
+has each bad record once. A topic cannot take a record back, so it may have one twice. None is lost.
 
-A place knows nothing of the tables of the job. Whoever writes a batch asks it once, with the rejects of all of them.
+A place knows nothing of the tables of the job: it is called once for each batch, with the rejects of all tables.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ _ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascend
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """Whose bad records they are: the writer (the query's id, with the sink's), the number of its batch, a digest of
-    what the batch reads, and the table that they were for. `run_id` changes with each start of the query; None where it
-    is not known. `folder` is the folder of a batch's file, where it is another one than the writer's."""
+    """The batch and table of some bad records: the writer (the query's id, with the sink's), the number of its batch, a
+    digest of what the batch reads, and the table. `run_id` changes with each start of the query; None if it is not
+    known. `folder` is the folder of the batch's file, if it is not the writer's."""
 
     user: str
     batch_id: int
@@ -36,8 +36,7 @@ class BatchName:
 
 
 Rejects = Sequence[tuple[BatchName, pa.Table]]
-"""The bad records of a batch: of each of its tables, rows of REJECTS_SCHEMA in an order that is the same each time, or
-none."""
+"""The bad records of a batch: for each of its tables, rows of REJECTS_SCHEMA (or none), always in the same order."""
 
 
 class BadRecordsPlace(Protocol):
@@ -45,16 +44,16 @@ class BadRecordsPlace(Protocol):
 
     @property
     def name(self) -> str:
-        """The place, for people."""
+        """The name of the place, for messages."""
         ...
 
     def prepare(self) -> None:
-        """Returns if bad records can go there; what is missing is made. Raises BucketlineError."""
+        """Returns if the place can take bad records; a missing one is created. Raises BucketlineError."""
         ...
 
     def put(self, rejects: Rejects) -> str:
-        """Puts the bad records of a batch there, of each table instead of those that it has put there before; where
-        that is, for people."""
+        """Stores the bad records of a batch. For each table they replace those that the batch has stored before.
+        Returns where they are, for messages."""
         ...
 
 
@@ -89,9 +88,9 @@ def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
 
 
 def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch_id: int) -> pa.Table:
-    """The bad records in `blobs`, which are as `pack_rejects` makes them, in the order of their places.
+    """The bad records in `blobs` (as `pack_rejects` makes them), ordered by topic, partition and offset.
 
-    Raises RejectedRecordsError above the limit, naming the first record and its reason; those that an expectation
+    Raises RejectedRecordsError above the limit, naming the first record and its reason; records that an expectation
     refuses do not count.
     """
     parts = [REJECTS_SCHEMA.empty_table(), *(pa.ipc.open_stream(blob).read_all() for blob in blobs)]
@@ -124,7 +123,7 @@ def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
 
 
 def described(rejects: pa.Table) -> str:
-    """The first of the bad records, for people."""
+    """A description of the first bad records, for messages."""
     topic, partition, offset, reason, value = (
         rejects[name][0].as_py() for name in ("topic", "partition", "offset", "reason", "value")
     )

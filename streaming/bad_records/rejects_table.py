@@ -1,7 +1,7 @@
-"""Bad records in a table, each once: a row of the key (writer, table, batch, input, number).
+"""Bad records in a table. Each is one row, with the key (writer, table, batch, input, number).
 
-A batch that is repeated writes the same keys again, so nothing has to be remembered of the attempt before. Rows that it
-does not write again are deleted: the table, or what the job says, may have changed since.
+A batch that is repeated writes the same keys again, and deletes rows of an earlier attempt that it does not write
+again: the table or the settings of the job may have changed since.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ digest of what the batch reads, `number` counts the bad records of the batch and
 the replay that has taken the record, null before."""
 OPTIONS = {"bucket": "1"}
 COMMENT = "Bad records of streaming jobs, written by bucketline"
-"""The options of a table that is made, and what it says of itself."""
+"""The options and the comment of a table that is created for bad records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class RejectsTable:
         return self.path
 
     def prepare(self) -> None:
-        """As `BadRecordsPlace.prepare`. Raises OptionError for a table that is no table of bad records."""
+        """As `BadRecordsPlace.prepare`. Raises OptionError for a table with other columns than those of bad records."""
         self.open()
 
     def open(self) -> TableHandle:
-        """The table, made if it is missing. Raises OptionError where it does not take bad records."""
+        """The table, created if it is missing. Raises OptionError if it cannot take bad records."""
         io, root = file_io_for(self.path, self.storage)
         if Schemas(io, root).latest_id() is None:
             check_table_path(self.path)
@@ -72,7 +72,7 @@ class RejectsTable:
         return table
 
     def put(self, rejects: Rejects) -> str:
-        """As `BadRecordsPlace.put`: one commit, or none where nothing changes."""
+        """As `BadRecordsPlace.put`, with one commit; none if nothing changes."""
         due = [(batch, rows) for batch, rows in rejects if rows.num_rows or is_begun(self.path, batch)]
         if due:
             table = self.open()
@@ -86,7 +86,7 @@ class RejectsTable:
 
 
 def check_rejects_table(schema: TableSchema, name: str) -> None:
-    """Returns if a table takes bad records. Raises OptionError naming what is in the way."""
+    """Returns if a table can take bad records. Raises OptionError naming the reason why not."""
     own = {f.name: f.type for f in schema.fields}
     for f in parse_columns(COLUMNS):
         found = own.get(f.name)
@@ -112,7 +112,7 @@ def _refuse(name: str, why: str) -> None:
 
 
 def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
-    """The rows of a batch, of any of these tables."""
+    """A filter for the rows of one batch, of all tables in `batches`."""
     first = batches[0]
     same_batch = (pc.field("batch_id") == first.batch_id) & (pc.field("input") == (first.digest or ""))
     same_writer = pc.field("query_id") == first.user
@@ -128,7 +128,7 @@ def _with_all(table: TableHandle, changes: pa.Table) -> pa.Table:
 
 
 def _changes(rejects: pa.Table, batch: BatchName, known: pa.Table) -> pa.Table:
-    """The rows of a batch's bad records, and the deletes of those that are no more."""
+    """The rows to write for a batch's bad records, with deletes of known rows that are not among them."""
     gone = np.asarray(known.filter(pc.equal(known["table_name"], batch.table))["number"])
     gone = gone[gone >= rejects.num_rows]
     numbers = np.concatenate([np.arange(rejects.num_rows), gone]).astype(np.int32)

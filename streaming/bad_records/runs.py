@@ -1,4 +1,4 @@
-"""Whether a batch's bad records may be there already: put aside by an attempt that died before its commit."""
+"""Whether an earlier attempt, which died before its commit, may have put a batch's bad records aside."""
 
 from dataclasses import dataclass
 
@@ -19,14 +19,14 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 
 
 def is_begun(place: str, batch: BatchName) -> bool:
-    """Whether there may have been an attempt before: of the first batch of a run, by the run before; of another, in
-    this run."""
+    """Whether there may have been an earlier attempt at a batch. The run before may have tried the first batch of a
+    run; this run may have tried its newest."""
     run = _runs.get((place, batch.user, batch.table))
     return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)
 
 
 def note_batch(place: str, batch: BatchName) -> None:
-    """Takes note that the bad records of a batch were put aside. A run whose id is not known is not remembered."""
+    """Remembers that the bad records of a batch were put aside, unless the id of the run is not known."""
     if batch.run_id is None:
         return
     run = _runs.get((place, batch.user, batch.table))

@@ -1,7 +1,7 @@
 """Bad records as a folder or a table has them, and which of them a replay takes.
 
-A replay takes records by its number, and says so in the place before they are written: what dies in between is found
-again, and is done with the same records.
+A replay has a number, and marks the records that it takes with it before it writes them. If it dies in between, the
+next attempt finds the marks and writes the same records.
 """
 
 import json
@@ -37,23 +37,23 @@ STORED_SCHEMA = pa.schema(
 
 _CLAIMS = "replays"
 _OTHERS = -1
-"""The number where another job's replay has taken a record."""
+"""Stands for the number of the replay, if the replay of another job has taken a record."""
 
 
 class StoredRecords(Protocol):
-    """Bad records that are kept."""
+    """Bad records in a place that can be read back."""
 
     def rows(self, user: str) -> pa.Table:
-        """All of them, as STORED_SCHEMA; `user` is the name that a replay commits under."""
+        """All bad records, as STORED_SCHEMA; `user` is the commit user of a replay."""
         ...
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
-        """Notes that the replay of that number takes these rows."""
+        """Marks these rows as taken by the replay of that number."""
         ...
 
 
 class StoredInTable:
-    """Those of a table."""
+    """The bad records in a table."""
 
     def __init__(self, place: RejectsTable) -> None:
         self._place = place
@@ -73,7 +73,7 @@ class StoredInTable:
 
 
 class StoredInFolder:
-    """Those of a folder: one file a batch, in the folder of its writer or of a table in it."""
+    """The bad records in a folder: one file for each batch, in the folder of its writer or of a table in it."""
 
     def __init__(self, place: Folder) -> None:
         self._io, self._root = file_io_for(place.path, place.storage)

@@ -30,7 +30,7 @@ _SENT_DDL = "key binary, value binary, headers array<struct<key: string, value: 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic; `client` are the options of Kafka's client, under the names that Spark has for them (`kafka.*`)."""
+    """A topic. `client` are the options of Kafka's client, with the prefix that Spark expects (`kafka.`)."""
 
     topic: str
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -40,10 +40,10 @@ class Topic:
         return f"topic {self.topic}"
 
     def prepare(self) -> None:
-        """Nothing is asked: brokers may make a topic with its first record."""
+        """Does nothing: brokers may create a topic with its first record."""
 
     def put(self, rejects: Rejects) -> str:
-        """As `BadRecordsPlace.put`, except that records of an attempt before stay."""
+        """As `BadRecordsPlace.put`, but records of an earlier attempt stay."""
         messages = [message for batch, rows in rejects for message in _messages(rows, batch)]
         if messages:
             from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line reads places without Spark
@@ -55,7 +55,7 @@ class Topic:
 
 
 def client_options(source: Mapping[str, str]) -> dict[str, str]:
-    """Those options of a Kafka source that say how its cluster is reached."""
+    """The options of a Kafka source that say how its cluster is reached."""
     return {
         key: text
         for key, text in source.items()
@@ -80,7 +80,7 @@ _OF_CONSUMERS = (
 
 
 def _messages(rejects: pa.Table, batch: BatchName) -> Iterator[tuple[Any, ...]]:
-    """The messages of bad records; they are few, and Spark takes them as Python's values."""
+    """The messages of bad records as Python values, since Spark takes them so and they are few."""
     for record in rejects.to_pylist():
         told = {header: record[column] for header, column in _OF_REJECT.items()}
         told |= {QUERY: batch.user, BATCH: batch.batch_id, TABLE: batch.table or None}

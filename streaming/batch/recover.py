@@ -230,7 +230,8 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
 def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
     """What to do about records that perhaps no query has written, where the other one is further on than this batch.
 
-    A batch of the other that came while the newest one of this query was written is not among those since.
+    The other query's batches are taken from the snapshots after this query's newest one. So a batch that the other
+    committed while this query wrote its newest is not seen.
     """
     own = [s for s in history.since if s.commit_user == other.commit_user and history.since_is_whole]
     began = [kafka_offsets(s.properties.get(START_OFFSETS)) for s in own]

@@ -40,16 +40,17 @@ from bucketline.streaming.tasks.write_task import owning
 
 _LOG = logging.getLogger("bucketline.many")
 _MOST_READS = 5
-"""How often a batch reads its records: again where a table is new, and where one has changed meanwhile."""
+"""The most times that a batch reads its records. It reads them again if a table is new or has changed meanwhile."""
 _TABLES_A_TASK = 16
-"""Tables for which a task more is worth its start."""
+"""The number of tables for which one more task is started."""
 _MERGE_BYTES = 256 << 20
 
 
 class Attempt:
-    """One attempt to write a batch into tables: those that have records in it and are not in `aside`; or `only` one.
+    """One attempt to write a batch into the tables that have records in it, without those in `aside`; or into `only`
+    one table.
 
-    `span` is what is read, which is more than the batch for a table that catches up.
+    `span` are the offsets that are read. For a table that catches up they are more than those of the batch.
     """
 
     def __init__(
@@ -73,7 +74,8 @@ class Attempt:
         self._started = self._planned = self._ran = time.monotonic()
 
     def write(self) -> Notes:
-        """Decides for each table, and writes what it gets. Nothing is committed; raises what speaks against that."""
+        """Decides for each table whether it lacks the batch, and writes its files. Nothing is committed. Raises the
+        error of a check that fails."""
         notes = self._read_and_write()
         self._settle(notes)
         return notes
@@ -84,7 +86,7 @@ class Attempt:
         return {turn.name: turn.known.to.route for _, turn in sorted(self._turns.items())}
 
     def changed(self) -> dict[str, Entry]:
-        """What the ledger says of the tables that have been written, or that have failed."""
+        """The new ledger entries of the tables that were written or have failed."""
         batch, now_ms = self._identity, self._state.files.world.clock.now_ms()
         changed: dict[str, Entry] = {}
         for turn in self._turns.values():
@@ -97,7 +99,7 @@ class Attempt:
         return changed
 
     def _read_and_write(self) -> Notes:
-        """Reads until all tables are as the tasks take them to be, and writes."""
+        """Reads until the tasks know the newest state of all tables, and writes."""
         for _ in range(_MOST_READS):
             reading = self._reading()
             with self._engine.read(reading, self._source) as ahead:
@@ -130,13 +132,13 @@ class Attempt:
         )
 
     def _task_count(self) -> int:
-        """How many tasks write: as many as read, and more where the last batch had many tables."""
+        """The number of tasks that write: as many as read, and more if the last batch had many tables."""
         most = self._engine.parallelism
         reading = len(self._source.shares) if isinstance(self._source, KafkaRanges) else most
         return max(1, min(most, max(reading, -(-self._state.touched // _TABLES_A_TASK))))
 
     def _is_ready(self, notes: Notes) -> bool:
-        """Whether all tables are as the tasks have read for them; if not, they are by the next read."""
+        """Whether the tasks have read with the newest state of all tables. If not, the next read has it."""
         self._refuse_unmatched(notes)
         has_opened = self._open(notes)
         self._take_notes(notes)
@@ -161,7 +163,7 @@ class Attempt:
             )
 
     def _open(self, notes: Notes) -> bool:
-        """Opens the tables that the tasks did not know, made where the job says so; whether there are any."""
+        """Whether there are tables that the tasks did not know. They are opened, or created if the job says so."""
         tables = self._state.tables
         names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]
         works = []
@@ -179,7 +181,7 @@ class Attempt:
         return bool(names)
 
     def _take_notes(self, notes: Notes) -> None:
-        """A turn for each table that has records; one that was taken before gets what was read last."""
+        """Makes a turn for each table that has records. A turn of an earlier read gets the notes of this one."""
         for number, note in notes.tables.items():
             if number == NO_TABLE:
                 continue
@@ -195,7 +197,7 @@ class Attempt:
             del self._turns[number]
 
     def _fit(self, turn: Turn) -> bool:
-        """Plans the table's part; whether its records are to be read again for it."""
+        """Plans the write of a table. Returns whether the batch must read the table's records again."""
         try:
             plan_turn(turn)
             assert turn.stages is not None, "it was planned"
@@ -229,7 +231,7 @@ class Attempt:
                     self._note_failure(turn, e)
 
     def _settle(self, notes: Notes) -> None:
-        """All that speaks against a table, before the first commit."""
+        """Makes every check that may fail a table, and puts bad records aside, before the first commit."""
         try:
             self._check_topics()
             aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]] = {}
@@ -252,7 +254,7 @@ class Attempt:
             raise
 
     def _check_topics(self) -> None:
-        """Asks once whether the topics are still the same ones; each table is compared by what it knows."""
+        """Returns if the topics are the ones that each table was written from. Kafka is asked once for all tables."""
         watch = self._job.one.topics
         if watch is None:
             return
@@ -267,19 +269,19 @@ class Attempt:
         blobs: Sequence[bytes],
         name: str,
     ) -> int:
-        """How many bad records there are of a table; they are to be put aside with those of the others. Raises
-        RejectedRecordsError where there are too many."""
+        """The number of bad records of a table, which are added to `aside`. Raises RejectedRecordsError if there are
+        too many."""
         batch, user = self._identity, self._state.tables.user
         place = self._job.places(bad_records)
         rejects = allowed_rejects(place, bad_records.max_count, blobs, batch.batch_id)
-        # What a table has missed is another write than the batch of the others, which a place takes once.
+        # A table that catches up is another writer: a place takes bad records of a writer and batch once.
         writer = user if self._only is None else f"{user}-{_short(name)}"
         named = BatchName(writer, batch.batch_id, batch.digest, batch.run_id, name, f"{user}/{_as_name(name)}")
         aside.setdefault(bad_records, []).append((named, rejects))
         return int(rejects.num_rows)
 
     def _set_aside(self, aside: Mapping[BadRecords, Sequence[tuple[BatchName, pa.Table]]]) -> None:
-        """Puts the bad records of all tables aside; each place is asked once."""
+        """Puts the bad records of all tables aside, with one call to each place."""
         for bad_records, rejects in aside.items():
             place = self._job.places(bad_records)
             done = None if place is None else put_aside(place, rejects)
@@ -287,7 +289,7 @@ class Attempt:
                 _LOG.warning("batch %d: %s", self._identity.batch_id, done.line())
 
     def commit(self) -> list[BatchReport]:
-        """Commits all tables, and is back when no commit is under way any more."""
+        """Commits all tables, and returns when every commit has ended."""
         turns = [turn for _, turn in sorted(self._turns.items())]
         times = self._started, self._planned, self._ran
         works = [partial(commit_turn, turn, self._engine.engine, times) for turn in turns]
@@ -301,7 +303,7 @@ class Attempt:
         return [result for result in done if isinstance(result, BatchReport)]
 
     def _note_failure(self, turn: Turn, error: object) -> None:
-        """Takes a table that has failed out of the batch. Raises the error where that is not for the job to survive."""
+        """Takes a table that has failed out of the batch. Raises the error if the job must stop for it."""
         if not isinstance(error, Exception):
             return
         if not isinstance(error, BucketlineError) or not _is_of_table(error):
@@ -317,17 +319,17 @@ class Attempt:
 
 
 def _is_of_table(error: Exception) -> bool:
-    """Whether an error is about one table, whose batch is certain not to be in it, and would come again."""
+    """Whether an error is about one table, would come again, and has certainly left the batch out of that table."""
     if not isinstance(error, BucketlineError) or isinstance(error, CommitOutcomeUnknownError):
         return False
     return not (isinstance(error, CommitConflictError) and may_repeat(error))
 
 
 def _short(name: str) -> str:
-    """A short name of a table, as part of that of a writer."""
+    """A hash of a table's name, short enough for the name of a writer."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def _as_name(name: str) -> str:
-    """The name of a table as that of a folder."""
+    """A table's name in the letters that a folder's name may have."""
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in name.rpartition("://")[2])

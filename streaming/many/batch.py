@@ -1,4 +1,4 @@
-"""The way of a batch of many tables: ledger → attempt → pin → commits → what parked tables have missed → ledger.
+"""The steps of a batch of many tables: ledger → attempt → pin → commits → what parked tables have missed → ledger.
 
 The ledger of a batch is made when all tables have it, and before Spark hears that the batch is done.
 """
@@ -39,12 +39,12 @@ _LOG = logging.getLogger("bucketline.many")
 
 
 _RECENT = 8
-"""Batches for which a table counts as one that may get records in the next one."""
+"""The number of batches after its last records for which a table is expected to get more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Where a batch gets records from: its own, and those between other offsets, for tables that were parked."""
+    """The records of a batch, and records between other offsets for tables that were parked."""
 
     batch: Callable[[], Records]
     between: Callable[[BatchSpan], Records]
@@ -106,8 +106,8 @@ def _written(
 
 
 def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> None:
-    """Opens the tables that had records lately, so that the first batch of a process need not be read twice for them.
-    One that cannot be opened is met again when it has records."""
+    """Opens the tables that had records lately, so that the first batch of a process is not read twice for them. If a
+    table cannot be opened, the batch that has records for it tries again."""
     recent = [(n, e) for n, e in entries.items() if e.takes_part and (e.last_batch or 0) >= batch - _RECENT]
     works = [partial(state.tables.found, name, entry) for name, entry in recent if state.tables.get(name) is None]
     for opened in side_by_side(works, state.tables.doors.at_once):
@@ -121,7 +121,7 @@ def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> 
 def _as_asked(
     entries: Mapping[str, Entry], requests: tuple[Request, ...], state: ManyState, batch: int
 ) -> dict[str, Entry]:
-    """The entries after what the job was asked to do with tables."""
+    """The ledger entries after the requests to the job (unpark, forget)."""
     asked = dict(entries)
     for request in requests:
         entry = asked.get(request.table)
@@ -141,7 +141,7 @@ def _as_asked(
 
 
 def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
-    """The entry, which says so where the table holds the batch after all that it has failed in. Raises as
+    """The entry of a parked table, corrected if the table does hold the batch that it was parked for. Raises as
     `found_further`."""
     known = state.tables.get(name)
     if known is None:
@@ -163,7 +163,8 @@ def _caught_up(
     entries: Mapping[str, Entry],
     name: str,
 ) -> tuple[list[BatchReport], Entry, BucketlineError | None]:
-    """What a table that was parked has read of what it has missed; it is parked again where that fails."""
+    """Writes a part of the records that a parked table has missed. Returns the reports, the new entry, and the error
+    for which the table is parked again."""
     entry = entries[name]
     part, is_all = catch_up_span(entry, span, job.most_missed)
     try:

@@ -1,4 +1,4 @@
-"""Which table a path leads to: one that was dropped and made again is another."""
+"""The identity of the table at a path: a table that is dropped and created again has another one."""
 
 import hashlib
 
@@ -7,6 +7,6 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def birth_of(table: TableHandle) -> str:
-    """The hash of the table's first schema, which a table that is made anew has another of; empty where it is gone."""
+    """The hash of the table's first schema; empty if that is gone. A table that is created again has another hash."""
     data = table.io.read_optional(f"{table.metadata_path}/{SCHEMA_DIR}/schema-0")
     return "" if data is None else hashlib.sha256(data).hexdigest()[:32]

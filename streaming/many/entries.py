@@ -1,4 +1,4 @@
-"""A batch as one of its tables sees it, and what the ledger says of the table before and after: pure decisions."""
+"""The batch for one of its tables, and the ledger entry of the table before and after: pure decisions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ def _numbered(offsets: str | None) -> dict[Feed, int]:
 def identity_for(
     batch: BatchIdentity, span: BatchSpan, entry: Entry | None, fed: Iterable[Feed], pin: str
 ) -> BatchIdentity:
-    """The batch for one table: its snapshots carry the offsets of the partitions that have fed it by then, from where
-    it still lacks records."""
+    """The batch's identity for one table. Its offsets, which the table's snapshot stores, are those of the partitions
+    that have brought the table records; they begin at the first record that the table lacks."""
     commits = 0 if entry is None else entry.commits
     if not span.end:
         return replace(batch, turn=commits, pin=pin)
@@ -51,8 +51,8 @@ def identity_for(
 
 
 def at_least(entry: Entry | None) -> int:
-    """The batch that a table has to show before this one; below 0 where it need not show any. A table that the ledger
-    does not know may have been that of a job of one table: what it shows is looked at by itself."""
+    """The newest batch that a table must hold before this one; below 0 if it need not hold any. A table that the ledger
+    does not know may come from a job of one table: it is checked by its own snapshots."""
     return -1 if entry is None or entry.last_batch is None else entry.last_batch
 
 
@@ -81,12 +81,12 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
 
 
 def ahead_of(entry: Entry, span: BatchSpan) -> Offsets:
-    """Up to where a table has records that the batch reads for others."""
+    """The offsets up to which a table already has records of this batch."""
     return {f: at for f, at in (entry.cutoff or {}).items() if at > span.start.get(f, 0) and f in span.end}
 
 
 def left_out(entry: Entry, span: BatchSpan) -> list[Feed]:
-    """The partitions of which a table lacks records before the batch."""
+    """The partitions from which a table lacks records of earlier batches."""
     return sorted(f for f, at in (entry.cutoff or {}).items() if span.start.get(f, at) > at)
 
 
@@ -98,8 +98,8 @@ def next_ledger(
     changed: Mapping[str, Entry],
     routes: Resolver,
 ) -> Ledger:
-    """The ledger after a batch, which has changed these entries. A table whose records no route takes any
-    more keeps what it has: up to the beginning of the batch."""
+    """The ledger after a batch that changed these entries. If no route takes the records of a table any more, its
+    cut-off stays at the beginning of the batch."""
     tables = {} if before is None else dict(before.tables)
     for name, entry in tables.items():
         if not entry.takes_part:
@@ -114,13 +114,14 @@ def next_ledger(
 
 
 def _left_of(cutoff: Offsets | None, end: Offsets) -> Offsets | None:
-    """A cut-off behind the batch in some partition stays, so that records before it are not read again."""
+    """The cut-off of a table after a batch; None for the end of the batch. In a partition where the table has more than
+    the batch, its own cut-off stays, so that these records are not written twice."""
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
     return {**end, **ahead} if ahead else None
 
 
 def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
-    """Whether some of the records that came into a table would come there today."""
+    """Whether the routes still send records of any origin of the table to it."""
     if not entry.origins:
         return True
     found = (routes.resolve(origin.name, origin.topic) for origin in entry.origins)
@@ -128,7 +129,7 @@ def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
 
 
 def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, now_ms: int, *, wrote: bool) -> Entry:
-    """What the ledger says of a table once a batch has brought it records; `wrote` if it has a commit of the batch."""
+    """The ledger entry of a table after a batch with records for it; `wrote` if the table has a commit of the batch."""
     entry = Entry(birth) if entry is None else entry
     fed, origins = entry.fed | note.spans.keys(), entry.origins | note.origins
     entry = replace(entry, birth=birth, fed=fed, origins=origins)
@@ -136,7 +137,7 @@ def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, no
 
 
 def parked_entry(entry: Entry | None, batch: BatchIdentity, span: BatchSpan, user: str, why: str, now_ms: int) -> Entry:
-    """What the ledger says of a table that has failed in a batch: it has its records up to there."""
+    """The ledger entry of a table that has failed in a batch: it has all records before that batch."""
     entry = Entry("") if entry is None else entry
     parked = Parked(batch.batch_id, user, batch.digest, span.start, span.end, why, now_ms)
     cutoff = span.start if entry.cutoff is None else entry.cutoff
@@ -144,14 +145,14 @@ def parked_entry(entry: Entry | None, batch: BatchIdentity, span: BatchSpan, use
 
 
 def unparked(entry: Entry) -> Entry:
-    """A parked table that begins to read what it has missed."""
+    """The ledger entry of a parked table that begins to read the records that it has missed."""
     return replace(entry, parked=None, catching_up=True)
 
 
 def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[BatchSpan, bool]:
-    """What a table that catches up reads beside a batch, and whether it has everything then.
+    """The offsets that a table reads to catch up during a batch, and whether it lacks no records afterwards.
 
-    It follows from the ledger and the batch alone, so that a replay reads the same.
+    Only the ledger and the batch decide them, so a replay reads the same records.
     """
     start = {feed: min((entry.cutoff or {}).get(feed, 0), end) for feed, end in span.end.items()}
     missing = sum(span.end[feed] - at for feed, at in start.items())
@@ -162,13 +163,13 @@ def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[Bat
 
 
 def caught_up(entry: Entry, end: Offsets, *, is_all: bool) -> Entry:
-    """What the ledger says of a table that has read up to there."""
+    """The ledger entry of a table that has caught up to `end`; `is_all` if it lacks no records."""
     return replace(entry, catching_up=not is_all, cutoff=None if is_all else end)
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """The entry of a parked table, which says so where the table holds the batch after all that it has failed in.
-    `newest` is its newest batch, `batch` the one that is written now, which an earlier attempt may have written.
+    """The entry of a parked table, corrected if the table does hold the batch that it was parked for. `newest` is its
+    newest batch, `batch` the one that is written now, which an earlier attempt may have written.
 
     Raises CheckpointMismatchError where the table holds a batch that the ledger knows nothing of.
     """
@@ -186,8 +187,8 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
 
 
 def started_again(before: Ledger, reached: Mapping[str, Offsets]) -> Ledger:
-    """The ledger of a new query that goes on where another one has got to: it begins where the first of the tables
-    that take part needs it. `reached` are the offsets in each table's own newest snapshot."""
+    """The ledger of a new query that continues another one. It begins at the lowest offsets that a table which takes
+    part needs. `reached` are the offsets in each table's own newest snapshot."""
     tables: dict[str, Entry] = {}
     for name, entry in before.tables.items():
         cutoff = dict(before.cutoff(name))

@@ -1,4 +1,5 @@
-"""Tables that a batch has no records of: what their own batches still owe, and the tags that keep their newest one.
+"""Care of tables without records in a batch: their outstanding compactions, and the tags that keep their newest
+snapshot.
 
 A table that is idle for longer than a tag is kept would look as if it had been rolled back. So its tag is renewed.
 """
@@ -22,19 +23,19 @@ from bucketline.streaming.many.tables import Known, Tables
 
 _LOG = logging.getLogger("bucketline.many")
 RENEWED_EVERY_MS = 10 * 86_400_000
-"""A third of the time for which a writer's tag is kept."""
+"""How old a writer's tag may get before it is renewed: a third of the time for which it is kept."""
 _MOST_RENEWED = 8
-"""Tags that are renewed beside one batch."""
+"""The most tags that one batch renews."""
 
 
 def owes(known: Known) -> bool:
-    """Whether a table waits for work that its batches have left behind."""
+    """Whether a table waits for compactions that its batches have left undone."""
     state = known.target.state
     return bool(state.hidden) or state.owes_full or state.owes_postponed
 
 
 def do_owed(known: Known, batch: int, engine: Any) -> None:
-    """Does what a table is owed, as far as it succeeds; what is left stays owed."""
+    """Does the outstanding compactions of a table. A compaction that fails stays outstanding, and is tried again."""
     try:
         target = finish_stream(known.target, engine)
         known.target = _compacted(target, batch, engine) if target.state.owes_full else target
@@ -43,7 +44,7 @@ def do_owed(known: Known, batch: int, engine: Any) -> None:
 
 
 def _compacted(target: Target, batch: int, engine: Any) -> Target:
-    """The target after the full compaction that was lost."""
+    """The target after a full compaction that a conflict had dropped is done again."""
     at, trigger = target.at, CompactTrigger.FULL
     due = at.due(trigger)
     states = at.bucket_states(trigger) if due else {}
@@ -56,7 +57,7 @@ def _compacted(target: Target, batch: int, engine: Any) -> Target:
 
 
 def renewed(tables: Tables, entries: Mapping[str, Entry], now_ms: int) -> dict[str, Entry]:
-    """The entries of some tables whose tags were due to be renewed, and have been."""
+    """The new ledger entries of the tables whose tags were renewed."""
     due = [name for name, e in sorted(entries.items()) if e.last_batch is not None and _is_due(e, now_ms)]
     done: dict[str, Entry] = {}
     for name in due[:_MOST_RENEWED]:

@@ -20,9 +20,9 @@ from bucketline.streaming.tasks.many.split import Resolver
 class ManyJob:
     """What a job says of all its batches. `settings` is the text that decides rows, and `pin` its hash.
 
-    `nameless` decodes what belongs to no table, `bad_records` says what is done with it where it is bad; `places` gives
-    the place that settings of bad records name, None for none. `one` has what a job of one table says as well. A table
-    that was parked reads `most_missed` records beside one batch.
+    `nameless` decodes records that belong to no table; `bad_records` are the settings for bad ones among them. `places`
+    gives the place that such settings name, None for none. `one` has the settings that a job of one table has too. A
+    table that was parked catches up by at most `most_missed` records with each batch.
     """
 
     routes: Resolver
@@ -40,8 +40,8 @@ class ManyJob:
 
 @dataclass(slots=True)
 class ManyState:
-    """What a process keeps. `ledger` is that of the last batch; it has to be looked for first. `touched` is how many
-    tables that batch had records of."""
+    """What a process keeps from batch to batch. `ledger` is that of the last batch, once the process `has_looked` for
+    it. `touched` is the number of tables that the last batch had records for."""
 
     files: LedgerFiles
     tables: Tables
@@ -50,15 +50,16 @@ class ManyState:
     touched: int = 0
 
     def forget(self) -> None:
-        """Drops all that is kept: after an error nothing of it is trusted."""
+        """Drops everything that is kept, since none of it can be trusted after an error."""
         self.tables.forget_all()
         self.ledger, self.has_looked = None, False
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a batch of many tables came to: the reports of its tables, those that have failed and were parked, and how
-    many records of parked tables it has left out. `is_skipped` when all of it was written before."""
+    """The result of a batch of many tables: a report of each table, the tables that failed and were parked, and the
+    number of records that were left out because their table is parked. `is_skipped` when all of it was written
+    before."""
 
     reports: tuple[BatchReport, ...] = ()
     failed: Mapping[str, BucketlineError] = field(default_factory=dict)

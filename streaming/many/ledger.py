@@ -1,7 +1,7 @@
 """What a job of many tables knows of them between two batches: one file a batch in the checkpoint.
 
-A table commits only in batches that bring it rows, so that its newest snapshot does not say up to where the job has
-read for it. The ledger does: it names each table's last batch, and where its records end.
+A table commits only in batches that bring it rows, so its newest snapshot does not say how far the job has read. The
+ledger does: it names each table's last batch, and the offsets up to which the table has its records.
 """
 
 import json
@@ -23,7 +23,8 @@ Offsets = Mapping[Feed, int]
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A table that failed: the batch that it failed in, as that was planned, and why. `since_ms` is when."""
+    """Why a table is parked: the batch that it failed in, with the offsets of that batch, the error, and the time
+    (`since_ms`)."""
 
     batch: int
     user: str
@@ -40,9 +41,9 @@ class Entry:
 
     `birth` names its first schema: a table that is dropped and created again has another. `last_batch` is the newest
     batch that brought it rows, `commits` how many did. `fed` are the partitions that have brought it records, `origins`
-    the source's tables and topics. All records before `cutoff` are in the table; None: all before the end of the
-    ledger's batch, as for each table that takes part. One that is `catching_up` was parked, and reads what it has
-    missed beside the batches of the others. `marked_ms` is when its newest batch was tagged.
+    the source's tables and topics. All records before `cutoff` are in the table; None stands for the end of the
+    ledger's batch, as for each table that takes part. A table that is `catching_up` was parked, and reads the records
+    that it has missed. `marked_ms` is when its newest batch was tagged.
     """
 
     birth: str
@@ -74,7 +75,8 @@ class Ledger:
     tables: Mapping[str, Entry] = field(default_factory=dict)
 
     def cutoff(self, target: str) -> Offsets:
-        """Up to where a table has its records; everything for one that the job does not know: it has none to miss."""
+        """The offsets up to which a table has its records; the end of the batch for a table that the job does not
+        know."""
         entry = self.tables.get(target)
         return self.end if entry is None or entry.cutoff is None else entry.cutoff
 
@@ -126,12 +128,12 @@ def _topics(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def offsets_in(topics: Mapping[str, Mapping[str, int]]) -> dict[Feed, int]:
-    """Offsets in the form of Spark's own, by topic and partition."""
+    """Offsets by topic and partition, from the nested form in which Spark writes them."""
     return {(t, int(p)): int(offset) for t, of in topics.items() for p, offset in of.items()}
 
 
 def offsets_text(offsets: Offsets) -> str:
-    """Offsets as a batch's identity has them: those of one Kafka source."""
+    """Offsets as the text that a batch's identity has for a Kafka source."""
     return json.dumps([_topics(offsets)], sort_keys=True)
 
 

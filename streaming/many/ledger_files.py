@@ -1,8 +1,7 @@
-"""The ledgers and pins of a job in its checkpoint, read and written by our own storage; which ledger a batch goes on
-from.
+"""The ledgers and pins of a job, as files in its checkpoint; and which ledger a batch continues.
 
-A ledger is made if there is none, and durable before Spark hears that its batch is done: what Spark believes done is in
-a ledger.
+The ledger of a batch is on storage before Spark is told that the batch is done. So every batch that Spark takes for
+done has one.
 """
 
 import hashlib
@@ -69,7 +68,7 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A wish about a table, as it lies in the checkpoint until the job has done it."""
+    """A request about a table. It is a file in the checkpoint until the job has done it."""
 
     wish: Wish
     table: str
@@ -84,8 +83,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class LedgerFiles:
-    """The folder of a job's checkpoint that is ours. `kept` is how many ledgers are kept: as many as Spark keeps
-    offsets of batches."""
+    """The folder of ledgers, pins and requests in a job's checkpoint. `kept` is the number of ledgers to keep: as many
+    as the batches whose offsets Spark keeps."""
 
     io: FileIO
     root: str
@@ -103,13 +102,13 @@ class LedgerFiles:
         return None if data is None else decode_ledger(data, path)
 
     def read_start(self) -> Ledger | None:
-        """The ledger that the query began with; None for one that began with nothing."""
+        """The ledger that the query began with; None if it began without one."""
         path = f"{self.root}/ledger/{_START}"
         data = self.io.read_optional(path)
         return None if data is None else decode_ledger(data, path)
 
     def put_start(self, ledger: Ledger) -> None:
-        """Makes the ledger that a query is to begin with."""
+        """Writes the ledger that a query is to begin with."""
         self.io.overwrite(f"{self.root}/ledger/{_START}", ledger.encode())
 
     def written_ms(self, batch: int) -> int:
@@ -117,7 +116,7 @@ class LedgerFiles:
         return self.io.modified_ms(self._ledger(batch))
 
     def put(self, ledger: Ledger) -> None:
-        """Makes the ledger of a batch; one of the same batch and input stays as it is.
+        """Writes the ledger of a batch. A ledger of the same batch and input stays as it is.
 
         Raises CheckpointMismatchError where there is one of another input, or of another query.
         """
@@ -147,7 +146,7 @@ class LedgerFiles:
         return None if data is None else decode_pin(data, path)
 
     def put_pin(self, pin: Pin) -> None:
-        """Pins a batch; whoever may not replace a pin has looked before."""
+        """Pins a batch. A pin that is there is replaced: callers that must keep it check first."""
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
 
     def requests(self) -> tuple[Request, ...]:
@@ -164,11 +163,11 @@ class LedgerFiles:
         return tuple(found)
 
     def ask(self, request: Request) -> None:
-        """Leaves a request for the job, which does it with its next batch."""
+        """Stores a request, which the job does with its next batch."""
         self.io.overwrite(f"{self.root}/requests/{request.name}", request.encode())
 
     def done(self, requests: Iterable[Request]) -> None:
-        """Takes back requests that have been done."""
+        """Removes requests that have been done."""
         for request in requests:
             self.io.delete(f"{self.root}/requests/{request.name}")
 
@@ -179,7 +178,7 @@ class LedgerFiles:
 def ledger_files(
     checkpoint: str, storage: Mapping[str, str], kept: int = 100, world: World = SYSTEM_WORLD
 ) -> LedgerFiles:
-    """The files of a checkpoint. Raises OptionError for a checkpoint that our storage does not reach."""
+    """The files of a checkpoint. Raises OptionError if bucketline cannot reach the storage of the checkpoint."""
     try:
         io, root = file_io_for(checkpoint, storage, world)
         io.require_publish()
@@ -194,14 +193,15 @@ def ledger_files(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The ledger that a batch goes on from; None where the job has none yet. `is_done` when it is the batch's own."""
+    """The ledger that a batch continues; None if the job has none yet. `is_done` if it is the ledger of the batch
+    itself."""
 
     ledger: Ledger | None
     is_done: bool = False
 
 
 def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) -> Found:
-    """The ledger of the batch before, or that of the batch itself where it was done already.
+    """The ledger of the batch before, or of the batch itself if that was done already.
 
     Raises CheckpointMismatchError where ledgers and Spark's own files of the checkpoint do not fit.
     """
@@ -230,7 +230,7 @@ def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) 
 
 
 def ledger_lost(files: LedgerFiles, target: str, batch: int) -> BucketlineError:
-    """The error for a table that was written with a ledger, where there is none."""
+    """The error for a table that was written with a ledger, when the checkpoint has no ledger."""
     return CheckpointMismatchError(
         f"{target} has batches of this job that were written with a ledger, and {files.root} has none, at batch "
         f"{batch}: the folder was removed, or left out of a copy. {_REMEDY}",

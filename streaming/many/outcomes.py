@@ -1,4 +1,4 @@
-"""What came of one table's part in a batch: what the tasks that read say, and those that write, put together."""
+"""The outcome of a batch for one table, from what the tasks that read and the tasks that write say."""
 
 import pickle
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from bucketline.streaming.tasks.wire import ERROR, MESSAGES, Result
 
 
 def outcome_of(results: Sequence[Result], note: TableNote, access: BucketAccess) -> Outcome:
-    """The outcome of a table. Raises the error of a task that could not write it; what others have written is removed
-    then."""
+    """The outcome of a table. If a task could not write the table, removes the files of the other tasks and raises its
+    error."""
     errors = [pickle.loads(r.payload) for r in results if r.kind == ERROR]
     if errors:
         with discarded_on_error(access) as messages:

@@ -1,4 +1,4 @@
-"""A batch that was begun with other settings: some of its tables may hold it as those settings made it."""
+"""A batch that an earlier process began with other settings: some tables may hold the rows that those settings made."""
 
 from bucketline.conf.routes.routed_job import Resolved
 from bucketline.state.store.write.table_at import table_at
@@ -9,8 +9,8 @@ from bucketline.streaming.many.job import ManyJob, ManyState
 
 
 def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> str | None:
-    """The settings that the batch has to be finished with; None where the job's own may write it: no table holds it
-    yet, or it was begun with the same ones. Asked once, by the first batch of a process."""
+    """The settings that the batch must be finished with. None if the job's own settings may write it: it was begun with
+    the same ones, or no table holds it yet. Only the first batch of a process asks."""
     if state.has_looked:
         return None
     pin = state.files.read_pin(identity.batch_id)

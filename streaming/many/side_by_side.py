@@ -1,4 +1,4 @@
-"""Works that wait for storage most of the time, some at the same time; none is under way any more in the end."""
+"""Runs several pieces of work that mostly wait for storage in threads, and returns when all have ended."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +8,8 @@ T = TypeVar("T")
 
 
 def side_by_side(works: Sequence[Callable[[], T]], threads: int) -> list[T | Exception]:
-    """What each of the works comes to, in their order: its result, or its error. With one thread they are done one
-    after another in this one. What is no Exception ends this one, once all that have begun have ended."""
+    """The result or the error of each piece of work, in their order. With `threads` of 1 they run one after another in
+    the calling thread. A BaseException that is no Exception is raised, once all work that has begun has ended."""
     if min(threads, len(works)) < 2:
         return [_done(work) for work in works]
     with ThreadPoolExecutor(min(threads, len(works)), thread_name_prefix="bucketline-tables") as pool:

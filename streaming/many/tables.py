@@ -1,8 +1,8 @@
 """The tables of a job that this process has open: their numbers, and how tasks read the records of each.
 
-A table gets its number when it is opened, and keeps it as long as the process lives. What tasks have to know of it is
-packed when it is opened, and again when its schema or its settings have changed: a batch costs nothing for a table that
-it brings nothing.
+A table gets its number when it is opened, and keeps it as long as the process lives. The values that tasks need to read
+it are packed when it is opened, and again when its schema or settings change. So a batch costs nothing for a table
+without records in it.
 """
 
 import logging
@@ -46,22 +46,22 @@ _ONE_BATCH = BatchIdentity("", 0, None, None, None)
 
 
 class Doors(Protocol):
-    """How a job gets at its tables; `at_once` says how many of them several threads may open at the same time."""
+    """Finds, opens and creates the tables of a job. `at_once` is how many tables threads may open at the same time."""
 
     @property
     def at_once(self) -> int: ...
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """Where records of that origin go."""
+        """The table that records of that origin go to, or why they go to none."""
         ...
 
     def config(self, to: Resolved) -> JobConfig:
-        """The settings of a table, as those of a job of this table alone."""
+        """The settings that a job of this table alone would have."""
         ...
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
-        """The table; where there is none it is made, as its settings or the first of its records say, if it may be.
-        None where there is none, and it may not. Raises BucketlineError for a table that cannot be used or made."""
+        """The table. A missing table is created from its settings or from its first records (`sample`); None if that is
+        not allowed (`may_create`). Raises BucketlineError for a table that cannot be used or made."""
         ...
 
     def options(self, config: JobConfig) -> Mapping[str, str]:
@@ -69,13 +69,13 @@ class Doors(Protocol):
         ...
 
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
-        """What turns the table's records into rows, those of other tables left out before."""
+        """The step that turns the table's records into rows. Records of other tables have been left out before."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table that was opened, and is not among those of the job yet; as in `Known`."""
+    """A table that was opened, and is not yet among the tables of the job. The fields are as in `Known`."""
 
     to: Resolved
     config: JobConfig
@@ -86,8 +86,8 @@ class Opened:
 
 @dataclass(slots=True)
 class Known:
-    """An open table. `target` is what its last batch has left, `step` decodes its records as the table was opened,
-    `birth` names its first schema; `reading` is what tasks know of it.
+    """An open table. `target` is its state after its last batch, `step` decodes its records, `birth` names its first
+    schema; `reading` says how tasks read its records.
     """
 
     number: int
@@ -103,7 +103,8 @@ class Known:
         return self.to.table
 
     def stages(self, target: Target, identity: BatchIdentity) -> Stages[Records]:
-        """How a batch's rows get into the table as it is now. Raises as `fit_decoder` and `Mode.by_owner`."""
+        """The stages that write a batch's rows into the table in its current state. Raises as `fit_decoder` and
+        `Mode.by_owner`."""
         step = fit_decoder(self.step, target.at)
         source = Frame(None, step)
         stages = plan_batch(target, identity, source, Workers(1, _NO_LIMIT))
@@ -148,8 +149,8 @@ class Tables:
         return self._by_number[number]
 
     def opened(self, to: Resolved, sample: Sequence[pa.Table], *, is_known: bool) -> Opened:
-        """A table, which is made where there is none and the job says so; but not one that the job has written before.
-        Several threads may open tables.
+        """The table, opened. A missing table is created if the job says so, unless the job has written it before.
+        Several threads may call this.
 
         Raises TableNotFoundError, and what is raised for a table that cannot be made or written.
         """
@@ -165,8 +166,8 @@ class Tables:
         return self._opened(to, handle, config)
 
     def found(self, name: str, entry: Entry) -> Opened | None:
-        """A table that the job knows, opened by the route that its records take; None where there is none, and where no
-        route takes them. Raises as `opened`."""
+        """A table that the job knows, opened with the settings of the route of its records. None if the table is
+        missing, or if no route takes its records. Raises as `opened`."""
         resolved = (self.doors.resolve(origin) for origin in sorted(entry.origins, key=str))
         to = next((to for to in resolved if isinstance(to, Resolved) and to.table == name), None)
         if to is None:
@@ -181,13 +182,13 @@ class Tables:
         return Opened(to, config, Target(at, self.user), self.doors.step(config, handle), birth_of(handle))
 
     def reopened(self, name: str, entry: Entry) -> Known | None:
-        """As `found`, and taken in."""
+        """As `found`; the table is also added."""
         opened = self.found(name, entry)
         return None if opened is None else self.add(opened)
 
     def add(self, opened: Opened) -> Known:
-        """Takes in a table that was opened. Raises OptionError for a name that another one has in other letters, and
-        what its mode does not allow."""
+        """Adds a table that was opened. Raises OptionError if its name differs from that of another table only in upper
+        and lower case, and for what its bucket mode does not allow."""
         name = opened.to.table
         twin = case_twins(self._known, name)
         if twin is not None:
@@ -204,7 +205,7 @@ class Tables:
         return known
 
     def fit(self, known: Known, stages: Stages[Records]) -> bool:
-        """Has tasks read the table as these stages ask for; whether that is new."""
+        """Lets tasks read the table for these stages. Returns whether that changes how they read it."""
         reading = known.reading_of(stages)
         if reading == known.reading:
             return False
@@ -225,7 +226,7 @@ class Tables:
             self.forget(name)
 
     def told(self, parked: frozenset[str]) -> KnownTables:
-        """What tasks have to know; the same value as long as nothing has changed."""
+        """What tasks must know of the tables. It is the same object until something changes."""
         if self._told is None or self._told.parked != parked:
             numbers = {name: known.number for name, known in self._known.items()}
             self._told = KnownTables(numbers, dict(self._packed), parked)
@@ -235,7 +236,8 @@ class Tables:
         return [self._known[name] for name in sorted(self._known)]
 
     def finish(self, engine: SparkEngine, threads: int = 1) -> int:
-        """Does what batches still owe, once there are no more; the rows that readers do not see even then."""
+        """Does the outstanding compactions after the last batch. Returns the number of rows that readers still do not
+        see."""
 
         def finished(known: Known) -> int:
             try:
@@ -255,5 +257,5 @@ class Tables:
 
 
 def without_filter(step: DecodeStep) -> DecodeStep:
-    """The step for records that have been split by table already."""
+    """The step without its filter by table, for records that have been split by table already."""
     return replace(step, messages=replace(step.messages, source_table=None))

@@ -31,8 +31,8 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 @dataclass(slots=True)
 class Turn:
-    """A table in a batch. `note` is what tasks have read for it, `entry` what the ledger says of it, `identity` the
-    batch as the table sees it. Until it is `decided` nothing is known; `is_new` if the table lacks the batch.
+    """A table in a batch. `note` says what tasks have read for it, `entry` is its ledger entry, `identity` the batch's
+    identity for this table. `is_new` says whether the table lacks the batch, once that is `decided`.
     """
 
     known: Known
@@ -68,7 +68,8 @@ class Turn:
 def decide_turn(
     turn: Turn, job: ManyJob, state: ManyState, batch: BatchIdentity, span: BatchSpan, engine: Engine
 ) -> None:
-    """Whether the table lacks the batch. Nothing is changed, unless buckets with too many runs are compacted before.
+    """Decides whether the table lacks the batch. Nothing is changed, but buckets with too many runs are compacted
+    first.
 
     Raises CheckpointMismatchError where table, ledger and checkpoint disagree.
     """
@@ -80,7 +81,7 @@ def decide_turn(
     if has_lost and any(recover.PIN in s.properties for s in own) and _is_before(own, batch):
         raise ledger_lost(state.files, known.name, batch.batch_id)
     if entry is None and own and span.end:
-        # What a job of this table alone has read is in it as well.
+        # A job of this table alone may have written it: its records count too.
         entry = Entry(known.birth, fed=_fed(own))
         turn.identity = identity_for(batch, span, entry, turn.note.spans, job.pin)
     turn.decided, turn.is_new = True, isinstance(decision, recover.WriteBatch)
@@ -93,7 +94,7 @@ def decide_turn(
 
 
 def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
-    """Whether the table's newest batch is one before this: the first batch of a job has no ledger before it."""
+    """Whether the table holds an earlier batch of the query. The first batch of a job has no ledger that says so."""
     return any(s.commit_identifier < batch.batch_id for s in own)
 
 
@@ -103,7 +104,7 @@ def _fed(own: Sequence[Snapshot]) -> frozenset[Feed]:
 
 
 def plan_turn(turn: Turn) -> None:
-    """Plans the table's part, on the table changed so that it has a place for what the records need."""
+    """Plans the write of the table, after changing its schema so that the records fit."""
     if turn.note.need:
         need = Outcome(need=turn.note.need)
         if turn.has_grown:
@@ -115,7 +116,7 @@ def plan_turn(turn: Turn) -> None:
 
 
 def check_turn(turn: Turn, batch: BatchIdentity) -> None:
-    """Returns if nothing speaks against the rows that tasks have written. Raises the errors of a job of one table."""
+    """Returns if the rows that tasks have written may be committed. Raises the errors of a job of one table."""
     assert turn.outcome is not None and turn.stages is not None, "the table is to be written"
     outcome, decode = turn.outcome, turn.stages.source.decode
     turn.target = of_one_source_table(turn.target, outcome, decode)
@@ -124,8 +125,8 @@ def check_turn(turn: Turn, batch: BatchIdentity) -> None:
 
 
 def commit_turn(turn: Turn, engine: Any, times: tuple[float, float, float]) -> BatchReport | None:
-    """Commits the table's rows, or does what is left of a batch that it holds; None where there is nothing. `times` are
-    when the batch began, was planned, and had been written."""
+    """Commits the table's rows, or finishes a batch that the table already holds. Returns None if there is nothing to
+    do. `times` are when the batch began, was planned, and had been written."""
     started, planned, ran = times
     if not turn.is_new:
         turn.target, done = compact_what_was_due(turn.target, turn.identity, engine)

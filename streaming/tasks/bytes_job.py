@@ -110,8 +110,8 @@ class WithoutInput:
 
 @dataclass(frozen=True, slots=True)
 class FirstStep:
-    """A task of the first stage as the function that a worker calls. What there is of Spark's is read to its end: else
-    the worker is not used again."""
+    """A task of the first stage as the function that a worker calls. The items that Spark gives it are read to the end,
+    even if the task does not use them: otherwise Spark would not use the worker again."""
 
     task: FirstOfBytes
     sends: bool

@@ -15,7 +15,7 @@ from tests.simulation.many import Tally, some_worlds
 _WORKERS = 2
 _MISSING_SHARE = 0.05
 _SEEDS_OF_ALL_PAIRS = 1000
-"""After so many seeds nearly all pairs have met; ten minutes of two idle cores are more."""
+"""The number of seeds after which nearly all pairs must have met. Two idle cores try more in ten minutes."""
 
 
 def main() -> int:

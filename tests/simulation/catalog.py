@@ -1,4 +1,4 @@
-"""The REST catalog of a world: the server of the tests, whose requests are turns of the process that sends them."""
+"""The REST catalog of a world: the REST server of the tests. A request to it is a turn of the process that sends it."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _SERVER_FAILS = 500
 
 
 class ServerIO(SimIO):
-    """The disk as the server reaches it: it takes no time, and nothing goes wrong."""
+    """The disk as the server reads and writes it: without delay or faults."""
 
     def _call(self, name: str, path: str, act: Callable[[], T], torn: Callable[[], object] | None = None) -> T:
         return act()
@@ -75,11 +75,11 @@ class Catalog:
         rest_table._branch_id.cache_clear()
 
     def adopt(self, name: str, path: str) -> None:
-        """A table that is there belongs to the catalog from now on."""
+        """Gives the catalog a table that exists."""
         self.server.databases[DATABASE][name] = Owned(f"id-{name}", path)
 
     def storage(self, io: SimIO, path: str) -> SimIO | RestTableIO:
-        """The storage of a table as its process reaches it; that of a path that is no table's is what it is."""
+        """The storage through which a process reaches a table; `io` itself for a path that belongs to no table."""
         name = path.rpartition("/")[2]
         if name not in self.server.databases[DATABASE]:
             return io

@@ -1,4 +1,4 @@
-"""What a storage holds: files in memory, with the time by which the storage says they were written."""
+"""A storage: files in memory, each with the time of its writing by the clock of the storage."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tests.simulation.sources import START_MS
 
 @dataclass(frozen=True)
 class File:
-    """Bytes, and when they were written by the storage's clock."""
+    """Bytes, and the time of their writing by the storage's clock."""
 
     data: bytes
     modified_ms: int
@@ -19,8 +19,8 @@ class File:
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a path, and for whom (`owner`): the operation whose call it was, also where it happens later.
-    `before` and `after` are None where there was or is no file."""
+    """A change of a path, and the operation that has asked for it (`owner`), also if the change happens later. `before`
+    or `after` is None if there was or is no file."""
 
     path: str
     before: File | None
@@ -30,7 +30,8 @@ class Change:
 
 @dataclass
 class Disk:
-    """Files by path. `watchers` are told of each change as it happens. There is no room until `full_until_ms`."""
+    """Files by path. Each of `watchers` is called with every change as it happens. The disk is full until
+    `full_until_ms`."""
 
     world: Scheduler
     files: dict[str, File] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Disk:
         self._tell(Change(path, before, after, owner))
 
     def create(self, path: str, data: bytes, owner: Any) -> bool:
-        """Makes a file; False, and nothing happens, where there is one."""
+        """Creates a file. Returns False and changes nothing if it exists."""
         if path in self.files:
             return False
         self.put(path, data, owner)
@@ -63,7 +64,7 @@ class Disk:
             self._tell(Change(path, before, None, owner))
 
     def move(self, path: str, target: str, owner: Any) -> bool:
-        """Gives a file another name, in place of one that has it; it stays as old as it is."""
+        """Gives a file another name, and replaces a file of that name. It keeps the time of its writing."""
         found = self.files.pop(path, None)
         if found is None:
             return False

@@ -16,12 +16,13 @@ _WEIGHTS = {"write": 6, "read": 3, "compact": 3, "expire": 3, "work on plans": 3
 _CALLS = {"write": 40, "batch": 50, JOB: 120}
 _SHORT_MS, _LEASE_MS, _DAYS_MS = 500, 130_000, 2 * 86_400_000
 _NOT_DRAWN = frozenset({"fast-forward"})
-"""The table gets snapshots anew that it had: the judge knows a snapshot by its id."""
+"""Operations that are not drawn, since they give a table snapshots again that it had: the judge knows a snapshot by its
+id."""
 _KINDS_NOT_DRAWN = frozenset({"cross-partition"})
-"""Its key index is a RocksDB on the local disk, with threads of its own."""
+"""Kinds of tables that are not drawn: their key index is a RocksDB on the local disk, with threads of its own."""
 _MEETINGS = 2
 _JOB_SHARE = 0.6
-"""Of the worlds with several tables those that have a job of them all."""
+"""The share of worlds with several tables that have a job of all of them."""
 
 
 def draw_script(seed: str) -> Script:

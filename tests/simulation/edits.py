@@ -16,7 +16,7 @@ _FILES = ("pyproject.toml", "README.md")
 
 @dataclass(frozen=True)
 class Edit:
-    """A text that stands in a module once, and what is there `instead`; `was` says what it can do to a table."""
+    """A text that stands once in a module, and the text `instead`; `was` says what harm the edit can do to a table."""
 
     name: str
     module: str

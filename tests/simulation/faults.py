@@ -1,4 +1,4 @@
-"""What goes wrong at a call to storage, and which of it each storage's contract allows."""
+"""The faults at a call to storage, and which of them each storage's contract allows."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class FaultKind(Enum):
-    """What happens to the call that is struck."""
+    """What happens to the call that the fault hits."""
 
     BEFORE = "nothing happens, and the answer is an error"
     AFTER = "it happens, and the answer is an error"

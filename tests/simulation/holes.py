@@ -125,7 +125,7 @@ HOLES = (
 
 
 def find(hole: Edit, seeds: int) -> str | None:
-    """The first seed that fails with the hole, and how; None where none of so many does."""
+    """The first seed that fails with the hole, and its failure; None if none of these seeds fails."""
     with edited(hole) as folder:
         code, told = run_in(folder, [sys.executable, "-c", _FIND, str(seeds)])
     return None if code == _NOT_FOUND else told.strip()[-300:]

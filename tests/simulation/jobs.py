@@ -48,7 +48,7 @@ class JobRun:
         return cls(Shop(Path(f"{root}/{name}"), f"tables:\n{routes}"))
 
     def plan(self, number: int, effects: Mapping[str, Effect]) -> Mapping[str, Effect]:
-        """Puts the rows of a batch into the topic, once; what the batch brings each table."""
+        """Puts the rows of a batch into the topic, once. Returns the effect of the batch on each table."""
         known = self.effects.setdefault(number, effects)
         if number == len(self.shop.plans):
             for table, effect in known.items():
@@ -58,7 +58,7 @@ class JobRun:
         return known
 
     def write(self, process: Process, number: int) -> None:
-        """Writes a batch; another process knows nothing of what the one before it knew."""
+        """Writes a batch. Another process than the last one starts without the state of that one."""
         if self.process is not process:
             self.shop.crash()
             self.process = process
@@ -66,13 +66,13 @@ class JobRun:
 
 
 def some_tables(draw: random.Random, tables: list[str]) -> list[str]:
-    """Those that a batch has rows of: one at least."""
+    """The tables that a batch has rows of, at least one."""
     return sorted(draw.sample(tables, draw.randrange(1, len(tables) + 1)))
 
 
 @contextmanager
 def jobs_of_processes() -> Iterator[None]:
-    """Inside, a job commits its tables one after the other."""
+    """While the block runs, a job commits its tables one after the other."""
     with (
         patch.object(side_by_side, "ThreadPoolExecutor", SerialPool),
         patch.object(write_tables, "ThreadPoolExecutor", SerialPool),

@@ -28,7 +28,7 @@ class Judgement(AssertionError):
 
 @dataclass(eq=False)
 class Doing:
-    """An operation that is being done, or was: what it means to change, and what it has published.
+    """An operation that runs or has ended: the changes that it intends, and what it has published.
 
     `result` is None while it goes on, `done`, `refused`, `unknown` or `killed`.
     """
@@ -40,7 +40,7 @@ class Doing:
     began: int
     effect: Effect = NOTHING
     batch: tuple[str, int] | None = None
-    """Of a stream's batch: commit user and identifier."""
+    """The commit user and the commit identifier of a stream's batch."""
     result: str | None = None
     code: str = ""
     ended: int | None = None
@@ -52,15 +52,15 @@ class Doing:
 
 @dataclass(eq=False)
 class Published:
-    """A snapshot that was published, and what became of it. `gone_by` is who removed it, `was_newest` whether it was
-    the newest then."""
+    """A snapshot that was published, and its later history. `gone_by` is the operation that removed it, `was_newest`
+    whether it was the newest then."""
 
     snapshot: Snapshot
     root: str
     state: State | None
     by: Doing | None
     ties: frozenset[object] = frozenset()
-    """Keys of which it is open which row counts; see `Stored.ties`."""
+    """Keys for which more than one row may be right; see `Stored.ties`."""
     gone_by: Doing | None = None
     is_gone: bool = False
     was_newest: bool = False
@@ -75,7 +75,7 @@ class Published:
 
     @property
     def is_undone(self) -> bool:
-        """Whether it is no part of the history: it was removed while it was the newest, or taken back."""
+        """Whether it does not count in the history: it was removed while it was the newest, or taken back."""
         return self.is_gone and (self.was_newest or self.gone_by is self.by)
 
 
@@ -105,7 +105,7 @@ class Judge:
     # -- what happens
 
     def watch(self, change: Change) -> None:
-        """Something changed on the disk."""
+        """To be called with every change on the disk."""
         if not change.path.startswith(f"{self.path}/"):
             return
         self.moment += 1
@@ -191,8 +191,8 @@ class Judge:
         )
 
     def _contended(self, found: Published, before: Published | None) -> frozenset[object]:
-        """The keys that several writers have written at the same time: which of them is the newer is decided nowhere,
-        and where a `sequence.field` does not say it, a compaction may decide otherwise than readers did until then."""
+        """The keys that several writers have written at the same time. Nothing says which row is newer, so without a
+        `sequence.field` a compaction may choose another row than readers have seen before."""
         by, old = found.by, frozenset() if before is None else before.ties
         if not self.kind.key or self.kind.has_versions or by is None or not found.moves_rows:
             return old
@@ -210,7 +210,8 @@ class Judge:
         return all(self.kind.key_of(row) in ties for row, _ in (*more, *less))
 
     def _may_see_less(self, by: Doing, effect: Effect, start: State, held: State) -> bool:
-        """Rows without a key that others append while an operation runs need not be seen by it."""
+        """Whether an operation has only missed rows without a key that others appended while it ran. It need not see
+        these."""
         if self.kind.key or not effect.ids:
             return False
         seen = [p for m, p in self.lines[self.path].newest if p is not None and p.state is not None]
@@ -227,7 +228,8 @@ class Judge:
         return False
 
     def _met(self, by: Doing, effect: Effect, expected: State, held: State) -> bool:
-        """Writers that write one key at the same time are in no order: of each column either's value stays."""
+        """Whether the difference comes only from writers of one key at the same time. Each column may have the value of
+        either."""
         if not self.kind.key or not effect.brought or effect.is_own_days:
             return False
         line = self.lines[self.path]
@@ -265,7 +267,7 @@ class Judge:
         self.tags[change.path] = known[0] if known else Published(snapshot, "", state, None, ties)
 
     def _removed(self, name: str, change: Change) -> None:
-        """Nobody removes a file that the newest snapshot names."""
+        """Raises Judgement if a file is removed that the newest snapshot names."""
         for line in self.lines.values():
             if not line.there:
                 continue
@@ -300,7 +302,8 @@ class Judge:
         return None if found is None or found.state is None or found.ties else found
 
     def check_changes(self, doing: Doing, start: Published, changes: pa.Table) -> None:
-        """What a reader of changes saw leads from the snapshot where it began to one that was the newest meanwhile."""
+        """Raises Judgement unless the changes that a reader saw lead from the snapshot where it began to one that was
+        the newest while it read."""
         line = self.lines[self.path]
         before = [p for at, p in line.newest if at <= doing.began]
         seen = [p for p in (*before[-1:], *(p for at, p in line.newest if at > doing.began)) if p is not None]
@@ -316,7 +319,7 @@ class Judge:
             raise Judgement(f"{doing} from {start.snapshot.id} on leads to {more} too much, and {less} is missing")
 
     def check_read(self, doing: Doing, held: State, root: str | None = None) -> None:
-        """What a reader saw was the newest state at a moment while it read."""
+        """Raises Judgement unless a reader saw a state that was the newest at some moment while it read."""
         line = self.lines[root or self.path]
         seen = [p for at, p in line.newest if at > doing.began]
         before = [p for at, p in line.newest if at <= doing.began]
@@ -334,7 +337,7 @@ class Judge:
         return any(d.operation.startswith(undoing) and (d.ended is None or d.ended > doing.began) for d in self.doings)
 
     def check_answers(self) -> None:
-        """What an operation said is so, and no batch is in the table twice."""
+        """Raises Judgement unless the answers of all operations are true and every batch is in the table once."""
         batches: dict[tuple[object, ...], list[Published]] = {}
         for doing in self.doings:
             brought = [p for p in doing.published if p.moves_rows and not p.is_undone]
@@ -351,7 +354,7 @@ class Judge:
                 raise Judgement(f"batch {name} is in the table {len(found)} times: {[p.snapshot.id for p in found]}")
 
     def check_files(self) -> None:
-        """Everything that can be read is whole."""
+        """Raises Judgement if snapshot ids have a gap, or a file is missing that a snapshot or tag needs."""
         for line in self.lines.values():
             ids = sorted(line.there)
             if ids and ids != list(range(ids[0], ids[-1] + 1)):

@@ -1,4 +1,5 @@
-"""A world that lives: tables are made, actors do their steps, things go wrong, all settles, and the judge looks."""
+"""One run of a world: tables are made, actors do their steps with faults, streams finish, and the judge checks the
+end."""
 
 import hashlib
 import logging
@@ -51,7 +52,7 @@ _DAYS_MS = 2 * 86_400_000
 @dataclass
 class History:
     """What happened in a world. `digest` tells two histories apart; `log` has a line for each operation's begin and
-    end; `met` are the pairs of operations that ran beside each other on one table."""
+    end; `met` are the pairs of operations that ran on one table at the same time."""
 
     digest: str = ""
     log: list[str] = field(default_factory=list)
@@ -95,7 +96,7 @@ class Life:
         return found
 
     def live(self) -> History:
-        """Runs it all; what went wrong is `failure`."""
+        """Runs the script. `failure` of the history says what went wrong."""
         with _connected(self), in_this_process(), tasks_of_processes(), jobs_of_processes():
             try:
                 self._phase("beginning", self._begin)
@@ -273,7 +274,7 @@ class Life:
         return "unknown" if isinstance(error, unclear) else "refused"
 
     def _check_error(self, doing: Doing, error: BucketlineError, trouble: Trouble) -> None:
-        """Some errors never have a good reason here."""
+        """Raises Judgement for an error that nothing in the world explains."""
         judge = self.judges[doing.table]
         if isinstance(error, CheckpointMismatchError):
             # Where its newest snapshot expires before a slow stream has marked it, the stream says so and stops.
@@ -287,7 +288,7 @@ class Life:
             raise Judgement(f"{doing}: {error}") from error
 
     def _has_slept(self) -> bool:
-        """Whether a process was stopped for so long that some errors are announced by the documents."""
+        """Whether a process was stopped for so long that docs/ announces some errors."""
         long = (FaultKind.STOP, FaultKind.STOP_AFTER)
         return any(f.kind in long and f.ms >= 3_600_000 for s in self.script.steps for f in s.faults)
 
@@ -314,7 +315,7 @@ class Life:
                     raise Judgement(f"{name}: doctor finds {found[:3]}")
 
     def _finish_streams(self, process: Process, name: str, judge: Judge) -> None:
-        """What a stream has not been able to write until now is written now."""
+        """Writes the batches that a stream has not been able to write until now."""
         for track in self.script.tracks:
             stream: Stream | None = None
             for step in track.steps:
@@ -350,7 +351,8 @@ class Life:
                     break
 
     def _care(self, process: Process, name: str, judge: Judge) -> None:
-        """Later care finds nothing wrong. A rescale that was cut short is finished first."""
+        """Checks that doctor and later maintenance find nothing wrong. A rescale that was cut short is finished
+        first."""
         path = f"{ROOT}/{name}"
         for operation, work in (
             ("compact", lambda: open_table(path).compact()),
@@ -380,7 +382,7 @@ class Life:
             return work()
 
     def _references(self, name: str) -> None:
-        """Tags and branches are readable, and hold what they held."""
+        """Checks that tags and branches are readable, and hold the same rows as before."""
         judge, path = self.judges[name], f"{ROOT}/{name}"
         for tag in open_table(path).tags()["tag_name"].to_pylist():
             if tag.startswith("bucketline-"):
@@ -399,7 +401,7 @@ class Life:
 
     @staticmethod
     def _check(what: str, judge: Judge, known: Published | None, table: Table) -> None:
-        """Readers see what the judge knows."""
+        """Checks that readers see the rows that the judge expects."""
         held = state_of(table.to_arrow())
         expected = {} if known is None else known.state
         ties = frozenset[object]() if known is None else known.ties
@@ -438,7 +440,8 @@ def _handle(name: str) -> TableHandle:
 
 @contextmanager
 def _connected(life: Life) -> Iterator[None]:
-    """Inside, paths below `ROOT` are those of the world, as the process that asks reaches them."""
+    """While the block runs, paths below `ROOT` lead to the disk of the world, through the storage of the process that
+    asks."""
     real = plain_io_module.plain_io
 
     def plain_io(uri: str, options: Mapping[str, str], world: World = SYSTEM_WORLD) -> tuple[Inner, str]:

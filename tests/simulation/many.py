@@ -1,4 +1,4 @@
-"""Worlds of as many seeds as there is time for, and what they came to."""
+"""Runs the worlds of as many seeds as there is time for, and counts the results."""
 
 import time
 from collections import Counter
@@ -11,7 +11,7 @@ from tests.simulation.shorten import failure_of, shortened
 
 @dataclass
 class Tally:
-    """What some worlds came to."""
+    """The counted results of some worlds."""
 
     seeds: int = 0
     operations: Counter[str] = field(default_factory=Counter)
@@ -21,7 +21,7 @@ class Tally:
     failures: list[str] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:
-        """What others came to, too."""
+        """Adds the results of other worlds."""
         self.seeds += other.seeds
         self.operations += other.operations
         self.outcomes += other.outcomes
@@ -31,7 +31,7 @@ class Tally:
 
 
 def some_worlds(first: int, step: int, seconds: float) -> Tally:
-    """The worlds of every `step`-th seed from the first on, for so long."""
+    """The results of the worlds of every `step`-th seed from the first on, for this many seconds."""
     tally, until, number = Tally(), time.monotonic() + seconds, first
     while time.monotonic() < until:
         script = draw_script(str(number))

@@ -16,7 +16,7 @@ _BATCH, _STORE = "tests/unit/streaming/batch", "tests/unit/state/store"
 
 @dataclass(frozen=True)
 class Mutation:
-    """A line that is broken, and the tests that see it; `chosen` narrows them as pytest's -k does."""
+    """A line that is broken, and the tests that must fail then; `chosen` selects among them as pytest's -k does."""
 
     edit: Edit
     tests: tuple[str, ...]
@@ -250,7 +250,7 @@ MUTATIONS = (
 
 
 def is_seen(mutation: Mutation) -> tuple[bool, str]:
-    """Whether a test turns red, and the end of what pytest says."""
+    """Whether a test fails, and the end of what pytest prints."""
     chosen = ("-k", mutation.chosen) if mutation.chosen else ()
     with edited(mutation.edit) as folder:
         code, told = run_in(folder, [sys.executable, *_PYTEST, *chosen, *mutation.tests])

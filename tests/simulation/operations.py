@@ -26,7 +26,7 @@ LEASE_MS = 60_000
 
 @dataclass
 class Act:
-    """An operation that is about to be done."""
+    """An operation that an actor is about to do."""
 
     table: Table
     kind: Kind
@@ -34,10 +34,10 @@ class Act:
     doing: Doing
     draw: random.Random
     first_id: int = 0
-    """Keys are this and the seven after it: those of an actor, or of all."""
+    """The first of the eight keys of an actor, or of all actors."""
 
     def some_row_id(self) -> int:
-        """A key that may be there."""
+        """A key that the table may have."""
         return self.first_id + self.draw.randrange(8)
 
     def rows(self, table: Table) -> tuple[tuple[Row, int], ...]:
@@ -45,7 +45,7 @@ class Act:
         return draw_rows(self.draw, self.kind, has_more="more" in table.schema.names, first_id=self.first_id)
 
     def means(self, effect: Effect) -> Effect:
-        """Tells the judge."""
+        """Tells the judge which effect the operation intends, and returns the effect."""
         self.doing.effect = effect
         return effect
 
@@ -59,7 +59,7 @@ class Act:
         return found
 
     def some_id(self) -> int:
-        """A snapshot that was there when it was looked for."""
+        """The id of a snapshot that existed when the snapshots were listed."""
         ids = self.ids
         return self.draw.choice(ids) if ids else 1
 

@@ -20,7 +20,8 @@ State = Mapping[Row, int]
 
 @dataclass(frozen=True)
 class Kind:
-    """How a table is made. `hides`: that what is written is not in the buckets of readers until it is compacted."""
+    """How a table is made. `hides` says that written rows are not in the buckets of readers until they are
+    compacted."""
 
     options: Mapping[str, str]
     key: Sequence[str] = ("day", "id")
@@ -42,7 +43,7 @@ class Kind:
 
     @property
     def has_versions(self) -> bool:
-        """Whether the larger `v` wins, whoever comes first."""
+        """Whether the row with the larger `v` wins, in whatever order the rows come."""
         return "sequence.field" in self.options
 
     def key_of(self, row: Row) -> tuple[object, ...]:
@@ -86,10 +87,10 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Effect:
-    """What an operation does to the rows: those that go, and then those that come, each with its kind.
+    """The changes of an operation: the rows that it removes, and then those that it adds, each with its kind.
 
-    `days` are partitions that are emptied, `empties` says that all are; of `ids` the rows are removed, or with
-    `new_value` changed.
+    `days` are partitions that are emptied; `empties` empties all. The rows of `ids` are removed, or changed if there is
+    a `new_value`.
     """
 
     rows: tuple[tuple[Row, int], ...] = ()
@@ -100,11 +101,11 @@ class Effect:
     is_own_days: bool = False
     """Whether the partitions of the rows themselves are emptied."""
     merged: tuple[Row, ...] = ()
-    """Rows of which the value goes into the rows of their key, and those of no known key are added."""
+    """Rows of a merge: their values go into the rows of their keys, and rows of unknown keys are added."""
 
     @property
     def brought(self) -> tuple[tuple[Row, int], ...]:
-        """The rows that come, and of rows that are merged those that may."""
+        """The rows that the operation adds, and those that a merge may add."""
         return (*self.rows, *((row, INSERT) for row in self.merged))
 
 
@@ -113,7 +114,7 @@ NOTHING = Effect()
 
 @dataclass
 class Fold:
-    """Rows that come one after the other, as a table of the kind keeps them."""
+    """The rows that a table of the kind keeps of rows that are added one after the other."""
 
     kind: Kind
     kept: dict[tuple[object, ...], Row] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class Process:
     calls: int = 0
     go: threading.Lock = field(default_factory=threading.Lock)
     before_turn: list[Callable[[], None]] = field(default_factory=list)
-    """Called whenever the process goes on, as threads beside its main one would."""
+    """Called whenever the process goes on, in place of the threads that a real process would have."""
 
     def __post_init__(self) -> None:
         self.go.acquire()
@@ -52,7 +52,7 @@ class Process:
             act()
 
     def sleep(self, duration_ms: int) -> None:
-        """Waits for so long by the world's time."""
+        """Waits for this time of the world."""
         if self.is_dead:
             raise KilledError
         self.world.wait(self, max(1, duration_ms))
@@ -89,11 +89,11 @@ class Scheduler:
         self.errors: list[BaseException] = []
 
     def chance_of(self, name: str) -> random.Random:
-        """The chance of one part of the world: what others draw does not change it."""
+        """The random numbers of one part of the world. They do not depend on what other parts draw."""
         return random.Random(f"{self.seed} {name}")
 
     def start(self, name: str, main: Callable[[Process], None], *, after_ms: int = 0) -> Process:
-        """A process that begins so much later."""
+        """Starts a process after this time."""
         process = Process(name, self, self.chance_of(name))
 
         def body() -> None:
@@ -118,7 +118,7 @@ class Scheduler:
         return process
 
     def later(self, after_ms: int, act: Callable[[], object]) -> None:
-        """Something that happens so much later, whoever runs then."""
+        """Lets something happen after this time, whichever process runs then."""
         self._put(after_ms, act)
 
     def run(self) -> None:
@@ -147,7 +147,7 @@ class Scheduler:
         self._threads.clear()
 
     def wait(self, process: Process, duration_ms: int) -> None:
-        """Hands the baton on until so much time has passed."""
+        """Hands the baton on until this time has passed."""
         self._put(duration_ms, process)
         follower = self._next()
         if follower is process:
@@ -170,7 +170,7 @@ class Scheduler:
         heapq.heappush(self._queue, (self.now_ms + max(0, after_ms), self._order, what))
 
     def _next(self) -> Process | None:
-        """Who runs next; what is due before is done on the way."""
+        """The process that runs next. What is due before it is done first."""
         while self._queue:
             at_ms, _, what = heapq.heappop(self._queue)
             self.now_ms = max(self.now_ms, at_ms)

@@ -1,4 +1,4 @@
-"""What is to happen in a world, as a value: drawn from a seed, and made shorter when it shows a mistake."""
+"""A script is the value that decides a world. It is drawn from a seed, and shortened if it shows a mistake."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from tests.simulation.faults import Fault, Store
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of an actor: its name, its own numbers, which its details are drawn from, and what goes wrong."""
+    """One operation of an actor: its name, the seed of its details, and its faults."""
 
     number: int
     table: str
@@ -31,7 +31,7 @@ class Track:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """A table of a world: the name of its kind, and options beside those of the kind."""
+    """A table of a world: the name of its kind, and options in addition to those of the kind."""
 
     name: str
     kind: str
@@ -50,7 +50,7 @@ class Script:
     tracks: tuple[Track, ...]
     judged_by_doctor: bool = field(default=False)
     shares_keys: bool = True
-    """Whether actors write the same keys. If not, nothing is left open: what each of them writes is there."""
+    """Whether actors write the same keys. If not, every row that an actor writes must be in the table."""
 
     def first_id(self, actor: str) -> int:
         """Where the keys of an actor begin."""

@@ -16,7 +16,7 @@ def failure_of(script: Script) -> str | None:
 
 
 def shortened(script: Script, *, most_runs: int = 150, failing: Callable[[Script], bool] | None = None) -> Script:
-    """A script with fewer steps and faults in which something goes wrong as well, in at most so many runs."""
+    """A script with fewer steps and faults that fails too, found in at most `most_runs` runs."""
     is_failing = failing if failing is not None else lambda s: failure_of(s) is not None
     left = most_runs
 

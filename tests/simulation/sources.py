@@ -1,7 +1,7 @@
-"""Where a simulated process gets time, names, chance and pauses from, and the threads that it must not have.
+"""Time, names, random numbers and pauses of a simulated process, and what replaces its threads.
 
-`in_this_process` replaces the machine's own in the whole Python process: what a process of the world asks is answered
-by its world, whichever code asks and whatever parameter it has left out.
+`in_this_process` replaces the machine's own sources in the whole Python process, so that code without a `world`
+parameter gets the answers of the world too.
 """
 
 import datetime
@@ -25,7 +25,7 @@ START_MS = 1_700_000_000_000
 
 @dataclass
 class Clocks:
-    """The clock of one machine: it is wrong by `offset_ms`, and `drift` is how much faster than the world's it runs."""
+    """The clock of one machine. It is wrong by `offset_ms`, and runs faster than the world's by `drift`."""
 
     process: Process
     offset_ms: int = 0
@@ -57,7 +57,7 @@ class Ids:
 
 @dataclass
 class Machine:
-    """What a process has from outside, beside its storage."""
+    """The clock, names and random numbers of a process."""
 
     process: Process
     clock: Clocks = field(init=False)
@@ -90,7 +90,7 @@ def machine_of(process: Process) -> Machine:
 
 
 class SerialPool:
-    """Stands where a pool of threads is expected: work is done at once, by whoever hands it in."""
+    """A replacement for a pool of threads: work is done at once, in the thread that submits it."""
 
     def __init__(self, *sizes: Any, **names: Any) -> None:
         return
@@ -118,7 +118,7 @@ class SerialPool:
 
 @dataclass
 class SerialReading:
-    """Stands where several threads read sources: whoever asks reads them one after the other."""
+    """A replacement for reading sources in several threads: the calling thread reads them one after the other."""
 
     sources: Iterable[Callable[[], Iterator[Any]]]
     readers: int
@@ -144,7 +144,7 @@ def _computed_once(self: Any, instance: Any, owner: Any = None) -> Any:
 
 @contextmanager
 def in_this_process() -> Iterator[None]:
-    """Inside, processes of worlds have the sources of their worlds, and no threads beside their own."""
+    """While the block runs, processes have the sources of their worlds, and start no threads."""
 
     def routed(kind: type, name: str, answer: Callable[[Machine], Callable[..., Any]]) -> Any:
         real = getattr(kind, name)

@@ -131,7 +131,7 @@ class SimIO:
         return self._call("open_output", path, opened)
 
     def close_output(self, path: str, data: bytes) -> None:
-        """The end of a file that was opened by `open_output`."""
+        """Ends the writing of a file that was opened by `open_output`."""
         owner = self.trouble.owner
 
         def close() -> None:
@@ -151,7 +151,7 @@ class SimIO:
         return found.data
 
     def _listed(self, ask: Callable[[], list[T]]) -> list[T]:
-        """What a listing shows: it is read in two parts, and others act between them."""
+        """The names that a listing shows. It is read in two parts, and other processes may act between them."""
         first = ask()
         if len(first) < 2 or self.process.chance.random() < 0.7:
             return first
@@ -224,8 +224,8 @@ class SimIO:
 
 
 class ObjectsIO(SimIO):
-    """As SimIO, far away: requests that do not depend on each other are sent at the same time, which a world does one
-    after the other."""
+    """As SimIO, for remote storage. Code sends independent requests to such storage at the same time; a world does them
+    one after the other."""
 
     answers_late = True
 
@@ -293,7 +293,7 @@ def _name(listed: object) -> str:
 
 
 def _quietly(act: Callable[[], object]) -> None:
-    """Does what nobody waits for any more."""
+    """Lets a late request of a dead process happen."""
     try:
         act()
     except (StorageError, KilledError):

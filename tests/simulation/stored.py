@@ -1,4 +1,5 @@
-"""What a published snapshot holds, read from its files by nobody's code but the codecs: no merge tree, no reader.
+"""The rows of a published snapshot, read from its files with the product's codecs alone, without its merge tree and
+readers.
 
 Rows of a bucket are folded in the order of their sequence numbers. What is read is remembered by its name, since no
 file of a table changes.
@@ -89,8 +90,8 @@ class Stored:
         return whole
 
     def ties(self, snapshot: Snapshot) -> frozenset[object]:
-        """The keys of which two rows have one sequence number: writers that wrote them at the same time. Which of them
-        is the newer is not decided."""
+        """The keys that have two rows with one sequence number, from writers at the same time. Nothing says which row
+        is newer."""
         found = set()
         for rows in self._buckets(snapshot) if self.kind.key else ():
             seen: dict[tuple[object, int], tuple[int, Row]] = {}
@@ -101,8 +102,8 @@ class Stored:
         return frozenset(found)
 
     def overlapping(self, snapshot: Snapshot) -> str | None:
-        """What is wrong with the levels of a snapshot: above level 0 the files of a level have no key in common and
-        are in order; and a partition has one number of buckets."""
+        """The broken rules of the levels of a snapshot. The rules: above level 0 the files of a level are in order and
+        share no key; a partition has one number of buckets."""
         spans: dict[tuple[bytes, int, int], list[tuple[int, int, str]]] = {}
         counts: dict[bytes, int] = {}
         for entry in self.live(snapshot).values():

@@ -31,7 +31,7 @@ def as_is(records: Any) -> DecodedRows:
 
 @dataclass
 class Stream:
-    """One run of a query's driver, which dies with its process. `target` is what the last batch has left."""
+    """One run of a query's driver, which dies with its process. `target` is the table after the last batch."""
 
     path: str
     user: str
@@ -40,7 +40,7 @@ class Stream:
     target: Target | None = None
 
     def write(self, rows: Any, batch_id: int, cluster: Cluster) -> None:
-        """A batch, exactly once."""
+        """Writes a batch, exactly once."""
         identity = BatchIdentity(
             self.user, batch_id, f"[{batch_id - 1}]", f"[{batch_id}]", f"digest {batch_id}", self.run,
             checkpoint="/none",
@@ -64,7 +64,7 @@ class _NoLock:
 
 @contextmanager
 def tasks_of_processes() -> Iterator[None]:
-    """Inside, tasks of several processes run beside each other, each with a context of its own."""
+    """While the block runs, tasks of several processes may run at the same time, each with a context of its own."""
 
     def get(kind: Any) -> Any:
         return _contexts.get(current())

@@ -1,1 +1,1 @@
-"""Merges sorted runs; the merge engine decides what the rows of a key become."""
+"""Merges sorted runs; the merge engine decides which row the rows of a key become."""

@@ -26,7 +26,7 @@ from bucketline.state.types.row_kind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(ComputedFold):
-    """`columns` by name; a column that is not there keeps its last value, as keys do.
+    """`columns` are the aggregates by column name; a column that is not among them keeps its last value, as keys do.
 
     The result is an insert, even where all rows of a key are retracts. Only with `remove_on_delete` is it a -D where
     the last row is one.
@@ -63,7 +63,7 @@ class Aggregation(ComputedFold):
 
 @dataclass(frozen=True, slots=True)
 class AggregationMerging(Merging):
-    """Every row counts once: it cannot be written again, and what is taken back must be said."""
+    """Every row counts once: it must not be written again, and a value is taken back only by a retract."""
 
     delete_option = f"'{AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' is true"
 

@@ -1,4 +1,4 @@
-"""Folds that log changes without lookups: the input, or what a full compaction changes on the last level.
+"""Folds that log changes without lookups: every input row, or the changes of a full compaction on the last level.
 
 Source: Paimon 2.0 SortBufferWriteBuffer (raw consumer), FullChangelogMergeFunctionWrapper.
 """

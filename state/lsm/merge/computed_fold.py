@@ -1,4 +1,4 @@
-"""What merge engines that compute new rows have in common.
+"""The fold that merge engines which compute new rows have in common.
 
 Source: Paimon 2.0 ReducerMergeFunctionWrapper (a key with one row keeps it as it is), LookupMergeFunction (does not).
 """
@@ -53,7 +53,7 @@ class ComputedFold(ABC):
         """
 
     def removes_beside(self, column: str) -> bool:
-        """Whether a row may remove the whole row of its key by what is in other columns than this one."""
+        """Whether a row may remove the whole row of its key because of values in other columns than this one."""
         return False
 
     @abstractmethod

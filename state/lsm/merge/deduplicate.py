@@ -28,7 +28,7 @@ class Deduplicate(Selection):
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateMerging(Merging):
-    """Every row can be merged, and takes the place of the one before."""
+    """Every row can be merged, and replaces the one before."""
 
     takes_updates = True
 

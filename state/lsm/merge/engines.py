@@ -1,4 +1,4 @@
-"""The one place that matches merge engines: from a table to the object of its engine."""
+"""The object of a table's merge engine. Only this module distinguishes merge engines."""
 
 from collections.abc import Mapping
 

@@ -57,7 +57,7 @@ class FeedSpans:
         return cls(borders + first_rank, feeds[borders].astype(np.int32))
 
     def moved(self, by: int) -> "FeedSpans":
-        """The spans of ranks that are larger by so much."""
+        """The spans with all ranks larger by this number."""
         return FeedSpans(self.starts + by, self.feeds)
 
     def of_ranks(self, ranks: Ranks) -> NDArray[np.int32]:
@@ -147,8 +147,8 @@ class FeedCheck:
     found: MixedKey | None = None
 
     def __call__(self, rows: pa.Table, order: Ranks | None, starts: Starts) -> None:
-        """Looks at rows by key: the n-th is row `order[n]` of the table; None: the rows are in that order. `starts` is
-        true at the first row of each key.
+        """Looks at rows by key: the n-th is row `order[n]` of the table. None says that the rows are in that order.
+        `starts` is true at the first row of each key.
         """
         if self.found is not None or starts.all():
             return

@@ -40,7 +40,7 @@ class FirstRow(Selection):
 
 @dataclass(frozen=True, slots=True)
 class FirstRowMerging(Merging):
-    """A row that is there is never changed or removed."""
+    """A row that the table has is never changed or removed."""
 
     def fold(self) -> FirstRow:
         settings = self.schema.settings.merge

@@ -1,4 +1,4 @@
-"""What a fold is: it makes one row of the rows of a key, on whole columns at a time.
+"""A fold makes one row out of the rows of a key, on whole columns at a time.
 
 Rows come sorted by key, then oldest first. A key with one row keeps it unchanged, whatever its row kind: Paimon does
 not call its merge function then, and readers rely on it.
@@ -24,7 +24,7 @@ Indices = NDArray[np.int64]
 
 
 class Fold(Protocol):
-    """What the rows of a key become. See also `Selection`."""
+    """Makes one row, or none, out of the rows of each key. See also `Selection`."""
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
         """At most one row per key. Shapes: n sorted rows, `starts` true at the first row of each key; same columns out.
@@ -35,13 +35,14 @@ class Fold(Protocol):
 
 
 class Unmoved(ABC):
-    """A fold of rows that still lie where they came from, so that it moves only those that stay."""
+    """A fold of rows that have not been moved into key order, so that it moves only the rows that stay."""
 
     __slots__ = ()
 
     @abstractmethod
     def fold_in_order(self, table: pa.Table, order: "Indices | None", starts: Starts) -> pa.Table:
-        """As `fold`. The n-th row by key and age is row `order[n]` of the table; None: the rows are in that order."""
+        """As `fold`. The n-th row by key and age is row `order[n]` of the table. None says that the rows are in that
+        order."""
         ...
 
 
@@ -72,7 +73,7 @@ class KeepAll(Selection):
 
 @dataclass(frozen=True, slots=True)
 class Visible(Selection):
-    """Those rows of another selection that readers see: no -U and -D rows."""
+    """The rows of another selection that readers see: all but -U and -D rows."""
 
     of: Selection
 

@@ -1,4 +1,4 @@
-"""Which fold merges rows of several levels in tables whose compactions look up older values.
+"""Chooses the fold for rows of several levels, in tables whose compactions look up older values.
 
 Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
 """
@@ -12,8 +12,8 @@ from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, N
 
 
 def reading_fold(schema: TableSchema) -> Fold:
-    """The fold of readers over a bucket's files. Raises as `fold_for`. If compactions complete rows by older ones, the
-    older rows must not count again.
+    """The fold of readers over a bucket's files. Raises as `fold_for`. If compactions complete rows from older ones,
+    the older rows must not count again.
     """
     fold = fold_for(schema)
     if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:
@@ -29,9 +29,9 @@ def sealing_fold(schema: TableSchema) -> Fold | None:
 
 
 def strict_fold(fold: Fold) -> Fold:
-    """A fold of the table for rows that are not in it yet. Where merging gives no result that a column can hold, it
-    raises SchemaMismatchError: a sum that overflows. The fold itself gives null there, or an older value, as it must
-    be able to merge whatever a table holds.
+    """A fold of the table for rows that are not in it yet. It raises SchemaMismatchError if a column cannot hold the
+    result, such as a sum that overflows. The plain fold gives null or an older value instead, because it must be able
+    to merge whatever a table holds.
     """
     if isinstance(fold, ComputedFold | NewestValue):
         return fold.strict()

@@ -1,9 +1,9 @@
-"""Rows of which the source left values out: each gets the newest value that is there.
+"""Rows that came from the source without some of their values: each such value is filled with the newest known one.
 
-Which values are left out is a column of bytes beside the rows (`UNAVAILABLE`): null for a row that has all, else a bit
-for each of the table's columns, the first in the lowest bit, and one more behind them. That one says that a delete came
-before, so that no row which the table has stored can give the values.
-Source: Debezium 3.5, unavailable.value.placeholder of the Postgres connector.
+The rows have a column of bytes (`UNAVAILABLE`) that says which values are left out: null for a row that has all,
+otherwise a bit for each of the table's columns, the first in the lowest bit, and one more bit after them. The last bit
+says that a delete came before, so that no stored row of the table can give the values. Source: Debezium 3.5,
+unavailable.value.placeholder of the Postgres connector.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ Mask = NDArray[np.bool_]
 
 
 def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int, gone: Mask | None = None) -> pa.Array:
-    """The column `UNAVAILABLE` of so many rows: true in `left_out` is a value that is left out, by column; in `gone` a
-    row behind a delete."""
+    """The column `UNAVAILABLE`. `left_out` is true for a value that is left out, by column; `gone` is true for a row
+    after a delete."""
     if not left_out:
         return pa.nulls(count, pa.binary())
     bits = np.zeros((count, len(names) + 1), dtype=bool)
@@ -48,13 +48,13 @@ def unpack_left_out(column: pa.Array, column_count: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class NewestValues:
-    """The last row of each key, whatever its row kind; a value that it leaves out is that of the newest row before it
-    which has one. Rows before a delete do not count. `names` are the table's columns."""
+    """The last row of each key, whatever its row kind; a value that it leaves out comes from the newest row before it
+    that has one. Rows before a delete do not count. `names` are the table's columns."""
 
     names: tuple[str, ...]
 
     def fold(self, table: pa.Table, starts: NDArray[np.bool_]) -> pa.Table:
-        """As `Fold.fold`; what no row has stays left out."""
+        """As `Fold.fold`; a value that no row has stays left out."""
         first = np.flatnonzero(starts)
         last = np.append(first[1:], len(starts)) - 1
         column = one_array(table[UNAVAILABLE])
@@ -63,7 +63,7 @@ class NewestValues:
         bits = unpack_left_out(column, len(self.names))
         retracts = (table[VALUE_KIND].to_numpy() & 1).astype(bool)
         rows = np.arange(len(starts))
-        # A row behind a delete of an earlier fold ends the search as the delete itself does.
+        # A row after a delete of an earlier fold ends the search as the delete itself does.
         ends = retracts | bits[:, -1]
         result = table.take(pa.array(last))
         left_out: dict[str, Mask] = {}

@@ -40,7 +40,7 @@ class OlderRows(Protocol):
     """The rows on levels above a compaction's output."""
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """The newest row of each of the keys that has one. `keys` ascend, over all calls as well."""
+        """The newest row of each key that has one. `keys` ascend, from call to call too."""
         ...
 
 
@@ -221,5 +221,5 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 
 def _always(fold: Fold) -> Fold:
-    """The fold without the exception for keys with one row. Folds that select rows keep a single row anyway."""
+    """The fold, but it also computes the rows of keys with one row. Folds that select rows keep a single row anyway."""
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold

@@ -25,7 +25,8 @@ from bucketline.state.types.order import normalized_keys
 RowOrder = NDArray[np.int64]
 
 Look = Callable[[pa.Table, RowOrder | None, Starts], None]
-"""Looks at rows before they are folded: the n-th by key is row `order[n]`; None: they are in that order."""
+"""(rows, order, starts) → None: looks at rows before they are folded. The n-th row by key is row `order[n]`; an order
+of None says that they are in that order."""
 
 
 def merge_runs(

@@ -1,4 +1,5 @@
-"""What every merge engine answers about its table; `engines.py` gives the object of a table's engine.
+"""The interface of merge engines: what each must say about its table. `engines.py` gives the object of a table's
+engine.
 
 Source: Paimon 2.0 MergeFunctionFactory and its implementations; SupportsRowLevelOperationFlinkTableSink for what may be
 deleted and updated.
@@ -26,7 +27,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Merging(ABC):
-    """How one table merges the rows of a key, and what that asks of those who write and change rows.
+    """How one table merges the rows of a key, and which rules writers and changes of rows must keep.
 
     Every method raises OptionError naming option, column and remedy for settings that contradict each other,
     UnsupportedTableError for aggregate functions whose package is not installed, where it has to look at them.
@@ -35,13 +36,13 @@ class Merging(ABC):
     schema: TableSchema
 
     takes_updates: ClassVar[bool] = False
-    """Whether a row that is written again with some new values takes the place of the one that is there."""
+    """Whether a row that is written again with some new values replaces the stored one."""
 
     null_keeps: ClassVar[bool] = False
-    """Whether a null leaves the value that is there, in columns that are in no sequence group."""
+    """Whether a null keeps the stored value, in columns that are in no sequence group."""
 
     delete_option: ClassVar[str | None] = None
-    """What options must say for a delete to remove a row; None where no option does."""
+    """The options that a table needs for a delete to remove a row; None if no option does that."""
 
     @abstractmethod
     def fold(self) -> Fold:

@@ -8,7 +8,8 @@ from bucketline.state.lsm.merge.merging import Merging
 
 @dataclass(frozen=True, slots=True)
 class NoKey(Merging):
-    """What an engine answers where there is nothing to merge: every row stays, in any order, and changes as it is."""
+    """The engine of a table where nothing is merged: every row stays, in any order, and a changed row is written as it
+    is."""
 
     takes_updates = True
 

@@ -1,4 +1,4 @@
-"""Which columns of a bucket may have no result when its files are merged, by what is known of the files alone.
+"""The columns of a bucket that may have no result when its files are merged, from the metadata of the files alone.
 
 Source: Paimon 2.0 FieldSumAgg, FieldProductAgg: integers that overflow and quotients without an end fail every merge of
 their key. FieldLastValueAgg, FieldLastNonNullValueAgg: a retract leaves null.
@@ -38,8 +38,8 @@ def long_decimals(schema: TableSchema) -> tuple[str, ...]:
 
 
 def shortened_decimals(schema: TableSchema) -> tuple[str, ...]:
-    """Those of `long_decimals` in which too long ones are written as null. Null is no value of a NOT NULL column: such
-    columns keep what is there.
+    """The columns of `long_decimals` in which a decimal with too many digits is written as null. A NOT NULL column has
+    no null, so it keeps the decimal.
     """
     return tuple(name for name in long_decimals(schema) if schema.field(name).type.nullable)
 

@@ -1,4 +1,4 @@
-"""Tables with the merge engine `partial-update`: their options, read and checked, and what their rows may do.
+"""Tables with the merge engine `partial-update`: reads and checks their options, and says what their rows may do.
 
 Source: Paimon 2.0 PartialUpdateMergeFunction.Factory, SchemaValidation.
 """
@@ -29,7 +29,7 @@ from bucketline.state.lsm.tree.sort_keys import is_older
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdateMerging(Merging):
-    """A row completes what is there: nulls, and groups with an older sequence, change nothing."""
+    """A row completes the stored one: nulls, and groups with an older sequence, change nothing."""
 
     takes_updates = True
     null_keeps = True

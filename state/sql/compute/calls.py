@@ -14,7 +14,7 @@ from bucketline.state.sql.dialect import DIALECT
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an expression means beside its text.
+    """The settings that decide what an expression means.
 
     `zone` is the session's; `has_instants` says whether TIMESTAMP is an instant, as in Spark, or a local time, as in
     Paimon; `now_us` is `current_timestamp` in microseconds since 1970 (None: it is refused). `json_columns` hold JSON
@@ -28,7 +28,7 @@ class Context:
 
 
 LOCAL_CONTEXT = Context()
-"""That of tables: local times, in UTC."""
+"""The context of tables: local times, in UTC."""
 
 
 class Evaluate(Protocol):

@@ -23,7 +23,7 @@ from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.number_text import float_texts
 
 Tried: TypeAlias = tuple[pa.Array, npt.NDArray[np.bool_]]
-"""The values, null where there is none, and which rows have one or were null."""
+"""The values, null if there is none, and for each row whether it could be cast or was null."""
 
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
@@ -98,7 +98,7 @@ def _stamp_texts(micros: pa.Array) -> pa.Array:
 
 
 def _checked(values: pa.Array, is_right: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are right, or null."""
+    """For each row whether it is right or null."""
     right: npt.NDArray[np.bool_] = np.asarray(pc.fill_null(is_right, False)) | np.asarray(values.is_null())
     return right
 
@@ -232,8 +232,8 @@ def _to_stamp(values: pa.Array, wanted: DataType, context: Context) -> Tried | N
 
 
 def _in_unit(moments: pa.Array, target: pa.TimestampType, texts: pa.Array | None = None) -> Tried:
-    """Microseconds in the target's unit: digits that it does not have are cut off, and a moment that 64 bits of
-    nanoseconds do not hold is none. Nanoseconds are read from the `texts` of the moments."""
+    """Microseconds in the target's unit. Finer digits are cut off. A moment that 64 bits of nanoseconds cannot hold
+    counts as not cast. Nanoseconds are read from the `texts` of the moments."""
     if target.unit == "us":
         return _all(moments)
     nulls = np.asarray(moments.is_null())

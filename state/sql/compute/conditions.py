@@ -1,4 +1,4 @@
-"""Conditions on rows of a table: one part that files are skipped by, one that is computed for each row.
+"""Conditions on rows of a table, in two parts: one that skips files, and one that is computed for each row.
 
 What `filters` understands becomes an Arrow expression, and skips partitions, buckets and files. The rest of what AND
 joins, as a condition over two columns, is computed by `expression`.
@@ -31,8 +31,8 @@ from bucketline.state.types.logical import DataField
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a row must pass: `expression` where rows are read, `test` afterwards; None passes all. `columns` are those
-    that `test` names."""
+    """What a row must pass: `expression` when rows are read, and `test` afterwards; None passes all. `columns` are the
+    columns that `test` names."""
 
     expression: pc.Expression | None = None
     test: SqlExpression | None = None

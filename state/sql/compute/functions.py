@@ -1,6 +1,6 @@
 """The functions of SQL expressions, by the names that Spark gives them.
 
-A function that is not here is refused by its name, one with an argument that is not supported by its text.
+The error for an unknown function names it; the error for an unsupported argument shows the call.
 """
 
 import math
@@ -51,7 +51,7 @@ def call_function(call: Call, value: Evaluate) -> Value:
 
 
 def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[Any], Call]:
-    """How a node that has its own grammar is read as a call; its parts by their keys, in order."""
+    """A function that reads a node with a grammar of its own as a call. `keys` name the parts of the node, in order."""
 
     def read(node: Any) -> Call:
         for key, said in node.args.items():
@@ -93,7 +93,7 @@ def _extract_call(node: Any) -> Call:
 
 
 _NOTES = ("safe", "coalesce", "ignore_nulls", "charset", "null_if_pos_overflow")
-"""What sqlglot says of its dialect; nothing that the user wrote."""
+"""Parts of a node that sqlglot adds for its dialect, and no user has written."""
 
 
 def _json_call(node: Any) -> Call:
@@ -206,7 +206,8 @@ def _to_whole(mode: str) -> Callable[[Call, Evaluate], Value]:
 
 
 def _as_java_casts(whole: pa.Array) -> pa.Array:
-    """Doubles as BIGINT: NaN is 0, and what is too large the nearest, as Spark has it for FLOOR and CEIL."""
+    """Doubles as BIGINT, as Spark gives them for FLOOR and CEIL: NaN is 0, and a number that is too large the nearest
+    BIGINT."""
     is_null, numbers = np.asarray(whole.is_null()), np.nan_to_num(np.asarray(whole.fill_null(0.0)), nan=0.0)
     inside = np.clip(numbers, -(2.0**63), 2.0**63 - 1024)
     found = np.where(numbers >= 2.0**63, 2**63 - 1, inside.astype(np.int64))

@@ -17,7 +17,7 @@ _WILD = {"%": ".*", "_": "."}
 def match_like(texts: Any, pattern: str, escape: str) -> Any:
     """Whether each text matches the whole pattern, null for null; `texts` is a column, a value or an expression.
 
-    Raises OptionError where something else than %, _ and the escape itself is escaped.
+    Raises OptionError if the escape stands before anything but %, _ and the escape itself.
     """
     if "\\" not in pattern and escape not in pattern:
         return pc.match_like(texts, pattern)

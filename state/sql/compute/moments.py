@@ -19,7 +19,8 @@ INSTANT = pa.timestamp("us", "UTC")
 
 
 def by_array(value: Value, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """What `compute` gives for a column; for one value, the one that it gives."""
+    """The result of `compute` for a column. A single value is computed as a column of one row, and gives a single
+    value."""
     if isinstance(value, pa.Scalar):
         return compute(pa.array([value.as_py()], value.type) if value.is_valid else pa.nulls(1, value.type))[0]
     return compute(value)
@@ -54,7 +55,8 @@ def instants_of(moments: pa.Array, context: Context) -> pa.Array:
 
 
 def from_local(micros: pa.Array, zone: str) -> pa.Array:
-    """Instants of local times: the earlier one of two, and what is passed over is as much later."""
+    """The instants of local times. A time that a zone has twice is the earlier one; a time that the zone skips is moved
+    later by the length of the gap."""
     local = micros.cast(LOCAL)
     if zone == "UTC":
         return local.cast(INSTANT)

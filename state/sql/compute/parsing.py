@@ -1,7 +1,7 @@
 """SQL text of a value or a condition → its tree, in the one dialect: Spark's.
 
-Until release 0.9 texts of filters and of `bl.expr` were read in another dialect. What such a text means otherwise now
-is refused with its new spelling: names in double quotes, and backslashes inside of texts.
+Until release 0.9 texts of filters and of `bl.expr` were read in another dialect. A text that means something else now
+is refused, and the error has its new spelling: names in double quotes, and backslashes inside of texts.
 """
 
 import re
@@ -16,7 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.sql.dialect import DIALECT, Token, TokenType, reason_of, tokens_of
 
 _KEPT_ESCAPES = re.compile(r"\\[%_]")
-"""What a backslash says in texts of both dialects: nothing, LIKE reads it."""
+"""Escapes that keep their backslash in texts of both dialects, since LIKE reads it."""
 
 _OLD_TYPES = {"TIMESTAMPTZ": "TIMESTAMP_LTZ"}
 _BEFORE_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "WHEN", "THEN", "ELSE", "CASE")
@@ -49,7 +49,7 @@ def _plain_text(node: exp.Expression) -> exp.Expression:
 
 
 def check_spelling(text: str, key: str = "expression") -> None:
-    """Returns if a text that a user wrote says the same in the older dialect, but for double quotes. Raises
+    """Returns if a text that a user wrote means the same in the older dialect, apart from double quotes. Raises
     OptionError with the new spelling."""
     before = ""
     for token in _tokens(text):

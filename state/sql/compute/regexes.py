@@ -1,4 +1,4 @@
-"""Java's regular expressions, as far as RE2 gives the same: RLIKE, regexp_extract, regexp_replace, split.
+"""Java's regular expressions for RLIKE, regexp_extract, regexp_replace and split, if RE2 gives the same result.
 
 A pattern that means something else to RE2, or that RE2 does not know, is refused. `.`, `\\s` and a `$` at the end are
 spelled out, as Java knows more ends of lines.

@@ -1,6 +1,6 @@
 """Rows over which the nodes of a SQL expression are computed, column by column, as Spark 4 computes them.
 
-Nulls are SQL's, and a value that is lost is an error, as with Spark's ANSI mode: overflow, division by zero, a text
+Nulls count as in SQL. As in Spark's ANSI mode it is an error if a value is lost: overflow, division by zero, a text
 that is no number. A branch of CASE is computed for its own rows alone, and the right side of AND and OR only where the
 left one does not decide, so that both can avoid a division by zero.
 """
@@ -62,7 +62,7 @@ class NodeRows:
         return pa.repeat(value, self._count) if self._count else pa.array([], value.type)
 
     def value(self, node: Any) -> Value:
-        """The node's values; one value where it is the same in all rows."""
+        """The node's values; a single value if it is the same in all rows."""
         if type(node) in _ARITHMETIC:
             return self._arithmetic(node)
         if type(node) in COMPARISONS:
@@ -125,7 +125,7 @@ class NodeRows:
         raise OptionError(f"unknown column '{known}'{near}", key="expression", column=known)
 
     def _found(self, name: str) -> str | None:
-        """The column of that name, also in another case where only one is meant."""
+        """The column of that name. Upper and lower case may differ if only one column fits."""
         if name in self._columns:
             return name
         others = [c for c in self._columns if c.lower() == name.lower()]
@@ -159,7 +159,7 @@ class NodeRows:
         return joined(left, right)
 
     def truth(self, node: Any) -> Value:
-        """As `value`, of a condition."""
+        """As `value`, for a node that is a condition."""
         value = self.value(node)
         if pa.types.is_null(value.type):
             return pa.scalar(None, pa.bool_())
@@ -236,7 +236,7 @@ class NodeRows:
 
 
 class _Taken(Mapping[str, pa.Array]):
-    """Columns of chosen rows, each taken when it is asked for."""
+    """The columns of chosen rows. Each column is taken when it is first asked for."""
 
     def __init__(self, columns: Mapping[str, pa.Array], rows: pa.Array) -> None:
         self._columns, self._rows = columns, rows
@@ -280,7 +280,7 @@ _NODES: dict[type[Any], Callable[[NodeRows, Any], Value]] = {
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """The values in the one layout that functions take; a source may bring others."""
+    """The values in the layout that functions expect; a source may have another one."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
@@ -293,7 +293,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _number(text: str) -> pa.Scalar:
-    """A literal: BIGINT, DECIMAL with its digits, DOUBLE where it has an exponent."""
+    """The value of a literal: BIGINT, DECIMAL with its digits, or DOUBLE if it has an exponent."""
     if "e" in text.lower():
         number_or_infinite = float(text)
         if math.isinf(number_or_infinite):

@@ -16,7 +16,7 @@ from bucketline.state.sql.dialect import DIALECT, reason_of
 
 @dataclass(frozen=True, slots=True)
 class SelectedColumns:
-    """`has_star` when all other columns stay as they are, but for those in `left_out`; `items` are values by name."""
+    """`has_star` if all columns but those in `left_out` stay as they are; `items` are the computed values by name."""
 
     has_star: bool = True
     left_out: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ def _item(node: exp.Expression, key: str) -> tuple[str, SqlExpression]:
 
 
 def names_in(expression: SqlExpression) -> tuple[str, ...]:
-    """The columns that an expression names, each once; of a field inside of a column, the column."""
+    """The columns that an expression names, each once; for a field inside of a column, that column."""
     nodes = parse_value(expression.text).find_all(exp.Column)
     return tuple(dict.fromkeys(str(node.parts[0].name) for node in nodes))
 

@@ -33,7 +33,7 @@ def _of_text(function: Callable[..., Any]) -> Callable[[Call, Evaluate], Value]:
 
 
 def _upper(text: Value) -> Value:
-    """The text in capitals: also those that are several signs, as SS for ß, which Arrow does not make."""
+    """The text in capitals. Unlike Arrow it also knows capitals of several letters, such as SS for ß."""
     return pc.utf8_upper(_respelled(text, _long_capitals()))
 
 
@@ -43,7 +43,7 @@ def _lower(text: Value) -> Value:
 
 @cache
 def _long_capitals() -> Mapping[str, str]:
-    """The signs whose capitals are several signs; looked for when they are first needed."""
+    """The letters whose capitals are several letters. They are searched when they are first needed."""
     return {sign: sign.upper() for sign in map(chr, range(0x80, 0x10000)) if len(sign.upper()) > 1}
 
 

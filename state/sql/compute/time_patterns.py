@@ -1,7 +1,8 @@
 """Spark's patterns of dates and times, as `yyyy-MM-dd HH:mm:ss`: moments as texts, and texts as moments.
 
-Written are days and seconds of a day that differ, once each, and not every row. A letter that is not here is refused.
-Source: Spark 4.0 docs/sql-ref-datetime-pattern, DateTimeFormatterHelper; Java's DateTimeFormatter in English.
+To write a column, each distinct day and second of a day is formatted once, and not every row. A letter that is not here
+is refused. Source: Spark 4.0 docs/sql-ref-datetime-pattern, DateTimeFormatterHelper; Java's DateTimeFormatter in
+English.
 """
 
 import re
@@ -36,12 +37,12 @@ _DIGITS = {
     "s": (2, 59),
     "D": (3, 366),
 }
-"""Letters of numbers that are read: the most digits, and the largest value."""
+"""Letters of numbers that can be read, each with the most digits and the largest value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A letter, so many times; or a text that stands as it is, with no letter."""
+    """A letter and how often it stands, or a literal text without a letter."""
 
     letter: str
     count: int
@@ -49,7 +50,7 @@ class Piece:
 
     @property
     def room(self) -> str:
-        """What it needs to be written: the day, the second of the day, or the fraction."""
+        """The part of a time that it shows: the day, the second of the day, or the fraction."""
         if not self.letter:
             return ""
         return "second" if self.letter in _OF_SECOND else "fraction" if self.letter == "S" else "day"
@@ -106,7 +107,7 @@ def written(local_us: pa.Array, pattern: str) -> pa.Array:
 
 
 def distinct_places(values: Longs) -> tuple[Longs, Longs]:
-    """The distinct values in order, and the place of each value among them."""
+    """The distinct values in order, and the position of each value among them."""
     if not len(values):
         return values, values
     first, last = int(values.min()), int(values.max())
@@ -185,7 +186,7 @@ _WRITTEN: Mapping[str, int] = {
     **dict.fromkeys("dQHhKkms", 2),
     "a": 1,
 }
-"""Letters that are written, and how often each may stand."""
+"""Letters that can be written, and how often each may stand."""
 
 
 def read(texts: pa.Array, pattern: str) -> tuple[Longs, Bools]:
@@ -250,7 +251,7 @@ def _regex(pattern: str) -> str:
 
 
 def days_of(year: Longs, month: Longs, day: Longs) -> tuple[Longs, Bools]:
-    """Days since 1970 of dates of the Gregorian calendar, and which of them there are, in the years 1 to 9999."""
+    """Days since 1970 of dates of the Gregorian calendar, and which of the dates exist in the years 1 to 9999."""
     is_day = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (year >= 1) & (year <= 9999)
     first = (np.where(is_day, year, 1970) - 1970).astype("M8[Y]").astype("M8[M]")
     months = first + np.where(is_day, month - 1, 0).astype("m8[M]")

@@ -38,7 +38,7 @@ _TRUNCATED = {
 
 
 def _local(call: Call, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """What `compute` gives for an argument, as local microseconds."""
+    """The result of `compute` for an argument, as local microseconds."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_local(call, moments, value)))
 
 
@@ -50,7 +50,7 @@ def _checked_local(call: Call, moments: pa.Array, value: Evaluate) -> pa.Array:
 
 
 def _date(call: Call, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """What `compute` gives for an argument, as dates."""
+    """The result of `compute` for an argument, as dates."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_dates(call, moments, value)))
 
 
@@ -265,7 +265,7 @@ def _moved(sign: int) -> Callable[[Call, Evaluate], Value]:
 
 
 def by_two(left: Value, right: Value, compute: Callable[[pa.Array, pa.Array], pa.Array]) -> Value:
-    """What `compute` gives for two columns, or one of them and a value."""
+    """The result of `compute` for two columns, or for a column and a single value."""
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return compute(pa.array([left.as_py()], left.type), pa.array([right.as_py()], right.type))[0]
     count = len(right) if isinstance(left, pa.Scalar) else len(left)
@@ -316,7 +316,7 @@ def _utc(to_utc: bool) -> Callable[[Call, Evaluate], Value]:
             raise OptionError(f"{call.text!r}: {e}", key="expression") from e
 
         def moved(moments: pa.Array) -> pa.Array:
-            # Spark moves the wall clock in the session's zone, whatever it means there.
+            # Spark moves the local time of the session's zone, even to a time that the zone skips.
             shown = instants_of(moments, value.context).cast(pa.int64())
             if to_utc:
                 return _back(from_local(shown, zone).cast(pa.int64()), value)

@@ -21,7 +21,8 @@ class Needed:
 class Problem:
     """A broken rule: its name, where, and what that means.
 
-    `needed` says which states have to be there still for it to be true; None: it is true whatever is there.
+    `needed` are the states that must still exist for the problem to be real. None stands for a problem that depends on
+    no state.
     """
 
     rule: str

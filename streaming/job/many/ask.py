@@ -1,4 +1,4 @@
-"""What people ask a job of several tables to do with one of them; the job does it with its next batch."""
+"""Requests to a job of several tables about one of them. The job does them with its next batch."""
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
@@ -8,7 +8,7 @@ from bucketline.streaming.many.ledger_files import LedgerFiles, Request, Wish, l
 
 
 def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
-    """Leaves a request in the job's checkpoint, whether the job runs or not. Raises OptionError for a table that the
+    """Stores a request in the job's checkpoint. The job may be running or not. Raises OptionError for a table that the
     job does not know, or that is not parked."""
     ledger = newest_ledger(routed)
     known = () if ledger is None else tuple(ledger.tables)
@@ -24,7 +24,7 @@ def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
 
 
 def files_of(routed: RoutedJob) -> LedgerFiles:
-    """The job's own files in its checkpoint."""
+    """The ledgers, pins and requests in the job's checkpoint."""
     return ledger_files(routed.common.checkpoint, routed.common.storage)
 
 

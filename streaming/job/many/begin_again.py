@@ -1,4 +1,5 @@
-"""`--reset-identity` of a job of several tables: a new checkpoint that goes on where the tables have got to."""
+"""`--reset-identity` of a job of several tables: a new checkpoint that continues after the last records in each
+table."""
 
 import json
 import logging
@@ -22,9 +23,9 @@ _EARLIEST = -2
 
 
 def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles) -> None:
-    """Renames the checkpoint, and leaves in the new one the ledger that its query begins with.
+    """Renames the checkpoint, and writes into the new one the ledger that its query begins with.
 
-    Raises OptionError for another source than Kafka, and where there is no ledger that says what the tables have.
+    Raises OptionError for another source than Kafka, and if no ledger says up to where the tables have their records.
     """
     common = routed.common
     if common.source.format != KAFKA:
@@ -49,7 +50,7 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles) -> None:
 
 
 def _reached(routed: RoutedJob, name: str, entry: Entry, query: str) -> Offsets:
-    """The offsets in the newest snapshot that a query has made in a table; none where there is none."""
+    """The end offsets in the newest snapshot of a query in a table; empty if the query has made none."""
     found = (routed.resolve(origin.name, origin.topic) for origin in sorted(entry.origins, key=str))
     to = next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
     if to is None or not query:
@@ -68,7 +69,7 @@ def go_on(
     options: Mapping[str, str],
     partitions: Callable[[], Mapping[str, Sequence[str]]],
 ) -> dict[str, str]:
-    """The options of a source that begins where the ledger says, as long as no batch was planned; else as they are."""
+    """The options of the source, changed to begin at the offsets of the ledger if no batch was planned yet."""
     start = files.read_start()
     if start is None or newest_offsets_of(spark, common.checkpoint):
         return dict(options)

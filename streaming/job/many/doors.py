@@ -1,4 +1,4 @@
-"""How a job of several tables gets at each of them: as a job of that table alone would."""
+"""How a job of several tables finds, opens and creates each of them: as a job of that table alone would."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,8 @@ _HEADERS = "headers"
 
 @dataclass(frozen=True, slots=True)
 class JobDoors:
-    """The tables of a job. `zone` is that of the session, `registry` has the schemas of Avro records, and `has_headers`
-    if records come with their headers."""
+    """Opens the tables of a job. `zone` is the session's time zone, `registry` has the schemas of Avro records, and
+    `has_headers` says whether records come with their headers."""
 
     routed: RoutedJob
     zone: str
@@ -36,7 +36,7 @@ class JobDoors:
 
     @property
     def at_once(self) -> int:
-        """As `Doors.at_once`: the client of a catalog is for one thread."""
+        """As `Doors.at_once`; 1 for a catalog, since its client is for one thread."""
         return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
 
     def resolve(self, origin: Origin) -> Resolved | Left:
@@ -67,8 +67,8 @@ class JobDoors:
         return handle
 
     def _fitting(self, config: JobConfig, columns: Collection[str]) -> JobConfig:
-        """The settings without types of columns that the table does not have, where all tables of the job share them.
-        A route that names a column itself means one of its table."""
+        """The settings without the column types for columns that the table lacks, if these come from the top of the job
+        file. A column type in a route stays: it means a column of its table."""
         own = {key.split(".", 3)[-1] for key in self.routed.settings if key.startswith(TABLES) and f".{TYPES}" in key}
         kept = tuple(of for of in config.messages.types if of[0] in columns or of[0] in own)
         return (
@@ -89,7 +89,8 @@ class JobDoors:
         return sink_options_of(config)
 
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
-        """As `Doors.step`. Raises OptionError for a column that is filled from headers, which do not come."""
+        """As `Doors.step`. Raises OptionError for a column that is filled from headers, if records come without
+        headers."""
         schema = table.table_schema
         step = decode_step(
             config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0

@@ -1,7 +1,7 @@
 """`ingest --dry-run`: what a job would do with the first records of its source. Nothing is written.
 
-The first records of each partition are read once, split as a batch would split them, and decoded for the table that
-each has, or would get.
+The first records of each partition are read once, split by table as a batch would split them, and decoded for the
+table, or for the table that would be created.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ from bucketline.streaming.job.start.silence import broken_silence
 from bucketline.streaming.tasks.many.split import Origin, Part, Splitter
 
 RECORDS_EACH = 100
-"""Records that are read of each partition of a topic, or of each split of another source."""
+"""The number of records to read from each topic partition, or from each split of another source."""
 
 SHOWN = pa.schema(
     [
@@ -52,14 +52,14 @@ SHOWN = pa.schema(
         ("columns", pa.string()),
     ]
 )
-"""What is shown of each table of the source, or topic: how many records of it were read, the table that they go to,
-whether that is there, how many rows they make, how many records are bad and why the first one is, and the columns."""
+"""The columns that are shown for each source table or topic: the number of records read, the table that they go to,
+whether it exists, the number of rows, the number of bad records with the first reason, and the columns."""
 
 
 def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: SparkLog) -> pa.Table:
-    """What the job would do with the first records of its source, with the columns of SHOWN.
+    """A row (SHOWN) for each source table or topic: what the job would do with the first records.
 
-    Raises OptionError for a job without records to decode, and as the start of a job.
+    Raises OptionError for a job without records to decode, and the errors of the start of a job.
     """
     common = job if isinstance(job, JobConfig) else job.common
     if common.source.decode is RecordFormat.NONE:
@@ -89,7 +89,7 @@ def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: 
 
 
 def shown(job: JobConfig | RoutedJob, records: pa.Table, registry: RegistrySchemas | None = None) -> pa.Table:
-    """What the job would do with these records, with the columns of SHOWN."""
+    """A row (SHOWN) for each origin of these records: what the job would do with them."""
     routes = job if isinstance(job, RoutedJob) else _OneTable(job)
     reader = None if registry is None else AvroReader(registry)
     splitter = Splitter(routes, routes.decode, reader)
@@ -154,7 +154,7 @@ def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: Re
 
 
 def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableSchema]:
-    """Whether the table is there, and its schema, or the one that it would be made with."""
+    """Whether the table exists, and its schema, or the schema that it would be created with."""
     if has_table(config):
         return True, handle_of(open_existing(config)).table_schema
     create = config.create
@@ -174,7 +174,7 @@ def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableS
 def _decoded(
     config: JobConfig, schema: TableSchema, records: pa.Table, registry: RegistrySchemas | None
 ) -> dict[str, Any]:
-    """How many rows the records make, and how many are bad."""
+    """The number of rows that the records make, and of bad records, with the first reason."""
     step = decode_step(
         config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
     )

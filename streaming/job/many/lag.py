@@ -1,4 +1,4 @@
-"""How far a job is behind Kafka, asked without Spark: where partitions end, and when the next records were written."""
+"""How far a job is behind Kafka, without Spark: the end of each partition, and when the next records were written."""
 
 import importlib
 import time
@@ -12,13 +12,13 @@ from bucketline.streaming.many.ledger import Offsets
 from bucketline.streaming.tasks.many.split import Feed
 
 _ANSWER_S = 5.0
-"""How long the brokers have for all answers together."""
+"""The most seconds that all answers of the brokers together may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in a partition: where it ends, and when its first record that was not read was written, in
-    milliseconds; None where that is not known, or nothing waits."""
+    """The unread records of a partition: its end offset, and when the first unread record was written, in milliseconds;
+    None if nothing waits or it is not known."""
 
     end: int
     next_ms: int | None = None
@@ -26,19 +26,19 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
-    """The partitions that could be asked; `why` the others could not."""
+    """The partitions that Kafka has answered for; `why` says why others have no answer."""
 
     partitions: Mapping[Feed, Waiting]
     why: str | None = None
 
     def behind(self, reached: Offsets) -> int | None:
-        """How many records wait; None where a partition is not known."""
+        """The number of unread records; None if a partition is not known."""
         if not all(feed in self.partitions for feed in reached):
             return None
         return sum(max(0, self.partitions[feed].end - offset) for feed, offset in reached.items())
 
     def behind_since_ms(self, reached: Offsets) -> int | None:
-        """When the oldest record that waits was written; None where none waits, or it is not known."""
+        """When the oldest unread record was written; None if there is none, or it is not known."""
         return min((at for feed in reached if (at := self.next_of(feed)) is not None), default=None)
 
     def next_of(self, feed: Feed) -> int | None:
@@ -47,7 +47,7 @@ class KafkaNow:
 
 
 def ask_kafka(options: Mapping[str, str], reached: Offsets) -> KafkaNow:
-    """What waits behind these offsets. Nothing is raised: who looks at a job wants to see the rest."""
+    """The records in Kafka after these offsets. It raises no error, so that a status still shows the rest."""
     if not reached:
         return KafkaNow({})
     try:

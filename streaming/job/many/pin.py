@@ -14,10 +14,11 @@ from bucketline.conf.sink_options import KEY_ORDER
 PINNED = "the settings that the batch was begun with"
 _REGISTRY = "source.registry."
 _FREE = tuple(o.key for o in (CHECKPOINT, TRIGGER, SOURCE_READER, COMMIT_PARALLELISM, ON_TABLE_FAILURE, KEY_ORDER))
-"""What a job may change in the middle of a batch: it decides no rows."""
+"""Settings that decide no rows, so that a job may change them in the middle of a batch."""
 _FREE_NAMES = ("bad-records.", "metrics.")
 _FREE_FAMILIES = (SOURCE_OPTIONS, STORAGE, CATALOG, _REGISTRY)
-"""Families that say how something is reached, and hold the secrets. What is read is in the batch's offsets."""
+"""Families of settings that say how a system is reached, and hold secrets. They decide no rows, since the batch's
+offsets say what is read."""
 
 
 def is_pinned(key: str) -> bool:
@@ -38,7 +39,8 @@ def pinned_settings(job: RoutedJob) -> tuple[str, str]:
 
 
 def with_pinned(job: RoutedJob, text: str) -> RoutedJob:
-    """The job with pinned settings in place of its own; what decides no rows, and secrets, are as the job says now."""
+    """The job with the pinned settings in place of its own. Secrets, and settings that decide no rows, stay as the job
+    has them now."""
     texts: Mapping[str, str] = json.loads(text)
     settings = {key: setting for key, setting in job.settings.items() if not is_pinned(key)}
     for key, value in texts.items():

@@ -1,6 +1,6 @@
 """The streaming job of a job file with several tables: source → sink → query, until it is done or asked to end.
 
-Tables are opened when records come for them: at the start nothing of storage is asked but the checkpoint.
+A table is opened when the first records for it come. The start reads only the checkpoint.
 """
 
 import json
@@ -73,7 +73,7 @@ _NAME, _TABLES = "bucketline tables", "several"
 _KEPT = "spark.sql.streaming.minBatchesToRetain"
 _MOST_REJECTS = 1 << 31
 _NO_COLUMN = DataField(0, "_no_table", DataType(TypeRoot.VARCHAR, length=2**31 - 1))
-"""The column of rows that belong to no table: whoever decodes them looks for one."""
+"""The one column of the schema that records of no table are decoded with: a decoder needs a column."""
 
 
 def run_routed(
@@ -85,7 +85,8 @@ def run_routed(
     ending: Ending | None = None,
     log: SparkLog = SparkLog.OURS_ONCE,
 ) -> None:
-    """Runs a job of several tables; as `run_job`. Raises OptionError for what such a job cannot do."""
+    """Runs a job of several tables, as `run_job` runs one of one table. Raises OptionError for settings that such a job
+    does not support."""
     with (
         nullcontext(ending) if ending is not None else ending_by_signals() as asked,
         broken_silence("looking at the checkpoint") as silence,
@@ -179,13 +180,13 @@ def _run_until(
 
 
 def _between(options: Mapping[str, str], spark: Any, span: BatchSpan) -> Any:
-    """A frame of Kafka's records between offsets; where a partition had no offset it begins at its first record."""
+    """A frame of Kafka's records between offsets. A partition without a start offset begins at its first record."""
     start, end = (json.dumps(json.loads(offsets_text(offsets))[0]) for offsets in (span.start, span.end))
     return records_between(spark, options, start, end)
 
 
 def check_routed(routed: RoutedJob) -> None:
-    """Returns if nothing speaks against the settings of a job of several tables. Raises BucketlineError."""
+    """Returns if a job of several tables can run with its settings. Raises BucketlineError."""
     for route in routed.routes:
         config = routed.config_of(Resolved(route.number, route.target))
         check_without_table(config)
@@ -198,7 +199,7 @@ def check_routed(routed: RoutedJob) -> None:
 
 
 def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = None) -> ManyJob:
-    """What the job says of all its batches."""
+    """The settings of the job that all its batches share."""
     common = routed.common
     text, pin = pinned_settings(routed)
     nameless = DecodeStep(
@@ -226,11 +227,11 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
 def _made(
     routed: RoutedJob, user: str, *, files: LedgerFiles, zone: str, registry: RegistrySchemas | None, has_headers: bool
 ) -> ManyState:
-    """What a process keeps between the batches of a query."""
+    """The state that a process keeps between the batches of a query."""
     return ManyState(files, Tables(JobDoors(routed, zone, registry, has_headers), user))
 
 
 def _kept(session: Any) -> int:
-    """How many batches Spark keeps the offsets of."""
+    """The number of batches whose offsets Spark keeps."""
     text = session.conf.get(_KEPT, "100")
     return max(2, int(text)) if text.isdigit() else 100

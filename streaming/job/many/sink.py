@@ -30,15 +30,15 @@ _LOG = logging.getLogger("bucketline.many")
 _SHOWN = 3
 
 Pinned = Callable[[str, str], tuple[ManyJob, ManyState]]
-"""The job, and what a process keeps of it, with other settings that decide rows, for the writer of that name."""
+"""(pinned settings, the writer's name) → the job and its state with these settings."""
 
 
 @dataclass(slots=True)
 class ManySink:
     """Writes the batches of one query into many tables; use as `foreachBatch(sink)`, in one process.
 
-    `make_state` gives what is kept, once the query's name is known; `kafka` says how tasks read Kafka themselves,
-    `between` gives a frame of Kafka's records between offsets.
+    `make_state` makes the state once the query's name is known. `kafka` gives the reader with which tasks read Kafka
+    themselves, `between` a frame of Kafka's records between offsets.
     """
 
     job: ManyJob
@@ -56,7 +56,7 @@ class ManySink:
             self.write(batch, identify(batch, batch_id, self.job.one))
 
     def write(self, batch: Any, identity: BatchIdentity) -> Told:
-        """As a call, for a batch whose identity is known."""
+        """Writes a batch whose identity is known; see `__call__`."""
         if self._engine is None or self._state is None:
             self._engine = SparkTables(batch.sparkSession)
             self._state = self.make_state(identity.commit_user(None))
@@ -82,7 +82,7 @@ class ManySink:
         return told
 
     def _records(self, batch: Any, identity: BatchIdentity, engine: SparkTables) -> Records:
-        """Where tasks get the records of all tables from, with all columns that one of them may need."""
+        """The source of the records of all tables, with every column that any table may need."""
         kafka = None if self.kafka is None else self.kafka()
         frame = Frame(batch, self.job.nameless)
         source = records_of(frame, identity, kafka, engine.parallelism)
@@ -92,7 +92,7 @@ class ManySink:
         return read_by_one_task(source, identity, engine.parallelism) if self.joins_partitions else source
 
     def _missed(self, spark: Any, span: BatchSpan) -> Records:
-        """The records between offsets, for a table that has missed them."""
+        """The records between offsets that a table has missed."""
         if self.between is None:
             raise UnsupportedTableError("only records of Kafka are read again for a table that was parked")
         return Frame(self.between(spark, span), self.job.nameless)
@@ -109,19 +109,20 @@ class ManySink:
         _LOG.info("%s", line_of(told, identity))
 
     def stop(self) -> None:
-        """Ends what a query that is stopped still holds."""
+        """Frees what the sink of a stopped query still holds."""
         if self._engine is not None:
             self._engine.close()
         if self.job.one.topics is not None:
             self.job.one.topics.ask.close()
 
     def finish(self, engine: SparkEngine) -> int:
-        """Compacts, once a query has ended, what its batches still owe; the rows that readers do not see even then."""
+        """Does the outstanding compactions after a query has ended. Returns the number of rows that readers still do
+        not see."""
         return 0 if self._state is None else self._state.tables.finish(engine, self.job.commit_parallelism)
 
 
 def line_of(told: Told, identity: BatchIdentity) -> str:
-    """What is said of a batch of many tables."""
+    """The log line of a batch of many tables."""
     parts = [f"batch {identity.batch_id}"]
     if told.is_skipped:
         return f"{parts[0]}: all of its tables have it already"

@@ -31,9 +31,9 @@ _CAUSE = re.compile(
 
 
 class Printed:
-    """What a process prints to its standard error: passed on as it comes, and the last of it kept for a while.
+    """The standard error of a process. It is passed on as it comes, and its last part is kept for a while.
 
-    Whoever starts the process gives it `pipe`, and calls `started` then.
+    To use it, start the process with `pipe` as its standard error, and call `started` afterwards.
     """
 
     def __init__(self) -> None:
@@ -43,17 +43,17 @@ class Printed:
         self._thread = threading.Thread(target=self._pass_on, name="bucketline-java-prints", daemon=True)
 
     def started(self) -> None:
-        """The process has the pipe now, or has ended."""
+        """To be called when the process has the pipe, or has ended."""
         os.close(self.pipe)
         self._thread.start()
 
     def forget(self) -> None:
-        """Keeps nothing of what is printed from now on."""
+        """Stops keeping what is printed from now on."""
         self._keeps = False
         self._kept.clear()
 
     def text(self) -> str:
-        """The last of what a process that has ended has printed."""
+        """The last part of what the process has printed, once it has ended."""
         self._thread.join(_PATIENCE_SECONDS)
         return self._kept.decode(errors="replace")
 
@@ -69,7 +69,7 @@ class Printed:
 
 
 def _write(data: bytes) -> None:
-    """Writes to the standard error as far as there is one: the process is not to wait for a reader who is gone."""
+    """Writes to our standard error. Errors are ignored, so that the process never waits for a reader who is gone."""
     with suppress(OSError):
         sys.stderr.flush()
         while data:
@@ -77,8 +77,8 @@ def _write(data: bytes) -> None:
 
 
 def why_not_started(printed: str, error: str, packages: str | None) -> str:
-    """Why Spark did not start, with the remedy, from what its JVM printed and what PySpark raised; `packages` are those
-    that it was to fetch."""
+    """Why Spark did not start, with the remedy, from what its JVM printed and what PySpark raised; `packages` are the
+    Maven packages that it was to fetch."""
     missing = list(dict.fromkeys((*_UNRESOLVED.findall(printed), *_DOWNLOAD.findall(printed))))
     if missing:
         return (
@@ -101,7 +101,7 @@ def why_not_started(printed: str, error: str, packages: str | None) -> str:
 
 
 def end_java(gateway: Any) -> None:
-    """Ends the JVM behind a gateway that PySpark has launched; returns when there is none any more."""
+    """Ends the JVM behind a gateway that PySpark has launched; returns when the JVM has ended."""
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     with suppress(Exception):  # a JVM that has ended does not answer
         gateway.shutdown()

@@ -1,4 +1,5 @@
-"""What a job needs on this machine, looked for before Spark starts: packages, the Kafka jar, the places for metrics."""
+"""Checks before Spark starts that this machine has what a job needs: packages, the Kafka jar, the outlets of
+metrics."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,9 +48,9 @@ def require_kafka_jar(
     version: str,
     variables: Mapping[str, str] = os.environ,
 ) -> None:
-    """Returns unless it is certain that the Spark which this process is to start has no Kafka source: neither its
-    arguments and settings nor its own folder name any jar, and no `spark-env.sh` may add one. Raises OptionError that
-    names the package."""
+    """Returns if the Spark that this process is to start may have a Kafka source. Raises OptionError naming the package
+    if it certainly has none: no jar is named in its arguments and settings or stands in its folder, and there is no
+    `spark-env.sh` that may add one."""
     if source_format != KAFKA:
         return
     named = any(a == n or a.startswith(f"{n}=") for a in arguments for n in _NAMES_JARS)
@@ -63,7 +64,7 @@ def require_kafka_jar(
 
 
 def no_kafka_source(version: str) -> str:
-    """What is said where Spark has no Kafka source. PySpark 3.5 is built with Scala 2.12."""
+    """The error text for a Spark without a Kafka source. PySpark 3.5 is built with Scala 2.12."""
     series = ".".join(version.split(".")[:2])
     scala, fix = ("2.12", 7) if series == "3.5" else ("2.13", 0)
     package = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{series}.{fix}"
@@ -77,9 +78,9 @@ def no_kafka_source(version: str) -> str:
 def shown_as_up(
     settings: MetricsOptions, name: str, table: str, registry: Registry = REGISTRY
 ) -> Iterator[dict[str, str]]:
-    """Opens the places for metrics, and shows there that the job is up until the block ends; its labels come out.
+    """Opens the outlets of metrics, and shows that the job is up until the block ends. Gives the labels of the job.
 
-    Raises OptionError for what cannot be opened, as a port that is taken.
+    Raises OptionError for an outlet that cannot be opened, such as a port that is in use.
     """
     open_outlets(settings, registry)
     labels = {"name": name, "table": table}

@@ -1,7 +1,7 @@
 """Whether Kafka can be reached, and whether it has the topics of a job: asked before Spark starts.
 
-A connection is all that is needed to know that a broker answers. Topics are asked for with librdkafka where it is
-installed and takes the job's options; else Spark's JVM is asked, once it is up.
+An opened connection shows that a broker answers. Topics are asked for with librdkafka where it is installed and takes
+the job's options; else Spark's JVM is asked, once it is up.
 """
 
 import logging
@@ -25,7 +25,8 @@ _PAUSE_SECONDS = 0.25
 _SERVER = re.compile(r"(?:\w+://)?(?:[^@\s]*@)?(?:\[(?P<six>[\da-fA-F:.%\w]+)\]|(?P<host>[^\s:/]+)):(?P<port>\d{1,5})")
 
 Connect = Callable[[tuple[str, int], float], None]
-"""Returns if something listens at a host and port, and raises OSError if not, after so many seconds at most."""
+"""(host and port, seconds) → returns if something listens there. Raises OSError if not, after that many seconds at
+most."""
 
 
 def connect(server: tuple[str, int], seconds: float) -> None:
@@ -41,7 +42,7 @@ def reach_kafka(
     now: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Returns if a broker of a Kafka source answers and, as far as that can be asked here, its topics exist.
+    """Returns if a broker of a Kafka source answers and its topics exist, if librdkafka can ask for them.
 
     Waits for a broker for ten seconds. Raises KafkaUnreachableError and KafkaTopicMissingError, and OptionError for a
     server without a port.

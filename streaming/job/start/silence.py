@@ -1,4 +1,4 @@
-"""Lines about what a job does when nothing has been said for five seconds."""
+"""Says what a job is doing, when it has logged nothing for five seconds."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ _LOOK_SECONDS = 0.25
 
 
 class Silence:
-    """Knows what a job does, and when a line was last said. A phase that is None is not told of."""
+    """Knows what a job is doing, and when it last logged a line. Nothing is said during a phase that is None."""
 
     def __init__(self, tell: Callable[[str], None] | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell if tell is not None else lambda line: _LOG.info("%s", line)
@@ -22,16 +22,16 @@ class Silence:
         self._since = self._said_at = now()
 
     def doing(self, what: str | None) -> None:
-        """The job begins something else, or (None) something that tells of itself."""
+        """To be called when the job begins another phase; None for a phase that logs its own lines."""
         if what != self._doing:
             self._doing, self._since = what, self._now()
 
     def heard(self) -> None:
-        """A line has been said, whoever said it."""
+        """To be called when any line has been logged."""
         self._said_at = self._now()
 
     def look(self) -> None:
-        """Says what the job does, if nothing has been said for five seconds."""
+        """Says what the job is doing, if nothing has been logged for five seconds."""
         moment, doing = self._now(), self._doing
         if doing is not None and moment - max(self._said_at, self._since) >= _LONGEST_SECONDS:
             self._said_at = moment
@@ -40,8 +40,8 @@ class Silence:
 
 @contextmanager
 def broken_silence(doing: str, tell: Callable[[str], None] | None = None) -> Iterator[Silence]:
-    """A `Silence` that is looked at four times a second, by a thread, while the block runs. Lines of all loggers of
-    bucketline count as said."""
+    """A `Silence` whose `look` a thread calls four times a second while the block runs. The lines of all loggers of
+    bucketline count."""
     silence, ended = Silence(tell), threading.Event()
     silence.doing(doing)
     handler = _Heard(silence)

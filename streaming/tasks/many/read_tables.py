@@ -1,8 +1,10 @@
-"""Executor, first stage of a job that writes many tables: records → sealed runs of each table, and notes of what came.
+"""First stage of a job that writes many tables, on an executor: records → sealed runs of each table, and notes on what
+was read.
 
-Records are split by table, and decoded when enough have come: a call of a decoder costs as much as hundreds of records.
-Rows and records of all tables share the memory that a job of one table has. An error of one table's records is a note
-of that table, and the others go on; the driver decides what becomes of it.
+Records are split by table, and wait until many of one table can be decoded together: a call of a decoder costs as much
+as hundreds of records. Rows and records of all tables share the memory that a job of one table has. An error in one
+table's records is sent to the driver in the note of that table, and the other tables go on. The driver decides whether
+the table is parked or the job stops.
 """
 
 import pickle
@@ -38,11 +40,11 @@ from bucketline.streaming.tasks.read_task import Reading, Sealing, joined_messag
 from bucketline.streaming.tasks.wire import REJECTS, RUNS, SEEN, TABLES, Routed, routed_note
 
 RECORD_BYTES = 32 << 20
-"""Bytes of records that wait for their decoders, of all tables together."""
+"""The most bytes of records that wait to be decoded, of all tables together."""
 RECORDS_AT_ONCE = 20_000
-"""Records of one table that are decoded together."""
+"""The number of records of one table that are decoded together."""
 ROW_BYTES = 64 << 20
-"""Bytes of rows that are not sealed yet, of all tables together."""
+"""The most bytes of rows that are not sealed yet, of all tables together."""
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 1000, 1 << 20
 _MOST_REJECTS = 1000
 _UNNAMED = "the message names no table, and no route is for its topic"
@@ -51,7 +53,7 @@ _UNNAMED = "the message names no table, and no route is for its topic"
 @dataclass(frozen=True, slots=True)
 class TableReading:
     """How the records of one table become runs. `first` is the task that its buckets begin with, `assigners` as in
-    `Stages`; it `looks` at the partition of each record where the order of rows matters.
+    `Stages`; `looks` says whether it keeps each record's topic partition, because the order of rows matters.
     """
 
     seal: SealPlan
@@ -62,11 +64,11 @@ class TableReading:
     looks: bool = False
 
     def among(self, tasks: int) -> Destination:
-        """Which of so many tasks that write gets which rows."""
+        """Which task gets which rows, among this number of tasks that write."""
         return Destination(tasks, self.assigners, self.first % tasks)
 
     def sealing(self, tasks: int, feeds: KafkaFeeds | None, now_us: int | None) -> Sealing:
-        """A reading of the table that begins in this task, in a batch of that time."""
+        """A new reading of the table in this task; `now_us` is the time of the batch."""
         of_rows, decode = feeds if self.looks else None, self.decode
         if decode.computed is not None and decode.computed.tells_time:
             decode = replace(decode, now_us=now_us)
@@ -75,10 +77,11 @@ class TableReading:
 
 @dataclass(slots=True)
 class KnownTables:
-    """What tasks have to know of the tables of a job: their numbers by target, and how each is read, packed one by one:
-    a task unpacks those that it reads. Records of `parked` targets are counted and left out.
+    """What tasks must know of the tables of a job: the number of each target, and how each table is read. Each table is
+    packed by itself, so that a task unpacks only those that it reads. Records of `parked` targets are counted and left
+    out.
 
-    It goes to each worker once, and stays there until it changes.
+    It is sent to each worker once, and again when it changes.
     """
 
     numbers: Mapping[str, int]
@@ -95,7 +98,7 @@ class KnownTables:
 
 
 def packed(reading: TableReading) -> bytes:
-    """What `KnownTables` has of a table."""
+    """A reading in the form that `KnownTables` has."""
     data = pickle.dumps(reading, pickle.HIGHEST_PROTOCOL)
     size = len(data).to_bytes(8, "little")
     return size + bytes(pa.Codec("zstd", compression_level=1).compress(data, asbytes=True))
@@ -108,7 +111,7 @@ def unpacked(data: bytes) -> TableReading:
 
 
 class Kept(Protocol):
-    """Something that workers have: what is broadcast, or the thing itself."""
+    """A value that workers can read: broadcast by Spark, or the value itself."""
 
     @property
     def value(self) -> KnownTables: ...
@@ -116,10 +119,10 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadTables:
-    """How tasks read the records of all tables; plain values, so that it travels. `notes_to` is the task of the next
-    stage that gets the notes: those before it write. `nameless` decodes what belongs to no table; `feeds` are the
-    partitions that the batch reads, `now_us` is its time. Records of a table before those
-    in `since` are not read for it."""
+    """How tasks read the records of all tables; plain values, so that it travels. `notes_to` is the number of the task
+    in the next stage that gets the notes; tasks with lower numbers write. `nameless` decodes records that belong to no
+    table. `feeds` are the topic partitions that the batch reads, `now_us` is its time. Records of a table before its
+    offsets in `since` are left out."""
 
     routes: Resolver
     unmatched: Unmatched
@@ -133,7 +136,7 @@ class ReadTables:
     since: Mapping[str, Mapping[Feed, int]] = field(default_factory=dict)
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """What goes to other tasks for the records of this one, in order."""
+        """The runs and notes that this task sends to other tasks, in order."""
         reading = _Reading(self)
         for records in tables:
             yield from reading.add(records)
@@ -141,7 +144,7 @@ class ReadTables:
 
 
 class _Reading:
-    """A reading that is under way in one task."""
+    """The state of the reading in one task."""
 
     def __init__(self, plan: ReadTables) -> None:
         self._plan, self._known, self._origin = plan, plan.known.value, task_number()
@@ -188,7 +191,8 @@ class _Reading:
             yield from self._wait(part, number, target)
 
     def _leave(self, part: Part, why: Left) -> Iterator[Routed]:
-        """What is done with records of no table."""
+        """Counts records that go to no table. They become bad records if the job says so; those that name no table are
+        decoded first."""
         if why is Left.UNMATCHED and part.origin.name is None and self._plan.decode.names_tables:
             yield from self._nameless(part)
             return
@@ -199,7 +203,8 @@ class _Reading:
             yield from self._refuse(part.records, [reason] * part.records.num_rows)
 
     def _nameless(self, part: Part) -> Iterator[Routed]:
-        """Tombstones, heartbeats and the like are counted; what is broken, or a change of a row, is a bad record."""
+        """Counts tombstones, heartbeats and the like. A broken message, or a change of a row that names no table, is a
+        bad record."""
         made = self._plan.nameless(part.records)
         self._seen = joined_seen((self._seen, made.seen))
         if made.rejects is not None:
@@ -264,7 +269,7 @@ class _Reading:
             yield from self._of_table(largest, self._sealing[largest].flush)
 
     def _of_table(self, number: int, work: Callable[[], Iterator[Routed]]) -> Iterator[Routed]:
-        """What the work sends for a table, with its number; an error ends the table in this task, and is noted."""
+        """What the work sends, with the number of its table. An error is noted, and ends the table in this task."""
         note = self._notes.get(number, TableNote())
         if note.error is not None:
             return

@@ -1,7 +1,7 @@
-"""The tasks of a batch of many tables: read once, sent once, and written when the driver has decided.
+"""The tasks of a batch of many tables: they read and send records once, and write when the driver has decided.
 
-`Ahead` is what was read and is not written yet. `SparkTables` does it in Spark's tasks; whoever tests a batch without
-Spark brings another engine with the same two methods.
+`Ahead` is a batch that was read and is not written yet. `SparkTables` is the engine of Spark's tasks; tests without
+Spark use another engine with the same methods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 from bucketline.streaming.tasks.wire import Result
 
 TableResults = Mapping[int, Sequence[Result]]
-"""What tasks say of each table that they have written."""
+"""The results of the tasks that write, by the number of the table."""
 
 
 class Ahead(Protocol):
@@ -36,11 +36,11 @@ class Ahead(Protocol):
 
     @property
     def notes(self) -> Notes:
-        """What the tasks say of them."""
+        """The notes of the tasks that have read."""
         ...
 
     def write(self, tables: WriteTables) -> TableResults:
-        """Writes the tables; once."""
+        """Writes the tables, and returns the results. To be called once."""
         ...
 
 
@@ -49,26 +49,28 @@ class TablesEngine(Protocol):
 
     @property
     def engine(self) -> Engine:
-        """Runs work on one table."""
+        """The engine for work on one table, such as compaction."""
         ...
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at a time."""
+        """The number of tasks that run at the same time."""
         ...
 
     def keep(self, known: KnownTables) -> Kept:
-        """The same where tasks find it, until others are kept."""
+        """The tables in a form that tasks can read, until `keep` is called with others."""
         ...
 
     def read(self, reading: ReadTables, source: Any) -> AbstractContextManager[Ahead]:
-        """The records of a source, read until the block ends; `notes_to` of the reading is how many tasks write."""
+        """The records of a source, kept until the block ends. `notes_to` of the reading is the number of tasks that
+        write."""
         ...
 
 
 @dataclass(slots=True)
 class SparkTables:
-    """Tasks of a Spark session. What it keeps for them stays on their hosts until it changes."""
+    """The engine over the tasks of a Spark session. What is broadcast for them stays on their hosts until it
+    changes."""
 
     spark: Any
     _broadcast: Any = field(default=None, init=False)
@@ -90,7 +92,7 @@ class SparkTables:
         return kept
 
     def close(self) -> None:
-        """Takes back what is kept."""
+        """Destroys what is broadcast."""
         if self._broadcast is not None:
             self._broadcast.destroy()
             self._broadcast = None
@@ -126,7 +128,7 @@ class _Sent:
 
 
 def by_table(results: Sequence[Result]) -> TableResults:
-    """Results of tasks that write, by the number of the table."""
+    """Results of the tasks that write, grouped by the number of the table."""
     found: dict[int, list[Result]] = {}
     for result in results:
         number, payload = table_of(result.payload)

@@ -1,7 +1,7 @@
 """Records of many tables → the records of each: by what the messages name, or by their topic.
 
-A chunk has few tables and topics, so that routes are asked once for each pair, and positions are sorted once. Records
-that belong to no table stay together: whoever decodes them tells a heartbeat from a message that is broken.
+A chunk has few tables and topics, so the routes are asked once for each pair. Records that belong to no table stay
+together, and their decoder tells a heartbeat from a broken message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +25,8 @@ Feed = tuple[str, int]
 
 
 class Resolver(Protocol):
-    """The routes of a job: which table gets what comes from a table of the source, or out of a topic. Where it does not
-    ask for names, topics say all."""
+    """The routes of a job: the table of the records of a source table or topic. `asks_names` is False if the topic
+    alone decides."""
 
     @property
     def asks_names(self) -> bool: ...
@@ -35,7 +35,7 @@ class Resolver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where records come from: the source's table that they name, and their topic; None where there is none."""
+    """Where records come from: the source table that they name, and their topic; None if there is none."""
 
     name: SourceName | None
     topic: str | None
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(slots=True)
 class Splitter:
-    """Splits chunks of records; what the routes have said is kept from chunk to chunk."""
+    """Splits chunks of records. It remembers the answers of the routes from chunk to chunk."""
 
     routes: Resolver
     decode: RecordFormat
@@ -64,7 +64,7 @@ class Splitter:
     _resolved: dict[Origin, Resolved | Left] = field(default_factory=dict, init=False)
 
     def parts(self, records: pa.Table) -> Iterator[Part]:
-        """The parts of a chunk, one or more records each, by the first record of each."""
+        """The parts of a chunk, ordered by their first records."""
         if not records.num_rows:
             return
         names, of_names = self._names(records)
@@ -107,7 +107,8 @@ def _topics(records: pa.Table) -> tuple[list[str | None], npt.NDArray[np.int32]]
 
 
 def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
-    """The first offset of records in each partition, and the one behind the last; empty where they have no offsets."""
+    """The first offset of the records in each partition, and the offset after the last; empty if they have no
+    offsets."""
     if not {"topic", "partition", "offset"} <= set(records.column_names) or not records.num_rows:
         return {}
     topics, of_topics = _topics(records)
@@ -127,7 +128,7 @@ def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
 def joined_spans(
     one: Mapping[Feed, tuple[int, int]], other: Mapping[Feed, tuple[int, int]]
 ) -> dict[Feed, tuple[int, int]]:
-    """The first and the last of both, partition by partition."""
+    """The spans that cover both, partition by partition."""
     joined = dict(one)
     for feed, (first, end) in other.items():
         before = joined.get(feed, (first, end))
@@ -136,7 +137,7 @@ def joined_spans(
 
 
 def not_before(records: pa.Table, since: Mapping[Feed, int]) -> pa.Table:
-    """The records without those that lie before these offsets of their partitions."""
+    """The records without those before the offset that `since` gives for their partition."""
     if not since or not {"topic", "partition", "offset"} <= set(records.column_names):
         return records
     topics, of_topics = _topics(records)

@@ -1,5 +1,5 @@
-"""What the tasks that read say of each table, before anything is written: it goes to the driver by one more task of the
-next stage, which no rows are sent to.
+"""Notes on each table by the tasks that read. One more task of the next stage, which gets no rows, passes them to the
+driver before anything is written.
 """
 
 import pickle
@@ -19,7 +19,7 @@ from bucketline.streaming.tasks.many.split import Feed, Origin, joined_spans
 from bucketline.streaming.tasks.wire import MIXED, NEEDS, REJECTS, SEEN, TABLES, Result, Sent
 
 NO_TABLE = -1
-"""The number of what is said of records that belong to no table."""
+"""The number that stands for records that belong to no table."""
 
 _NUMBER_BYTES = 4
 
@@ -29,8 +29,8 @@ Spans = Mapping[Feed, tuple[int, int]]
 @dataclass(frozen=True, slots=True)
 class TableNote:
     """What was read for one table: how many records, from which offset up to which of each partition, and where they
-    came from. `error` is why they could not become rows; what was sent before it is not to be written. `need`, `seen`,
-    `rejects` and `mixed` are as in `Outcome`.
+    came from. `error` is why they could not become rows; if it is set, nothing of the table may be written. `need`,
+    `seen`, `rejects` and `mixed` are as in `Outcome`.
     """
 
     records: int = 0
@@ -43,7 +43,7 @@ class TableNote:
     mixed: tuple[MixedKey, ...] = ()
 
     def with_records(self, records: int, spans: Spans, origins: frozenset[Origin]) -> "TableNote":
-        """The same, with more records."""
+        """The note with more records counted."""
         return replace(
             self,
             records=self.records + records,
@@ -54,7 +54,7 @@ class TableNote:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """Records of a table that the tasks did not know: the route, what they came from, and the first of them."""
+    """A table that the tasks did not know: its route, the origins of its records, and the first records."""
 
     route: int
     origins: frozenset[Origin]
@@ -64,8 +64,8 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class TaskNotes:
-    """What one task has read: by number of table, by target of tables that it did not know, and how many records it
-    left out, by where they came from."""
+    """The notes of one task: by number of the table, by target for tables that it did not know, and the number of
+    records that it left out, by their origin."""
 
     tables: Mapping[int, TableNote] = field(default_factory=dict)
     new: Mapping[str, NewTable] = field(default_factory=dict)
@@ -77,28 +77,28 @@ class TaskNotes:
 
 
 Notes = TaskNotes
-"""What all tasks have said, put together."""
+"""The notes of all tasks, combined."""
 
 
 def pass_on(sent: Iterable[Sent]) -> Iterator[Result]:
-    """The task for notes: each goes to the driver, after the number of its table."""
+    """The work of the task for notes: it passes each note to the driver, with the number of its table in front."""
     for kind, run in sent:
         assert isinstance(run, SealedRun), "rows go to the tasks that write"
         yield Result(kind, of_table(run.bucket, bytes(run.blob)))
 
 
 def of_table(number: int, payload: bytes) -> bytes:
-    """A payload after the number of its table."""
+    """The payload with the number of its table in front."""
     return number.to_bytes(_NUMBER_BYTES, "little", signed=True) + payload
 
 
 def table_of(payload: bytes) -> tuple[int, bytes]:
-    """The number of the table, and what is said of it."""
+    """The number of the table, and the payload without it."""
     return int.from_bytes(payload[:_NUMBER_BYTES], "little", signed=True), payload[_NUMBER_BYTES:]
 
 
 def read_notes(results: Iterable[Result]) -> Notes:
-    """What the results of the task for notes say together, in no order that depends on tasks."""
+    """The notes of all tasks, combined; the same whatever order the tasks have ended in."""
     by_kind: dict[str, dict[int, list[bytes]]] = {NEEDS: {}, REJECTS: {}, SEEN: {}, MIXED: {}}
     told: list[TaskNotes] = []
     for result in results:
@@ -134,7 +134,7 @@ def read_notes(results: Iterable[Result]) -> Notes:
 
 
 def _first(one: BucketlineError | None, other: BucketlineError | None) -> BucketlineError | None:
-    """Of two errors that which comes first as a text, so that a replay says the same."""
+    """The error whose text sorts first, so that a replay reports the same one."""
     given = [e for e in (one, other) if e is not None]
     return min(given, key=lambda e: e.message, default=None)
 

@@ -1,5 +1,5 @@
-"""A Spark job with one shuffle, run in two steps: what the first tasks send to one task of the second stage comes to
-the driver before the others of that stage start.
+"""A Spark job with one shuffle, run in two steps. In the first step one task of the second stage passes to the driver
+what it was sent. Then the other tasks of that stage start.
 
 The first step runs one task of the second stage alone, so that Spark runs all tasks of the first, and keeps what they
 have sent. The second step runs the others over the same RDD: Spark finds the files of the shuffle and reads nothing
@@ -33,7 +33,8 @@ from bucketline.streaming.tasks.wire import Next, Result
 
 
 class TwoSteps:
-    """What `first` has sent to `count` tasks of a second stage; close it to free what was sent to tasks."""
+    """The data that `first` has sent to `count` tasks of a second stage. Use it in a `with` block, which frees the
+    data."""
 
     def __init__(self, spark: Any, rdd: Any, first: FirstOfBytes, count: int) -> None:
         self._spark, self._context = spark, spark.sparkContext
@@ -47,7 +48,7 @@ class TwoSteps:
             self._sent = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(count, 0)))
 
     def run(self, task: Next, numbers: Sequence[int]) -> list[Result]:
-        """What these tasks of the second stage say, which all do the same."""
+        """The results of these tasks of the second stage. All of them do `task`."""
         if not numbers:
             return []
         with ExitStack() as job, SCCallSiteSync(self._context):
@@ -66,12 +67,12 @@ class TwoSteps:
 
 
 def steps_without_input(spark: Any, tasks: int, first: FirstOfNothing, count: int) -> TwoSteps:
-    """The steps of a job whose first tasks get nothing from Spark."""
+    """The two steps of a job whose first tasks get no records from Spark."""
     return TwoSteps(spark, nothing(spark, tasks), WithoutInput(first), count)
 
 
 class _AsItIs(RDD):  # type: ignore[misc]
-    """An RDD whose tasks do nothing more: `runJob` would start a second worker for each, to do it there."""
+    """An RDD on which `runJob` adds no step of its own: that would start a second worker for each task."""
 
     def mapPartitions(self, f: Any, preservesPartitioning: bool = False) -> "_AsItIs":
         return self

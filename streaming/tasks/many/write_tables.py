@@ -1,8 +1,8 @@
-"""Executor, last stage of a job that writes many tables: the runs of each table → its files and messages.
+"""Last stage of a job that writes many tables, on an executor: the runs of each table → its files and commit messages.
 
-A task owns buckets of any table. Runs come in any order, so that they are kept until all are there, in memory up to a
-budget and then on disk; then one table after the other is written, as a job of that table alone would do it. Where
-storage answers late, several are written at the same time and share the memory.
+A task owns buckets of any table. Runs come in any order, so it collects all of them first, in memory up to a budget and
+then on disk. Then it writes one table after the other, as a job of that table alone would do it. If storage is slow,
+several tables are written at the same time and share the memory.
 """
 
 import pickle
@@ -28,7 +28,7 @@ _LEAST_MERGE_BYTES = 16 << 20
 
 
 def packed_task(task: WriteTask) -> bytes:
-    """How a table is written, as it travels: a task unpacks those that it writes."""
+    """The packed form of how a table is written. A task unpacks only the tables that it writes."""
     data: bytes = cloudpickle.dumps(task)
     packed: bytes = pa.Codec("zstd", compression_level=1).compress(data, asbytes=True)
     return len(data).to_bytes(8, "little") + packed
@@ -42,9 +42,9 @@ def _unpacked(data: bytes) -> WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteTables:
-    """Writes the tables that it is sent runs of, as far as they are in `tables`; runs of others are left out.
+    """Writes the tables in `tables` that the task is sent runs of; runs of other tables are left out.
 
-    `idle` are the tasks that own idle buckets of a table, which are compacted also where no rows come.
+    `idle` are the tasks that own idle buckets of a table. They compact these also when no rows come.
     """
 
     tables: Mapping[int, bytes]
@@ -53,7 +53,8 @@ class WriteTables:
     directory: str | None = None
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
-        """The results of each table, after its number. An error of one is its result: the others are written."""
+        """The results of the tables, each with the number of its table in front. The result of a table that fails is
+        its error; the other tables are written."""
         with _Runs(self.budget_bytes, self.directory) as runs:
             for kind, run in sent:
                 assert kind == RUNS and isinstance(run, OwnerRun), "notes go to another task"
@@ -91,7 +92,7 @@ class WriteTables:
 
 
 def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[Result]:
-    """What a table's task says. An error that is about the table is a result."""
+    """The results of a table. An error that is about the table is one of them."""
     try:
         yield from list(task(runs))
     except BucketlineError as e:
@@ -99,7 +100,7 @@ def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[Result]:
 
 
 def _sharing(task: WriteTask, threads: int) -> WriteTask:
-    """The task with its part of the memory of a job of one table."""
+    """The task with its share of the memory that a job of one table would have."""
     write = task.stage.write
     if threads < 2:
         return task
@@ -112,7 +113,7 @@ def _sharing(task: WriteTask, threads: int) -> WriteTask:
 
 
 def _discard(task: WriteTask, said: list[Result]) -> None:
-    """Removes the files of a table, after an error of another kind elsewhere in this task."""
+    """Removes the written files of a table, after an error that fails the whole task."""
     try:
         with discarded_on_error(task.stage.write.access) as messages:
             messages += [m for r in said if r.kind == MESSAGES for m in decode_messages(r.payload)]
@@ -122,7 +123,7 @@ def _discard(task: WriteTask, said: list[Result]) -> None:
 
 
 class _Discarded(Exception):
-    """Nothing of the task is kept."""
+    """Raised where the files that a task has written must be removed."""
 
 
 class _Runs:
@@ -153,7 +154,7 @@ class _Runs:
         return set(self._runs)
 
     def take(self, table: int) -> Iterator[Sent]:
-        """The runs of a table, which leave the memory one by one. Several threads may take different tables."""
+        """The runs of a table; each is freed when the next is asked for. Several threads may take different tables."""
         runs = self._runs.pop(table, [])
         for position in range(len(runs)):
             run, runs[position] = runs[position], None  # type: ignore[call-overload]

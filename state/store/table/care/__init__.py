@@ -1,1 +1,1 @@
-"""Keeping a table: tags, branches, expiry, and what is done by hand."""
+"""Maintenance of a table: tags, branches, expiry, and repairs by hand."""

@@ -11,8 +11,8 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> None:
-    """Lets a consumer go on at a snapshot, or removes it (None). Raises OptionError for a snapshot that does not
-    exist, and for a name that is none; RemovalUnderWayError for one that is being removed."""
+    """Moves a consumer to a snapshot, or removes it (None). Raises OptionError for a snapshot that does not exist and
+    for an invalid name, RemovalUnderWayError for a snapshot that is being removed."""
     if not name.strip() or "/" in name:
         raise OptionError(f"{name!r} is no name of a consumer", key="consumer", value=name)
     if next_snapshot is None:
@@ -26,8 +26,8 @@ def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> No
 
 
 def remove_consumers(table: TableHandle, including: str, excluding: str | None) -> tuple[str, ...]:
-    """Removes the consumers whose whole name matches one pattern and not the other; their names. Raises OptionError for
-    a text that is no regular expression."""
+    """Removes the consumers whose whole name matches `including` and not `excluding`, and returns their names. Raises
+    OptionError for a text that is no regular expression."""
     wanted, spared = _pattern(including, "including"), None if excluding is None else _pattern(excluding, "excluding")
     found = sorted(next_of_consumers(table.io, table.metadata_path))
     gone = [name for name in found if wanted.fullmatch(name) and not (spared and spared.fullmatch(name))]

@@ -35,8 +35,8 @@ class Indexed:
 
 
 def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> Indexed:
-    """Makes the indexes that files lack, in one commit. Raises OptionError where no option names a column, and
-    CommitConflictError where another compaction was faster: nothing is lost then."""
+    """Makes the indexes that files lack, in one commit. Raises OptionError if no option names a column, and
+    CommitConflictError if another compaction was faster; nothing is lost then."""
     at = table_at(table, {}).refreshed()
     schema = at.plan.schema
     fields = indexed_fields(schema)
@@ -67,7 +67,7 @@ def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] |
 def _with_index(
     at: TableAt, bucket_id: BucketId, file: DataFileMeta, fields: Sequence[IndexedField]
 ) -> DataFileMeta | None:
-    """The file with an index of all wanted columns; None where it has one."""
+    """The file with an index of all wanted columns; None if it has one already."""
     schema, access = at.plan.schema, at.plan.access.files
     partition, bucket = bucket_id
     place = BucketFiles(partition, bucket, at.view.total_of_bucket(bucket_id), (file,))
@@ -83,7 +83,7 @@ def _with_index(
     if len(data) <= schema.settings.files.index_in_manifest_bytes:
         return replace(file, embedded_index=data, extra_files=others)
     io, path = access.place(place, file)
-    # A name that no earlier index of the file has: that one may still be read.
+    # The name is new, since an earlier index of the file may still be read.
     name = f"{file.file_name}.{at.table.world.ids.new_uuid()[:8]}{INDEX_SUFFIX}"
     io.write_new(f"{path.rpartition('/')[0]}/{name}", data)
     return replace(file, embedded_index=None, extra_files=(*others, name))

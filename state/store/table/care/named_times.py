@@ -1,4 +1,4 @@
-"""Tags and rollbacks by time: a tag of the snapshot that a time or a watermark means, and the way back to one.
+"""Tags and rollbacks by time: finds the snapshot for a time or a watermark, and tags it or rolls back to it.
 
 Source: Paimon 2.0 TagTimeExpire, TagAutoManager, SnapshotManager.earlierOrEqualTimeMills, earlierOrEqualWatermark,
 CreateTagFromTimestampProcedure.
@@ -22,8 +22,8 @@ _NO_WATERMARK = -(2**63)
 
 
 def end_tags(table: TableHandle, older_than: timedelta | None) -> tuple[str, ...]:
-    """Removes tags whose time is over, and those made longer ago than `older_than`; their names. Tags without a time of
-    their own were made when their file was written. Those of streams and of a rollback stay."""
+    """Removes tags whose time is over and tags made longer ago than `older_than`, and returns their names. A tag that
+    does not say when it was made counts from the time of its file. Tags of streams and of a rollback stay."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     age_ms = None if older_than is None else milliseconds(older_than, "older_than")
     tags, clock = Tags(table.io, table.metadata_path), table.world.clock
@@ -65,8 +65,8 @@ def tag_from_time(table: TableHandle, name: str, time: datetime, retained: timed
 
 
 def create_due_tags(table: TableHandle) -> tuple[str, ...]:
-    """Makes the tags that are due by `tag.automatic-creation`, and removes those whose time is over; the names of the
-    new ones."""
+    """Makes the tags that are due by `tag.automatic-creation`, and removes those whose time is over. Returns the names
+    of the new ones."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     work = TagWork(table.io, table.path, table.metadata_path, table.table_schema, table.world)
     newest = table.snapshot_store.latest()
@@ -76,7 +76,7 @@ def create_due_tags(table: TableHandle) -> tuple[str, ...]:
 
 
 def roll_back_to_time(table: TableHandle, time: datetime) -> int:
-    """The id of the newest snapshot committed at a time or before, which is the newest now. Raises OptionError."""
+    """Rolls back to the newest snapshot committed at a time or before, and returns its id. Raises OptionError."""
     time_ms = epoch_ms(time, "timestamp")
     snapshot = Versions(table.io, table.metadata_path).at_time(time_ms)
     if snapshot is None:
@@ -85,8 +85,8 @@ def roll_back_to_time(table: TableHandle, time: datetime) -> int:
 
 
 def roll_back_to_watermark(table: TableHandle, watermark: int) -> int:
-    """The id of the newest snapshot whose watermark is that or an earlier one; it is the newest now. Raises OptionError
-    where there is none."""
+    """Rolls back to the newest snapshot with this watermark or an earlier one, and returns its id. Raises OptionError
+    if there is none."""
     snapshots = table.snapshot_store
     newest = snapshots.latest()
     for snapshot in () if newest is None else snapshots.newest_first(newest):

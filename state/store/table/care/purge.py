@@ -1,4 +1,4 @@
-"""All that a table has ever held, removed: what is left is an empty table with its columns and options.
+"""Removes everything that a table has ever held. An empty table with its columns and options stays.
 
 Source: Paimon 2.0 FileStoreTable.purgeFiles.
 """
@@ -23,9 +23,9 @@ _KEPT = {
 
 
 def purge_table(table: TableHandle) -> None:
-    """Removes all rows, branches, tags, consumers, older snapshots and files that nobody names. Nobody may write to the
-    table meanwhile. What was done before an error stays done; the rest follows when it is called again. Raises
-    UnsupportedTableError for a branch."""
+    """Removes all rows, branches, tags, consumers, older snapshots and orphan files. No writer may be active meanwhile.
+    After an error the table may be purged in part; another call removes the rest. Raises UnsupportedTableError for a
+    branch."""
     if table.metadata_path != table.path:
         raise UnsupportedTableError(
             f"{table.metadata_path} is a branch, which shares files: delete the branch, or purge the table itself",

@@ -1,4 +1,4 @@
-"""What keeps a table's metadata small and true by hand: manifests merged, lost files forgotten. Each is one commit.
+"""Repairs of a table's metadata by hand, each in one commit: merges manifests, forgets lost files.
 
 Source: Paimon 2.0 FileStoreCommitImpl.compactManifest, SparkRemoveUnexistingFiles.
 """
@@ -27,8 +27,8 @@ _MERGES_ALL = {"manifest.full-compaction-threshold-size": "1 b", "manifest.merge
 
 
 def merge_manifests(table: TableHandle) -> int | None:
-    """Merges all manifests into as few as hold them, in a snapshot without new files; its id, None where one manifest
-    without deletes is all there is."""
+    """Merges all manifests into as few as possible, in a snapshot without new files. Returns the id of the snapshot;
+    None if the table has only one manifest, without deletes."""
     newest = table.snapshot_store.latest()
     metas = [] if newest is None else table.manifests.base_and_delta(newest)
     if len(metas) < 2 and not any(m.num_deleted_files for m in metas):
@@ -39,8 +39,8 @@ def merge_manifests(table: TableHandle) -> int | None:
 
 
 def forget_lost_files(table: TableHandle, *, dry_run: bool) -> tuple[str, ...]:
-    """Takes data files that are not there any more out of the table, unless it is a dry run; their paths. Their rows
-    are lost then, and the table can be read again."""
+    """Takes missing data files out of the table, unless it is a dry run, and returns their paths. Their rows are lost,
+    and the table can be read again."""
     at = table_at(table, {}).refreshed()
     schema, io = at.plan.schema, table.io
     found = [

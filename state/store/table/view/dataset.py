@@ -18,19 +18,19 @@ from bucketline.state.sql.compute.conditions import Filter
 from bucketline.state.store.table.view.sources import RowSource, Wanted
 
 WantedColumns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]
-"""Names of columns; or names of what is computed, each with its Arrow expression."""
+"""Names of columns, or names of computed columns, each with its Arrow expression."""
 
 _NOT_SO = "read this dataset of bucketline by its methods scanner, to_batches and to_table"
 _HINTS = ("batch_readahead", "fragment_readahead", "use_threads", "cache_metadata", "memory_pool")
-"""Arguments that say how fast Arrow would read; rows are the same without."""
+"""Arguments that tune how Arrow reads. They are ignored, since they do not change the rows."""
 
 
 class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     """The rows of a table; columns, filters and limits go into the read, which opens only files that can have such
     rows.
 
-    It shows the snapshot that there was when it was made. Arrow's own code, which would pass by these methods, finds a
-    file whose name says so.
+    It shows the snapshot that was the newest when it was made. Arrow's own code would bypass these methods, so it finds
+    one file whose name says that this does not work.
     """
 
     _rows: RowSource
@@ -62,7 +62,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         """A scanner of these columns of the rows that pass, which can be read once."""
         wanted = self._wanted(columns, filter, hints)
         computed = columns if isinstance(columns, Mapping) else None
-        # Without reading ahead: who stops early has read little.
+        # There is no reading ahead, so that a reader who stops early has read little.
         return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed, batch_readahead=0)
 
     def to_batches(
@@ -118,7 +118,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         return self.to_table(columns, filter, batch_size, **hints).take(indices)
 
     def filter(self, expression: pc.Expression | None) -> "TableDataset":
-        """The same rows with one more condition, for all that is read of them."""
+        """The dataset with one more condition on its rows."""
         if expression is None or not isinstance(expression, pc.Expression):
             raise SchemaMismatchError(f"a dataset is filtered by an Arrow expression, found {expression!r}")
         return TableDataset(self._rows, expression if self._also is None else self._also & expression)
@@ -136,7 +136,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         return ds.InMemoryDataset(self.to_table()).join_asof(_in_memory(right_dataset), *given, **kwargs)
 
     def get_fragments(self, filter: Filter | None = None) -> NoReturn:
-        """Refused: a file of a table is no part of its rows, which come out of several files by merging."""
+        """Refused: rows come out of several files by merging, so no fragment stands for some of the rows."""
         raise UnsupportedTableError(f"a table has no fragments that can be read apart; {_NOT_SO}")
 
     def replace_schema(self, schema: pa.Schema) -> NoReturn:
