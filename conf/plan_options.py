@@ -1,4 +1,5 @@
-"""Our own options of compaction plans and of the processes that work on them; set beside those of the sink."""
+"""The options of bucketline for compaction plans and for the processes that work on them; they stand among those of the
+sink."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ PLAN_OPTIONS: Mapping[str, Option[object]] = {
 
 PLAN_PREFIX = "compaction-plan."
 OPTIONS_OF_PLANS: Mapping[str, Option[object]] = {k: o for k, o in PLAN_OPTIONS.items() if k.startswith(PLAN_PREFIX)}
-"""Those of plans: a job may have them beside those of the sink."""
+"""The options of plans, which a job may have in addition to those of the sink."""
 
 SHORTEST_LEASE_MS = 1_000
 

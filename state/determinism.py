@@ -25,7 +25,7 @@ class Clock(Protocol):
 
 
 class IdSource(Protocol):
-    """Where names come from that nobody else has."""
+    """A source of names that no other process has."""
 
     def new_uuid(self) -> str:
         """A canonical lower-case UUID."""
@@ -143,7 +143,8 @@ SYSTEM_PAUSE: Pause = SystemPause()
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where time, names and chance come from, and how waiting is done: what a run has from outside beside its input."""
+    """The sources of time, names and random numbers, and the way to wait: everything that a run takes from outside in
+    addition to its input."""
 
     clock: Clock = SYSTEM_CLOCK
     ids: IdSource = SYSTEM_IDS

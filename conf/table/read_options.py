@@ -87,7 +87,7 @@ READ_OPTIONS = (
     ROW_TRACKING_ENABLED,
     DATA_EVOLUTION_ENABLED,
 )
-"""Those, and the ones that only the table itself may have."""
+"""`GIVEN_WHEN_OPENED`, and the options that only the table itself may have."""
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     "type": ("table", "materialized-table"),
@@ -140,7 +140,7 @@ def is_read_option(key: str) -> bool:
 
 
 def named_branch(options: Mapping[str, str]) -> dict[str, str]:
-    """Of the options of a job, the read option that says what is written to."""
+    """The option `branch` of a job, if it has one: the only read option that also says where to write."""
     return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
 
 

@@ -18,7 +18,8 @@ KEY_PREFIX = "_KEY_"
 SEQUENCE = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
 UNAVAILABLE = "\0unavailable"
-"""A column beside rows on their way into a table: which of their values the source left out. It is never stored."""
+"""A column of rows on their way into a table that says which of their values the source left out. It is never
+stored."""
 
 KEY_FIELD_ID_START = 2**30 - 1
 SEQUENCE_FIELD_ID = 2**31 - 2
@@ -84,7 +85,7 @@ def arrow_field(field: DataField) -> pa.Field:
 
 
 def representable(fields: Sequence[DataField]) -> tuple[DataField, ...]:
-    """Those of the columns that have an Arrow type."""
+    """The columns that have an Arrow type."""
     return tuple(f for f in fields if _is_representable(f.type))
 
 

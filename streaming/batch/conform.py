@@ -41,7 +41,7 @@ _SHOWN_TABLES = 3
 
 def fit_frame(frame: Any, at: TableAt, beside: tuple[str, ...] = ()) -> tuple[TableAt, Any]:
     """The table, after it was changed if the policy says so, and the batch with exactly its columns (and `_row_kind`).
-    Columns in `beside` are no columns of the table, and stay as they are.
+    Columns named in `beside` are not columns of the table, and stay as they are.
 
     Raises SchemaMismatchError for columns that fit neither now nor after a change, and for names that occur twice.
     """
@@ -64,7 +64,7 @@ def fit_frame(frame: Any, at: TableAt, beside: tuple[str, ...] = ()) -> tuple[Ta
 
 
 def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
-    """What turns records into rows of the table as it is now, whoever has changed it since the job started.
+    """The decoder for the current schema of the table, which may have changed since the job started.
 
     Raises SchemaMismatchError for a new column that is filled from a part of the records that is not read.
     """

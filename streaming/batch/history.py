@@ -137,10 +137,10 @@ def mark_newest(target: Target) -> None:
 
 
 def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
-    """Those of a writer's snapshots that are of its newest batch; `newer` are the newest, `known` those before.
+    """The snapshots of a writer's newest batch. `newer` are its newest snapshots, `known` the ones before.
 
-    The newest rows say which batch that is: a compaction may be published after a later batch. Where only compactions
-    are found, rows may have expired, and the highest batch id says it.
+    The newest snapshot with new rows decides which batch that is, because a compaction may be published after a later
+    batch. If there are only compactions, the others may have expired, and the highest batch id decides.
     """
     rows = [s for s in newer if s.commit_kind is not CommitKind.COMPACT]
     both = [*newer, *known]

@@ -64,7 +64,7 @@ class BatchIdentity:
 
     @property
     def commit_number(self) -> int:
-        """By which what is done in every n-th batch is counted."""
+        """The number of the batch for work that is done in every n-th batch."""
         return self.batch_id if self.turn is None else self.turn
 
     def commit_user(self, sink_id: str | None) -> str:

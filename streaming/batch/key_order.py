@@ -78,14 +78,14 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
 
 
 def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:
-    """What is done about a key of several partitions; None where nobody looks."""
+    """What the job does about a key of several partitions; None if keys are not checked."""
     if plan.sink.key_order is not None:
         return plan.sink.key_order
     return decode.decode.key_order if isinstance(decode, DecodeStep) else None
 
 
 def _feed_columns(rows: Frame | KafkaRanges, *, is_asked: bool) -> tuple[str, str] | None:
-    """The columns that say topic and partition; None where they are not there, and nobody has asked for them."""
+    """The columns with topic and partition; None if the batch lacks them and no option asks for them."""
     columns = ("topic", "partition") if rows.decode is not None else (TOPIC_COLUMN, PARTITION_COLUMN)
     there = rows.columns if isinstance(rows, KafkaRanges) else rows.frame.columns
     missing = [name for name in columns if name not in there]

@@ -43,7 +43,7 @@ def settle_visibility(
 ) -> tuple[Target, Rounds | None]:
     """Makes visible what a batch has committed and what was owed before it; no rounds when there was nothing to do.
 
-    What is left is owed by the target's state, and warned about. Storage is not asked unless something is left.
+    The target's state keeps what is still to compact, with a warning. Storage is read only if something is left.
     """
     at, owed = target.at, target.state.hidden or {}
     if what_waits(at.plan.schema) is Waits.NOTHING or not at.plan.compacts:

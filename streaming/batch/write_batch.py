@@ -117,7 +117,7 @@ class Done:
 
 
 def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
-    """Writes a batch into a table, exactly once; the target of the next batch, and what there is to say of this one."""
+    """Writes a batch into a table, exactly once. Returns the target for the next batch, and the report of this one."""
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
     check_beside(target, engine.spark)
     work = partial(write_once, target, identity, engine, Frame(frame, job.decoder), job)
@@ -238,7 +238,7 @@ def plan_run_commit(
 
 
 def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records) -> Stages[Records]:
-    """The stages of the batch on the table as it is now, whoever has changed it since the job started."""
+    """The stages of the batch for the current state of the table, which may have changed since the job started."""
     fitting = replace(rows, decode=fit_decoder(rows.decode, target.at))
     return plan_batch(target, identity, with_feeds(fitting, target.at.plan, identity), engine.workers)
 
@@ -331,7 +331,8 @@ def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkE
 
 
 def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
-    """What the batch and those before it owe is done: postponed rows moved, rows made visible; what is left is owed."""
+    """Does the compactions that this batch and earlier ones have left: moves postponed rows, makes rows visible. What
+    fails stays in the state for the next batch."""
     owes_full = done.trigger is CompactTrigger.FULL and done.report.committed.dropped is not None
     state = replace(target.state, owes_full=owes_full)
     if done.outcome is not None:

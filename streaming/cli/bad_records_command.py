@@ -72,7 +72,7 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
 
 
 def _place_at(path: str) -> BadRecordsPlace:
-    """The folder or the table at a path. Raises OptionError where there is neither."""
+    """The folder or the table at a path. Raises OptionError if there is neither."""
     place, _ = given_place(path, {})
     io, root = file_io_for(place.uri, place.storage)
     if Schemas(io, root).latest_id() is not None:

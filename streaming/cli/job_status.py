@@ -1,6 +1,6 @@
 """The tables of a job as they are now: read from its checkpoint, its tables and Kafka, without Spark.
 
-Nothing has to run for it, and nothing is changed.
+The job need not run, and nothing is changed.
 """
 
 import json
@@ -35,9 +35,9 @@ from bucketline.streaming.many.ledger_files import ledger_files
 
 _EVERY_S = 2.0
 _AT_ONCE = 16
-"""Tables that are looked at at the same time."""
+"""The number of tables that are read at the same time."""
 _LOOKED_AT = 20
-"""Newest batches of a table, by whatever query, among which that of the job is looked for."""
+"""The number of newest commits of a table, of any query, among which the newest of the job is searched."""
 
 AskKafka = Callable[[Mapping[str, str], Offsets], KafkaNow]
 
@@ -55,10 +55,10 @@ SCHEMA = pa.schema(
         ("why", pa.string()),
     ]
 )
-"""What is shown of each table. `rows` are those of its files, so that a key may count more than once; `behind_records`
-are records of its partitions that the job has not read for it, `behind_seconds` how old the first of them is; `runs` is
-the largest number of sorted runs of a bucket; `bad_records` are all that the job has rejected for it; `batch` and
-`committed` are those of its newest commit by the job."""
+"""The columns of the status of a table. `rows` counts the rows of its files, so a key may count more than once.
+`behind_records` counts the records of its topic partitions that the job has not read for it, `behind_seconds` is the
+age of the first of them. `runs` is the largest number of sorted runs of a bucket. `bad_records` counts all that the job
+has rejected for it. `batch` and `committed` are those of the job's newest commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def show_job(conf_file: str, form: Format, *, watch: bool) -> None:
 def job_status(
     job: JobConfig | RoutedJob, world: World = SYSTEM_WORLD, ask: AskKafka = ask_kafka
 ) -> tuple[pa.Table, list[str]]:
-    """The tables of a job, with the columns of SCHEMA; and what could not be asked.
+    """A row (SCHEMA) for each table of a job; and what could not be read.
 
-    Raises OptionError for a checkpoint that our storage does not reach.
+    Raises OptionError if bucketline cannot reach the storage of the checkpoint.
     """
     common = job if isinstance(job, JobConfig) else job.common
     query = _query(common)
@@ -111,7 +111,7 @@ def job_status(
 
 
 def _query(common: JobConfig) -> str | None:
-    """The query of the checkpoint; None where none has begun."""
+    """The id of the query of the checkpoint; None if no query has begun."""
     try:
         io, root = file_io_for(common.checkpoint, common.storage)
     except BucketlineError as e:
@@ -145,7 +145,7 @@ def _of_ledger(job: RoutedJob) -> Iterator[_Table]:
 
 
 def _config(job: RoutedJob, name: str, entry: Entry) -> JobConfig:
-    """The job of a table as the routes have it today; by its name alone where none of them leads there any more."""
+    """The settings of a table by the routes of today; from its name alone if no route leads to it any more."""
     for origin in sorted(entry.origins, key=str):
         to = job.resolve(origin.name, origin.topic)
         if isinstance(to, Resolved) and to.table == name:
@@ -185,7 +185,7 @@ def _row(table: _Table, *, query: str | None, kafka: KafkaNow, now_ms: int) -> d
 
 
 def _of_table(handle: TableHandle, query: str | None) -> dict[str, object]:
-    """What the newest snapshot says, and the newest one of the query."""
+    """The columns from the newest snapshot of a table, and from the newest batch of the query."""
     snapshot = handle.snapshot_store.latest()
     if snapshot is None:
         return {"rows": 0}

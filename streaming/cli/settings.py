@@ -36,7 +36,7 @@ def settings_table(config: JobConfig | RoutedJob) -> pa.Table:
 
 
 def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
-    """Those of a job of several tables; what a route says of its own comes with the number of the route."""
+    """The settings of a job of several tables; those of a route have the number of the route."""
     for route in job.routes:
         check_without_table(job.config_of(Resolved(route.number, route.target)))
     given = {o.key: Setting(o.shown(), DEFAULT) for o in MANY_OPTIONS if o is not EXCLUDE} | dict(job.settings)

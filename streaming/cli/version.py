@@ -12,7 +12,7 @@ _COMMIT_FILE = "commit.txt"
 
 
 def version_text(package: Path | None = None) -> str:
-    """One line; `package` is the folder of the package, that of this process by default."""
+    """The line that is printed. `package` is the folder of the package, by default that of this process."""
     root = Path(bucketline.__file__).parent if package is None else package
     commit = commit_of(root)
     named = "an unknown commit" if commit is None else f"commit {commit}"

@@ -152,11 +152,11 @@ class DecodeStep:
 
     @property
     def leaves_out_values(self) -> bool:
-        """Whether a column UNAVAILABLE beside the rows says which of their values the source left out."""
+        """Whether the rows have a column UNAVAILABLE, which says which of their values the source left out."""
         return self.keeping.left_out is LeftOut.MARKED
 
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
-        """What columns of the key have of a table of the source, by which its rows are told from those of others."""
+        """The values of key columns that distinguish the rows of this source table from those of others."""
         if not self.decode.has_row_kinds:
             return ()
         *outer, name = table.split(".")
@@ -356,8 +356,8 @@ class DecodeStep:
 
 
 def _places(records: pa.Table, at: Sequence[int]) -> tuple[Place, ...]:
-    """Where those records are in Kafka; of each partition the last one. Raises UnsupportedTableError where records do
-    not say so."""
+    """The last place of those records in each Kafka partition. Raises UnsupportedTableError where records do not say
+    so."""
     lacking = [name for name in _PLACE if name not in records.column_names]
     if lacking:
         raise UnsupportedTableError(

@@ -1,6 +1,6 @@
 """Records that cannot be written, on their way from the tasks to the driver, through the batch's own shuffle.
 
-What becomes of them there is decided in `streaming/bad_records`.
+`streaming/bad_records` decides what is done with them there.
 """
 
 import json
@@ -32,30 +32,30 @@ REJECTS_SCHEMA = pa.schema(
 reason and the value where nobody keeps them; `source_table` where the record does not name it."""
 
 RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""Those that are the record itself."""
+"""The columns that are the record itself."""
 
 
 class ReasonCode(Enum):
-    """What kind of reason there is against a record."""
+    """The kind of reason why a record is bad."""
 
     MESSAGE = "MESSAGE"
-    """It is no message of the format, or one that no row can follow."""
+    """The record is no message of the format, or one that gives no row."""
     VALUE = "VALUE"
     """A value does not fit its column, or cannot be computed."""
     NULL = "NULL"
     """A NOT NULL column has no value."""
     KEY = "KEY"
-    """It does not say which row it changes."""
+    """The record does not say which row it changes."""
     CONDITION = "CONDITION"
     """`where`, or a check of `expect`, cannot be computed."""
     EXPECTATION = "EXPECTATION"
-    """It is not as expected, and is to be rejected then."""
+    """The record does not meet an expectation that rejects."""
     ROW = "ROW"
-    """The table does not take its row. The row was kept as JSON, and not the record."""
+    """The table refuses the row. The row was kept as JSON, and not the record."""
 
 
 UNEXPECTED = "expectation "
-"""How the reason begins of a record that an expectation refuses. Such records do not count for the limit."""
+"""The beginning of the reason of a record that an expectation refuses. Such records do not count for the limit."""
 _PATTERNS = {
     f"^{UNEXPECTED}": ReasonCode.EXPECTATION,
     r"^(?:where|expect\.[^:]*): ": ReasonCode.CONDITION,
@@ -91,7 +91,7 @@ def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows
 
 
 def rejects_of(columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
-    """Rejects with these columns; the others are null."""
+    """Rejects with these columns; all other columns are null."""
     given = [columns.get(f.name, pa.nulls(row_count, f.type)).cast(f.type) for f in REJECTS_SCHEMA]
     return pa.Table.from_arrays(given, schema=REJECTS_SCHEMA)
 
@@ -106,7 +106,7 @@ def reason_codes(reasons: pa.Array) -> pa.Array:
 
 
 def joined_rejects(parts: Iterable[RejectedRows | None]) -> RejectedRows | None:
-    """All of them together; None for none."""
+    """All rejects in one; None if there are none."""
     given = [part for part in parts if part is not None]
     if len(given) < 2:
         return given[0] if given else None

@@ -1,4 +1,5 @@
-"""What records say besides their rows: how many hold none, the tables of the source that they name, and truncates."""
+"""What records say in addition to their rows: the number without a row, the source tables that they name, and
+truncates."""
 
 import json
 from collections import Counter
@@ -10,7 +11,7 @@ from bucketline.streaming.decode.other_messages import Skipped
 
 
 class Place(NamedTuple):
-    """Where a record is in Kafka."""
+    """The topic, partition and offset of a record in Kafka."""
 
     topic: str
     partition: int
@@ -32,7 +33,7 @@ class Seen:
         return bool(self.skipped or self.tables or self.unexpected or self.truncated)
 
     def with_others(self, count: int) -> "Seen":
-        """The same, where so many of the tombstones stand for records of other tables."""
+        """The same, with `count` of the tombstones counted as records of other tables."""
         if not count:
             return self
         tombstones = self.skipped.get(Skipped.TOMBSTONE, 0) - count
@@ -40,7 +41,7 @@ class Seen:
         return replace(self, skipped={kind: count for kind, count in counts.items() if count})
 
     def encode(self) -> bytes:
-        """As bytes, for the way to the driver."""
+        """The value as bytes, to be sent to the driver."""
         counts = {kind.value: count for kind, count in self.skipped.items()}
         said = {"skipped": counts, "tables": sorted(self.tables), "unexpected": dict(self.unexpected)}
         return json.dumps({**said, "truncated": self.truncated}).encode()
@@ -50,7 +51,7 @@ NOTHING_SEEN = Seen()
 
 
 def decode_seen(payload: bytes) -> Seen:
-    """What `encode` has made bytes of."""
+    """The value that `encode` has made these bytes of."""
     said = json.loads(payload)
     return Seen(
         {Skipped(kind): count for kind, count in said["skipped"].items()},
@@ -61,7 +62,7 @@ def decode_seen(payload: bytes) -> Seen:
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
-    """What all of them say together."""
+    """The combined value of all."""
     counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
     truncated = list[Place]()
     for part in parts:

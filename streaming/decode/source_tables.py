@@ -1,4 +1,4 @@
-"""Which table of the source a record is of, read before its row: records of other tables are left out."""
+"""The source table of each record, read before its row, so that records of other tables are left out."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,15 +21,15 @@ BINLOG_PARTS = ("database", "table")
 """The fields of a message of Canal or Maxwell that say which table it is of."""
 
 MARK = "\0"
-"""What stands between the parts of a name."""
+"""The separator between the parts of a name."""
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 
 
 def without_other_tables(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, messages: MessageOptions, reader: AvroReader | None = None
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """The values, those of other tables than `source-table` as null; and which these are. What names no table, or
-    cannot be read, is left as it is. `reader` reads records of Avro."""
+    """The values, with null for records of other tables than `source-table`; and which records these are. A record that
+    names no table, or cannot be read, is left as it is. `reader` reads records of Avro."""
     data = as_binary(values)
     others = np.zeros(len(data), dtype=bool)
     for at, names in _names(data, decode, reader):
@@ -66,7 +66,7 @@ def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | No
 
 
 def name_parts(decode: RecordFormat) -> tuple[str, ...]:
-    """What the parts of a table's name are in records of that format, the name itself last."""
+    """The fields with the parts of a table's name in records of that format, the name itself last."""
     return _READ[decode][1]
 
 

@@ -244,7 +244,7 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
 
 
 def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode: RecordFormat) -> None:
-    """Raises OptionError where nobody looks at rows, or where records that are refused have no place to go to."""
+    """Raises OptionError if rows are not checked, or if there is no place for records that are refused."""
     if columns.expect and decode is RecordFormat.NONE:
         raise OptionError(
             f"expect.{columns.expect[0].name} is about records that are decoded, and source.decode is none; take it "

@@ -71,7 +71,7 @@ class JvmAdmin:
         self._milliseconds: Any = None
 
     def close(self) -> None:
-        """Ends the client, and what it has been asked and nobody waits for; the JVM may have ended before."""
+        """Closes the client, and cancels its open requests. The JVM may have ended before."""
         with suppress(Py4JError, ConnectionError):
             if self._client is not None:
                 self._client.close(self._jvm.java.time.Duration.ZERO)
@@ -171,7 +171,7 @@ class JvmAdmin:
         return dict(_LISTED.findall(listings.toString()))
 
     def _each(self, topics: Collection[str]) -> dict[str, _Answer]:
-        """The UUID of each topic, as text, or why it is not known. Raises Py4JError where nobody answers in time."""
+        """The UUID of each topic, as text, or why it is not known. Raises Py4JError if no broker answers in time."""
         asked = self._admin().describeTopics(self._list_of(topics))
         try:
             found = asked.allTopicNames().get(TOPICS_TIMEOUT_MS, self._milliseconds)

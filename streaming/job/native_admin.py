@@ -37,7 +37,7 @@ class NativeAdmin:
         return Described(ids, unknown)
 
     def missing(self, topics: Collection[str]) -> list[str]:
-        """Those of the topics that the brokers say they do not have; none of which it is not known."""
+        """The topics that the brokers say they do not have. A topic without an answer is not among them."""
         try:
             kafka = importlib.import_module("confluent_kafka")
             asked = self._asked(topics)

@@ -25,11 +25,11 @@ PARTITION_BEHIND = Metric(
 )
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 
 class PartitionLag:
-    """Keeps the metric of a job, whose `labels` it has. Without a place for metrics nothing is asked."""
+    """Keeps the metric of a job, with the given labels. Without an outlet of metrics it does nothing."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class PartitionLag:
         self._show(at, ends)
 
     def watch(self, query: Any, batch: object) -> None:
-        """Shows what Spark said last of the partitions; it is asked once a second at most."""
+        """Shows the lag from the last progress of Spark, which it reads once a second at most."""
         del batch
         moment = self._now()
         if not self._settings.is_shown or moment - self._looked_at < _LOOK_SECONDS:
@@ -86,8 +86,8 @@ def lag(at: Offsets, ends: Offsets) -> dict[Labels, float]:
 
 
 def start_of(options: Mapping[str, str], read: Offsets, ends: Offsets, first: Callable[[], Offsets]) -> Offsets:
-    """Where a job begins to read: where its checkpoint is; in a partition that this does not have at the first record;
-    without a checkpoint where its options say. Nothing where they name a time."""
+    """The offsets at which a job begins to read: those of its checkpoint, and the first record of a partition that the
+    checkpoint lacks; without a checkpoint those of its options. Empty if the options name a time."""
     if read:
         new = {t: [p for p in partitions if p not in read.get(t, {})] for t, partitions in ends.items()}
         firsts = first() if any(new.values()) else {}

@@ -1,4 +1,4 @@
-"""Where metrics are shown: a port that Prometheus asks, a text file for its node exporter, JSON lines.
+"""The outlets of metrics: a port that Prometheus asks, a text file for its node exporter, JSON lines.
 
 What the options name is opened before the first batch, so that a port that is taken is an error then. Later failures
 are warnings: the rows of a batch count more than its metrics.
@@ -127,7 +127,7 @@ def _try(key: str, path: str) -> None:
 
 
 def _write_whole(path: str, data: bytes) -> None:
-    """Replaces the file at once, for whoever reads it reads all of it."""
+    """Replaces the file in one step, so that a reader never sees a part of it."""
     handle, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".metrics-")
     try:
         with os.fdopen(handle, "wb") as out:

@@ -19,7 +19,7 @@ from bucketline.streaming.tasks.frame_schema import frame_schema
 from bucketline.streaming.tasks.session_settings import held_setting
 
 MESSAGE_ROWS = 128
-"""Of Kafka's largest records, 1 MiB unless the broker allows more, these are 128 MiB."""
+"""The most rows of a message. With Kafka's largest records (1 MiB unless the broker allows more) they take 128 MiB."""
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"

@@ -60,7 +60,7 @@ class RangeFetch:
     def tables(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.Table]:
         """The records of the ranges, in order.
 
-        Raises KafkaDataLostError where records are gone and the job has not been told to go on without them, and
+        Raises KafkaDataLostError if records are gone and no option lets the job go on without them, and
         KafkaUnreachableError, KafkaRefusedError, KafkaTopicMissingError and KafkaReaderError where they do not come.
         """
         small: list[pa.Table] = []

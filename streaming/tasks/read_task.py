@@ -62,12 +62,12 @@ class Frame:
 
 
 _MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
-"""Messages of a few rows are joined until they have so many rows, or bytes."""
+"""Messages of a few rows are joined until they have this many rows or bytes."""
 
 _NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
 Records = Frame | KafkaRanges | ParquetFiles
-"""Where the tasks of a batch get their records from."""
+"""The source of the records of a batch: a frame, offset ranges of Kafka, or Parquet files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +145,12 @@ class Sealing:
             yield Routed(run.owner, RUNS, run)
 
     def flush(self) -> Iterator[Routed]:
-        """Seals what is left, so that its rows take no memory."""
+        """Seals the rows that are not sealed yet, so that they take no memory."""
         for run in self._sealer.finish() if not self._needs else ():
             yield Routed(run.owner, RUNS, run)
 
     def finish(self) -> Iterator[Routed]:
-        """What is left, once all has come."""
+        """The remaining runs, once all records have come."""
         if self._seen:
             yield routed_note(SEEN, origin=self._origin, row_count=0, blob=self._seen.encode())
         yield from self.flush()

@@ -95,7 +95,7 @@ def routed_mixed(key: MixedKey, origin: int) -> Routed:
 
 
 def routed_news(news: BucketNews, task: int) -> Routed:
-    """What the writer of a bucket has to know beside its rows."""
+    """What the writer of a bucket must know in addition to its rows."""
     return Routed(task, NEWS, _no_run(news.partition, news.bucket, 0, 0, news.payload))
 
 

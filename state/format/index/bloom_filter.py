@@ -44,7 +44,8 @@ class BloomSize:
 
     @staticmethod
     def of(items: int, wrong_share: float) -> "BloomSize":
-        """Of a filter that answers wrongly for `wrong_share` of other values once it holds `items` different ones."""
+        """The size of a filter that answers wrongly for `wrong_share` of other values once it holds `items` different
+        ones."""
         bits = int(-items * math.log(wrong_share) / (math.log(2) * math.log(2)))
         bits += 8 - bits % 8
         return BloomSize(bits, max(1, math.floor(bits / items * math.log(2) + 0.5)))

@@ -15,7 +15,7 @@ from bucketline.state.types.logical import TypeRoot
 
 
 class _Logic(AggregateFunction):
-    """Of truth values, without nulls."""
+    """Base of the aggregates of truth values, which skip nulls."""
 
     __slots__ = ()
 

@@ -2,8 +2,8 @@
 
 The rows have a column of bytes (`UNAVAILABLE`) that says which values are left out: null for a row that has all,
 otherwise a bit for each of the table's columns, the first in the lowest bit, and one more bit after them. The last bit
-says that a delete came before, so that no stored row of the table can give the values. Source: Debezium 3.5,
-unavailable.value.placeholder of the Postgres connector.
+says that a delete came before, so that no stored row of the table can give the values.
+Source: Debezium 3.5, unavailable.value.placeholder of the Postgres connector.
 """
 
 from collections.abc import Mapping, Sequence

@@ -359,7 +359,7 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
 
 
 def _reach(target: pa.TimestampType) -> str:
-    """The range of times that a column of this unit can hold, for messages."""
+    """The limits of times that a column of this unit can hold, for messages."""
     years = " and of 1677-09-21 to 2262-04-11" if target.unit == "ns" else ""
     return f"no finer than {target.unit}{years}"
 

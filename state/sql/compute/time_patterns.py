@@ -1,8 +1,8 @@
 """Spark's patterns of dates and times, as `yyyy-MM-dd HH:mm:ss`: moments as texts, and texts as moments.
 
 To write a column, each distinct day and second of a day is formatted once, and not every row. A letter that is not here
-is refused. Source: Spark 4.0 docs/sql-ref-datetime-pattern, DateTimeFormatterHelper; Java's DateTimeFormatter in
-English.
+is refused.
+Source: Spark 4.0 docs/sql-ref-datetime-pattern, DateTimeFormatterHelper; Java's DateTimeFormatter in English.
 """
 
 import re

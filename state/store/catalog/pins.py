@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 _PIN, _REMOVAL, _DELETED = "pin-", "removal-", "deleted-"
 _WAITS_MS = (10, 20, 50, 100, 200, 400, 800)
-"""Pauses between looks at announcements: who refers waits a second and a half for a removal to end."""
+"""Pauses between looks at announcements. A process that refers to a snapshot waits a second and a half for a removal to
+end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class TableStores:
 
     @classmethod
     def of(cls, table: TableHandle) -> "TableStores":
-        """Those of a table, whose schema has the options in force."""
+        """The stores of a table, with the commit options of its schema."""
         schema, root = table.table_schema, table.metadata_path
         settings = schema.settings.commit
         return cls(
@@ -124,7 +124,7 @@ class HalfCommit:
                 return ended
 
     def _try_once(self) -> Ended | None:
-        """None: it lost, and there is a next try."""
+        """One try to publish the half. None if it lost the race and another try is due."""
         self._of_try = []
         base: CommitBase | None = None
         try:

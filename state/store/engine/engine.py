@@ -17,12 +17,12 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 
 class GivenBack(Exception):
-    """Nobody waits for the work any more: it has ended early, and what it had made is removed."""
+    """Raised in work that was cancelled: it ends early, and the files that it has made are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """What a part reports to whoever planned it, besides its rows."""
+    """The report of a part to its planner, in addition to its rows."""
 
     payload: bytes
 

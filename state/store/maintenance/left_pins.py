@@ -1,4 +1,5 @@
-"""What processes left when they died is cleared away by whoever removes files next: pins, announcements, branches."""
+"""Clears away what dead processes have left: pins, announcements, branches. The next process that removes files does
+it."""
 
 import logging
 from collections.abc import Iterable

@@ -113,7 +113,8 @@ def _remove_old(old: OldFiles, used: NamedFiles, world: World) -> Iterator[FileI
 
 
 def _remove(io: FileIO, files: Sequence[FileInfo], used: NamedFiles, world: World) -> list[FileInfo]:
-    """Those of the files that are gone now. Where they can be put aside, it is looked once more what names them."""
+    """Removes the files, and returns those that are gone. If the storage can move files aside, it checks before the
+    removal once more that nothing names them."""
     places: dict[str, tuple[FileInfo, FileInfo]] = {}
     removed = []
     try:

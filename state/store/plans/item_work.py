@@ -95,7 +95,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """Nobody knows whether the commit came through; whoever looks later does."""
+    """It is not known whether the commit was published. A later look at the snapshots shows it."""
 
     reason: str
 

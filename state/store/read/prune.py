@@ -111,7 +111,7 @@ def prune_stored(
 def passing_whole(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """Of the buckets, each with rows that stand for themselves, those of which metadata say that every row passes."""
+    """The buckets whose metadata show that every row passes. Their rows must not need merging."""
     pruning = _Pruning(schema, ~expression | expression.is_null(), schema_of)
     failing = {id(b) for b, fails in zip(buckets, pruning.any_passing(buckets), strict=True) if fails}
     return [b for b in buckets if id(b) not in failing]

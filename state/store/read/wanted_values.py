@@ -60,7 +60,7 @@ def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[
 
 
 def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.Array) -> pa.Array | None:
-    """Those of the values with which a row may pass; None where it may with another."""
+    """The values with which a row may pass the condition; None if a row with another value may pass too."""
     if not 0 < len(values) <= _MOST_VALUES:
         return None
     column = pc.field(name)

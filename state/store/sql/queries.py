@@ -37,7 +37,7 @@ class SpreadRows:
 
 
 class Queries(Protocol):
-    """What statements leave to whoever runs queries."""
+    """The interface of what runs the queries of statements: this process, or a Spark session."""
 
     @property
     def engine(self) -> Engine:
@@ -61,11 +61,11 @@ class Queries(Protocol):
         ...
 
     def set_option(self, key: str, value: str) -> bool:
-        """Sets an option of whoever runs the queries. False if there is no such option there."""
+        """Sets an option of the process or session that runs the queries. False if it has no such option."""
         ...
 
     def option(self, key: str) -> str | None:
-        """An option of whoever runs the queries; None where it has none of its own."""
+        """An option of the process or session that runs the queries; None if it has no such option."""
         ...
 
 

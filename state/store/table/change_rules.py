@@ -1,4 +1,4 @@
-"""Which tables take which change of rows, by merge engine and options; refused before anything is read.
+"""Refuses changes of rows that a table does not support, by its merge engine and options, before anything is read.
 
 Source: Paimon 2.0 SupportsRowLevelOperationFlinkTableSink, RowLevelOp of Paimon Spark: both refuse the same merge
 engines for updates and merges; for deletes the stricter rules of Flink hold, under which a delete removes the row.

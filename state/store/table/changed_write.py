@@ -1,6 +1,6 @@
 """Changed rows of a table with a primary key, written through the stages of its bucket mode, and committed once.
 
-The commit holds only if nobody has written the same keys since the snapshot that the rows were read at.
+The commit succeeds only if no other writer has written the same keys since the snapshot at which the rows were read.
 """
 
 from collections.abc import Callable

@@ -94,7 +94,7 @@ class SeenMatches:
     def __init__(self, key: JoinKey) -> None:
         self._key = key
         self.hashes: list[np.ndarray] = []
-        """Those of the keys, in pieces each of which ascends; a hash may be in several."""
+        """The hashes of the keys, in pieces each of which ascends; a hash may be in several pieces."""
         self._new_hashes = 0
         self.ranges: dict[str, tuple[pa.Scalar, pa.Scalar]] = {}
         self.partitions: set[bytes] | None = None

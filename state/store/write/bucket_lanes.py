@@ -22,12 +22,12 @@ from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows, 
 from bucketline.state.store.write.run_buffer import RunBuffer
 
 LANE_BYTES = 64 << 20
-"""What a lane needs of the memory for merging: a row group, what its encoding takes, and batches of the runs."""
+"""The memory for merging that a lane needs at least: for a row group, its encoding, and batches of the runs."""
 
 _UNKNOWN = BucketState()
 
 Finish = Callable[[CommitMessage, World], CommitMessage]
-"""Makes of the message of a bucket what comes out; names come from the world of its lane."""
+"""Turns the message of a bucket into the result. New names come from the world of its lane."""
 
 
 def written_buckets(
@@ -107,7 +107,7 @@ def threads_that_wait(write: BucketWrite) -> int:
 
 
 def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
-    """The buckets in so many lanes: each in turn goes to the lane that has the fewest rows by then."""
+    """The buckets of each lane. One after the other, each bucket goes to the lane that has the fewest rows so far."""
     lanes: list[list[BucketId]] = [[] for _ in range(count)]
     rows = [0] * count
     for bucket_id, row_count in row_counts.items():
@@ -118,7 +118,7 @@ def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[Bucket
 
 
 class _OverError(Exception):
-    """Another lane has failed, or whoever waits for the lanes has been interrupted."""
+    """Raised in a lane when another lane has failed, or the thread that waits for the lanes was interrupted."""
 
 
 def _in_lanes(
@@ -156,7 +156,7 @@ def _in_lanes(
 
 
 def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:
-    """How one of so many lanes writes: with its part of the memory, and with names of its own."""
+    """How one lane of several writes: with its share of the memory, and with names of its own."""
     world = write.access.world
     # A copy of the access also chooses dictionaries by the rows of its own lane.
     return replace(

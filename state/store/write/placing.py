@@ -1,7 +1,7 @@
 """What becomes of rows whose bucket is not known where they are read: a group of keys in, runs of buckets out.
 
 Each way to find the buckets is a value with a `place` of its own: new keys of dynamic buckets, keys that move between
-partitions, postponed rows. A task that owns a group of keys calls it; nobody else knows how buckets are found.
+partitions, postponed rows. A task that owns a group of keys calls it; no other code knows how buckets are found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,8 @@ from bucketline.state.store.write.sealed_runs import SealedRun
 
 @dataclass(frozen=True, slots=True)
 class BucketNews:
-    """What the writer of a bucket has to know beside its rows; only the `Placing` that made the payload can read it."""
+    """What the writer of a bucket must know in addition to its rows; only the `Placing` that made the payload can read
+    it."""
 
     partition: bytes
     bucket: int

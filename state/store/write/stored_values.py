@@ -34,7 +34,7 @@ WITHOUT_VALUES = (
 )
 
 Refuse = Callable[[pa.Table], None]
-"""Is told of rows, in the table's columns, that cannot be written for WITHOUT_VALUES."""
+"""(rows) → None: called with rows, in the table's columns, that are refused because of WITHOUT_VALUES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class StoredRows:
 
 
 def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse) -> pa.RecordBatch:
-    """The rows with all values, and without the column UNAVAILABLE. A row that finds no stored one is refused; where a
-    delete came before it, the delete is what is left of it."""
+    """The rows with all values, and without the column UNAVAILABLE. A row without a stored row is refused. If a delete
+    came before it, only the delete stays."""
     rows = batch.drop_columns([UNAVAILABLE])
     column = batch.column(UNAVAILABLE)
     if column.null_count == len(column):

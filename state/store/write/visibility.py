@@ -58,13 +58,13 @@ def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> F
 
 
 def all_on_level0(view: LiveFiles) -> FileNames:
-    """All live level-0 files of real buckets, whoever has written them: a file does not say that."""
+    """All live level-0 files of real buckets, of any writer, since a file does not name its writer."""
     named = {b: frozenset(f.file_name for f in view.files(b) if f.level == 0) for b in view.buckets() if b[1] >= 0}
     return {b: names for b, names in named.items() if names}
 
 
 def still_on_level0(view: LiveFiles, files: FileNames) -> FileNames:
-    """Those of the files that are live on level 0; the others were compacted or replaced, by anybody."""
+    """The files that are still live on level 0. The others were compacted or replaced by some process."""
     live = {b: frozenset(f.file_name for f in _level0(view, b, names)) for b, names in files.items()}
     return {b: names for b, names in live.items() if names}
 

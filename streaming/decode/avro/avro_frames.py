@@ -95,7 +95,7 @@ def _why_not(record: bytes) -> str:
 
 
 def _groups(records: pa.Array, mask: pa.Array, frame_bytes: int) -> list[Group]:
-    """Those of the records that have a frame of that length, by what it says."""
+    """The records that have a frame of that length, by what the frame says."""
     positions = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
     if not len(positions):
         return []

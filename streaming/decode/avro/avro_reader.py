@@ -36,7 +36,7 @@ _FLATTENED = (
 
 
 class KnownSchemas(Protocol):
-    """Where schemas come from."""
+    """A source of schemas."""
 
     def schema(self, name: SchemaName) -> AvroSchema | str:
         """The schema with that id or GUID; or, as a text, why records that name it are bad.

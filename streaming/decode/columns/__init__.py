@@ -1,1 +1,1 @@
-"""Columns that are computed, rows that are chosen, and what is expected of rows."""
+"""Computed columns, conditions on rows, and expectations."""

@@ -1,4 +1,5 @@
-"""Values of columns, and the rows whose values cannot be computed: found by halves, so that good rows cost nothing."""
+"""Computes values of columns. Rows whose values cannot be computed are found by halving the batch, so that good batches
+cost nothing."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -92,7 +93,7 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
 def by_halves(
     compute: Callable[[Columns, int], pa.Array], columns: Columns, row_count: int
 ) -> tuple[pa.Array, dict[int, str]]:
-    """What `compute` gives for each row, and why it gives nothing for some, by row; those are null."""
+    """The values that `compute` gives, and the reasons by row for the rows that it fails on; these are null."""
     try:
         return compute(columns, row_count), {}
     except (SchemaMismatchError, pa.ArrowInvalid) as e:
@@ -116,6 +117,6 @@ def _reason(error: Exception) -> str:
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """Where two columns have the same values; two nulls are the same."""
+    """For each row whether two columns have the same value; two nulls are the same."""
     equal = pc.fill_null(pc.equal(left, right), False)
     return np.asarray(pc.or_(equal, pc.and_(left.is_null(), right.is_null())))

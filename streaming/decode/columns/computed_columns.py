@@ -1,4 +1,4 @@
-"""What a job computes of decoded rows, as a value that travels."""
+"""The computed columns, conditions and expectations of a job, as a plain value that is sent to tasks."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -14,7 +14,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the table, and what it is computed from; None for null. `is_needed` when deletes must have it."""
+    """A column of the table, and its expression; None for null. `is_needed` when deletes must have it."""
 
     field: DataField
     expression: SqlExpression | None
@@ -22,14 +22,14 @@ class Output:
 
 
 class Images(Enum):
-    """Which rows a condition judges."""
+    """The rows that a condition is applied to."""
 
     NEW = "new"
-    """New ones alone: what does not pass deletes its key, or is left out where there was no row before."""
+    """New rows only. A row that does not pass deletes its key, or is left out if there was no row before."""
     OWN = "own"
-    """Each by itself: for merge engines that retract."""
+    """Each row by itself, for merge engines that retract."""
     INSERTS = "inserts"
-    """There are only inserts."""
+    """All rows, since there are only inserts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,6 @@ class ComputedColumns:
     tells_time: bool = False
 
     def need_of(self, need: SchemaNeed) -> SchemaNeed:
-        """What the table lacks of what records need: nothing for columns that are computed, or left out."""
+        """The columns that records need and the table lacks, without those that are computed or left out."""
         kept = [f for f in need.columns if f.name in self.plain or f.name not in self.left_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED

@@ -1,4 +1,4 @@
-"""Rows that are not as a job expects: counted by name, and left out, refused, or the end of the job."""
+"""Rows that do not meet the expectations of a job: they are counted by name, and left out, refused, or stop the job."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,8 +27,8 @@ class Unexpected:
 def find_unexpected(
     expect: Sequence[Expectation], columns: Columns, origin: Longs, looked_at: Bools, context: Context
 ) -> Unexpected:
-    """What is unexpected in rows of the table. `looked_at` are new images; of the others nothing is expected. A check
-    that cannot be computed for a row makes its record bad."""
+    """Checks the rows of the table against the expectations. Only rows in `looked_at` are checked: the new images. A
+    check that cannot be computed for a row makes its record bad."""
     counts: dict[str, int] = {}
     dropped: set[int] = set()
     refused: dict[int, str] = {}

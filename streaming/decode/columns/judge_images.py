@@ -1,4 +1,4 @@
-"""Which rows of changes pass a condition, and what becomes of the others.
+"""Applies a condition to the rows of changes: which rows pass, and which deletes replace the others.
 
 *New images* (`NEW`): an insert that does not pass is left out; an update or a row of a snapshot that does not pass
 deletes its key; deletes always pass. *Own images* (`OWN`, for merge engines that retract): every row is judged by
@@ -44,7 +44,7 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
 
 
 def judged(kinds: Kinds, origin: Longs, passes: Bools, images: Images, inserted: Bools) -> tuple[Kinds, Bools]:
-    """The kinds, and which rows stay. `inserted` are rows that the source says were not there before."""
+    """The new kinds, and which rows stay. `inserted` are rows that the source says are new."""
     kinds = kinds.copy()
     if images is Images.INSERTS:
         return kinds, passes
@@ -55,20 +55,20 @@ def judged(kinds: Kinds, origin: Longs, passes: Bools, images: Images, inserted:
     is_new = (kinds == _I) | (kinds == _UA)
     stays: Bools = ~is_new | passes | ~inserted
     kinds[is_new & ~passes & ~inserted] = _D
-    # Where the older row is there too, it is the one that goes.
+    # If the change also has its older row, that row becomes the delete.
     older = np.flatnonzero((kinds[:-1] == _UB) & (kinds[1:] == _D) & (origin[:-1] == origin[1:]))
     kinds[older], stays[older + 1] = _D, False
     return kinds, stays
 
 
 def lacking_old(kinds: Kinds, origin: Longs) -> Bools:
-    """Updates without the row before them."""
+    """For each row whether it is an update that comes without its older row."""
     alone: Bools = kinds == _UA
     alone[1:] &= ~((origin[1:] == origin[:-1]) & ((kinds[:-1] == _UB) | (kinds[:-1] == _D)))
     return alone
 
 
 def is_new_image(kinds: Kinds) -> Bools:
-    """Rows as they are from now on."""
+    """For each row whether it is a new image: +I or +U."""
     new: Bools = (kinds == _I) | (kinds == _UA)
     return new

@@ -1,4 +1,4 @@
-"""What a job says of its columns, fitted to a table. Everything is refused here that could not be computed."""
+"""Fits the column settings of a job to a table, and refuses everything that could not be computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -67,9 +67,9 @@ def plan_columns(
     grows: bool,
     context: Context,
 ) -> ComputedColumns | None:
-    """The plan; None where a job says nothing. `takes_back` when the merge engine takes back old rows.
+    """The plan; None if the job has no such settings. `takes_back` if the merge engine takes back old rows.
 
-    Raises OptionError and SchemaMismatchError for what cannot be computed, or has no place in the table.
+    Raises OptionError and SchemaMismatchError for what cannot be computed, or has no column in the table.
     """
     if replace(options, rescued=None) == NO_COLUMN_OPTIONS:
         return None
@@ -179,7 +179,8 @@ def _is_plain(output: Output) -> bool:
 def _inputs(
     named: Iterable[str], schema: TableSchema, decode: RecordFormat, types: Mapping[str, SourceType]
 ) -> tuple[DataField, ...]:
-    """What is decoded: with the type of the table's column of that name, else as `types` says, else as a text."""
+    """The fields to decode. Each has the type of the table's column of that name, else the one in `types`, else it is a
+    text."""
     own = {f.name.lower(): f for f in schema.fields}
     others = {**_RECORD_TYPES, **(_EVENT_TYPES if decode in _EVENTS else {})}
     found: dict[str, DataField] = {}
@@ -202,7 +203,7 @@ def _type_of(source: SourceType) -> DataType:
 
 
 def _check_deletes(where: SqlExpression | None, images: Images, schema: TableSchema) -> None:
-    """Raises OptionError where a row that does not pass would have to be deleted, and cannot be."""
+    """Raises OptionError if a row that does not pass would have to be deleted, but the table takes no deletes."""
     merge = schema.settings.merge
     if where is None or images is not Images.NEW:
         return
@@ -215,7 +216,7 @@ def _check_deletes(where: SqlExpression | None, images: Images, schema: TableSch
 
 
 def _check(planned: ComputedColumns, schema: TableSchema) -> None:
-    """Computes no rows: so every type, column and function is known to fit."""
+    """Computes an empty batch, which fails for a type, column or function that does not fit."""
     empty = arrow_schema(planned.inputs).empty_table()
     columns = {name: empty[name].combine_chunks() for name in empty.schema.names}
     for output in planned.outputs:

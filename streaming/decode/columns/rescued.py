@@ -1,7 +1,8 @@
-"""`rescued-data-column`: what a record has and no column takes, as one JSON text, so that the record need not be bad.
+"""`rescued-data-column`: the parts of a record that no column takes, as one JSON text, so that the record need not be
+bad.
 
-That are fields that nothing reads, and values that do not fit their column, which is null then. A value that keys,
-partitions or `sequence.field` need is not rescued: its record stays bad.
+These parts are fields that nothing reads, and values that do not fit their column. The column is null then. A value
+that keys, partitions or `sequence.field` need is not rescued: its record stays bad.
 """
 
 import json
@@ -29,7 +30,7 @@ IMAGES: Mapping[RecordFormat, tuple[Path, ...]] = {
     RecordFormat.DEBEZIUM_FLAT_JSON: ((), ("payload",)),
     RecordFormat.MAXWELL_JSON: (("data",),),
 }
-"""Where the new row is in a message, for the formats whose values can be rescued."""
+"""The path of the new row in a message, for the formats whose values can be rescued."""
 _OLD_IMAGES: Mapping[RecordFormat, tuple[Path, ...]] = {
     RecordFormat.DEBEZIUM_JSON: (("before",), ("payload", "before")),
     RecordFormat.MAXWELL_JSON: (("old",),),
@@ -41,8 +42,8 @@ _NULL = b"null"
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """The column that gets what is rescued, and its place among the table's. `known` are fields that something reads,
-    or that are left out on purpose; `fixed` those whose values are not rescued. What begins with `skipped` is not of
+    """The column that gets what is rescued, and its place among the table's. `known` are fields that are read, or left
+    out on purpose; `fixed` are fields whose values are not rescued. Fields that begin with `skipped` do not belong to
     the row."""
 
     field: DataField
@@ -62,7 +63,7 @@ class Mending:
     reasons: dict[int, str]
 
     def mend(self, decode: RecordFormat, rescued: Rescued, bad: Mapping[int, str]) -> bool:
-        """Puts null in place of the values that these reasons name; False where there are none."""
+        """Replaces the values that these reasons name by null; False if they name none."""
         wanted: dict[str, list[int]] = {}
         for record, reason in bad.items():
             self.reasons.setdefault(record, reason)
@@ -106,14 +107,14 @@ def rescued_texts(
     taken: Mapping[str, set[int]],
     good: npt.NDArray[np.int64],
 ) -> pa.Array:
-    """What is rescued of each record, null for nothing. Shapes: n records in, n texts out; `good` are those that are
-    decoded, ascending."""
+    """The rescued text of each record, null if there is none. Shapes: n records in, n texts out; `good` are those that
+    are decoded, ascending."""
     values = as_binary(one_array(records["value"])).take(pa.array(good))
     texts = pa.nulls(records.num_rows, pa.string())
     try:
         return _scanned(decode, rescued, records, taken, good, values)
     except ValueError:
-        # A value is nested too deeply to be looked into: it is found by halves, and rescued as a whole.
+        # A value is nested too deeply to be parsed: it is found by halving, and rescued as a whole.
         if len(good) > 1:
             half = len(good) // 2
             parts = (rescued_texts(decode, rescued, records, taken, part) for part in (good[:half], good[half:]))
@@ -150,7 +151,7 @@ def _of_images(
     numbers: npt.NDArray[np.int64],
     images: pa.Array,
 ) -> pa.Array:
-    """What is rescued of rows as JSON objects, which are of the records with these numbers."""
+    """The rescued texts of rows that are JSON objects; `numbers` are the numbers of their records."""
     scan = Scan.of(images)
     keys, found = scan.entries()
     names = slices(scan.data, keys.starts + 1, keys.ends - 1).cast(pa.string())
@@ -174,7 +175,7 @@ def _of_images(
 
 
 def _places(records: pa.Table, at: npt.NDArray[np.int64]) -> pa.Array:
-    """Where records are in Kafka, as fields of JSON; nothing for other sources."""
+    """The topic, partition and offset of each record as fields of JSON; nothing for other sources."""
     nothing = pa.repeat("", len(at))
     if not {"topic", "partition", "offset"} <= set(records.column_names):
         return nothing

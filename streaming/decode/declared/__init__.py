@@ -1,1 +1,1 @@
-"""What records declare of the table that they are rows of."""
+"""Columns and keys that records declare for their table."""

@@ -1,4 +1,5 @@
-"""What each record declares of its row: columns with their types, and the key. Nothing is taken from how values look.
+"""The columns with their types, and the key, that each record declares for its row. Types are never guessed from
+values.
 
 | records | columns | key |
 |---|---|---|
@@ -33,15 +34,15 @@ from bucketline.streaming.decode.row_changes import as_binary, has_text
 _OPS = ("c", "r", "u", "d")
 _CANAL_ROWS = ("INSERT", "ROW", "UPDATE", "DELETE")
 _ADDED = "__"
-"""What the names of the fields begin with that ExtractNewRecordState adds: they are not the row's."""
+"""The beginning of the names of fields that ExtractNewRecordState adds. They do not belong to the row."""
 _NO_SCHEMA: SourceSchema = {}
 _EVENT = Images(())
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredRow:
-    """The columns that a record declares, of type null where it does not say the type; and those of its key, None where
-    it says none."""
+    """The columns that a record declares, with the type null if it does not say one; and the columns of its key, None
+    if it declares no key."""
 
     columns: tuple[pa.Field, ...]
     key: tuple[str, ...] | None
@@ -54,7 +55,7 @@ def declared_rows(
     messages: MessageOptions,
     schemas: RegistrySchemas | None = None,
 ) -> Iterator[DeclaredRow]:
-    """What records declare that hold a row, each thing once. Shapes: n binary and their n keys in.
+    """The distinct declarations of the records that hold a row. Shapes: n binary and their n keys in.
 
     `schemas` has the schemas of records in Avro. Raises RegistryError.
     """
@@ -97,7 +98,7 @@ def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str,
 
 
 def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
-    """The schema of that name; None where it is none of records, or there is none."""
+    """The schema of that name; None if there is none, or it is not a schema of records."""
     schema = schemas.schema(name)
     if isinstance(schema, str) or value_node(schema.root).kind is not Kind.RECORD:
         return None
@@ -105,7 +106,7 @@ def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
 
 
 def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> tuple[pa.Field, ...]:
-    """The columns of a row with that schema: the one place where a type in the source becomes one of a new table.
+    """The columns of a row with that schema. Only here does a type of the source become a type of a new table.
     `mapping` is what the job asks for."""
     fields = source_fields(source).items()
     is_nullable = TypeMapping.TO_NULLABLE in mapping
@@ -117,7 +118,7 @@ def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the job says of columns: the types of those that records do not declare, and how the others are mapped."""
+    """The column settings of the job: types of columns that records do not declare, and the mapping of the others."""
 
     known: Mapping[str, pa.DataType]
     mapping: TypeMappings

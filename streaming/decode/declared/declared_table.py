@@ -20,7 +20,8 @@ _TYPED_BY_JOB = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """The columns, in the order of their first record, and the columns of the primary key; none: the table has none."""
+    """The columns, in the order of their first record, and the columns of the primary key; empty for a table without
+    one."""
 
     columns: pa.Schema
     primary_key: tuple[str, ...]
@@ -63,7 +64,7 @@ def _columns(rows: Sequence[DeclaredRow], decode: RecordFormat) -> list[pa.Field
 
 
 def _both(one: pa.Field, other: pa.Field) -> pa.Field:
-    """The column that holds the values of both."""
+    """A column that can hold the values of both."""
     kind = joined(one.type, other.type)
     is_text = pa.types.is_string(kind) or pa.types.is_null(kind)
     if is_text and not all(pa.types.is_string(t) or pa.types.is_null(t) for t in (one.type, other.type)):
