@@ -81,7 +81,8 @@ _OAUTH_HANDLERS = (
 _JAAS = re.compile(r"\s*([\w.]+)\s+required((?:\s+\w+\s*=\s*\"[^\"\\\n]*\")*)\s*;\s*")
 _JAAS_OPTION = re.compile(r"(\w+)\s*=\s*\"([^\"]*)\"")
 TOKEN_FILE, TOKEN_PROVIDER = "bucketline.token.file", "bucketline.token.provider"
-"""Settings of ours among those of librdkafka: where a client gets its tokens. Whoever makes a client takes them out."""
+"""Settings of ours among those of librdkafka: where a client gets its tokens. Code that makes a client takes them
+out."""
 _FILE_URL = "file:"
 
 _OAUTH_OPTIONS: Mapping[str, str] = {

@@ -69,7 +69,8 @@ def keep_looked_up(value: str) -> None:
 
 
 def mask_text(text: str, known: Iterable[str] = ()) -> str:
-    """A text for showing. `known` are secret values that must not appear in it, beside those that were looked up."""
+    """The text with its secrets masked. `known` are secret values that must not appear, in addition to those that were
+    looked up."""
     for secret in known:
         text = text.replace(secret, MASK)
     for secret in sorted(_looked_up, key=len, reverse=True) if _looked_up else ():

@@ -151,7 +151,7 @@ class DataFileSettings(Settings):
 
     @cached_property
     def postponed_codec(self) -> tuple[str, int | None]:
-        """As `codec_of`, for Avro files that nobody chose to have."""
+        """As `codec_of`, for Avro files that no option asks for."""
         return files.postponed_codec(self.options)
 
     def target_bytes(self, *, has_primary_key: bool) -> int:

@@ -319,7 +319,7 @@ def check_rows_unchanged(
     key_order: KeyOrder,
     common_keys: CommonKeyTest,
 ) -> Conflict | None:
-    """Rule `rows-changed`: nobody has written a key of the new files since their rows were read.
+    """Rule `rows-changed`: no other writer has written a key of the new files since their rows were read.
 
     `newer_entries` are the changes of others that write rows. What was computed from an older row would overwrite the
     newer one. `common_keys` is asked of files whose ranges overlap; a file that was deleted

@@ -160,7 +160,7 @@ def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def branches_read(schema: TableSchema) -> dict[str, str]:
-    """The branches that the table reads beside its own, by the options that name them."""
+    """The branches that the table reads in addition to its own, by the options that name them."""
     named = {o.key: schema.options.get(o.key, "") for o in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)}
     return {key: name for key, name in named.items() if name.strip()}
 

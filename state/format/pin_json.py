@@ -23,7 +23,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What somebody is about to refer to: snapshots that stay, and states whose files stay as those of tags do."""
+    """The content of a pin: snapshots that a process is about to refer to, and states whose files stay as those of tags
+    do."""
 
     holds: tuple[Hold, ...] = ()
     states: tuple[Snapshot, ...] = ()

@@ -41,7 +41,7 @@ class Relief:
 def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
     """Waits, compacts or goes on, as the job says; on the target's view, which is fresh.
 
-    Raises CompactionFailedError of the thread beside the batches, and what a compaction of its own raises.
+    Raises CompactionFailedError of the compaction thread, and the errors of a compaction that it does itself.
     """
     at, started_ms = target.at, target.at.table.world.clock.now_ms()
     if not at.plan.schema.primary_keys:

@@ -1,4 +1,4 @@
-"""With `compaction` = `async`: the driver's thread that compacts in Spark jobs of its own, beside those of batches.
+"""The driver's thread that compacts with `compaction` = `async`, in Spark jobs of its own, during those of batches.
 
 One thread for each table and stream, kept from batch to batch. What fails there fails the next batch.
 """
@@ -67,7 +67,7 @@ _lock = Lock()
 
 
 def check_beside(target: Target, spark: Any) -> None:
-    """Returns if this job does not compact beside its batches, or can and nothing has failed there.
+    """Returns if this job does not compact in a thread of its own, or can do so and no such compaction has failed.
 
     Asked before a batch is written; the first starts the thread. Raises OptionError, UnsupportedTableError,
     CompactionFailedError.

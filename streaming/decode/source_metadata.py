@@ -61,7 +61,7 @@ BINLOG_PARTS = {
         DataField(0, "commit", DataType(TypeRoot.BOOLEAN)),
     ),
 }
-"""The fields of messages that the columns are made of, beside their type and the names of their table."""
+"""The fields of messages that the columns are made of, in addition to their type and the names of their table."""
 
 _LACKING = {
     RecordFormat.CANAL_JSON: ("_source_schema", "_source_position"),

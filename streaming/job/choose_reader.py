@@ -1,8 +1,8 @@
 """Who reads the Kafka records or Parquet files of a job: Spark's source, or tasks themselves; chosen once, and logged.
 
-What tasks can do is asked of tasks, and Spark takes seconds to start the first ones. That runs beside the start of the
-query, which takes seconds too, so that the first batch finds workers that are up. Where there is nothing to ask they
-are started all the same.
+Only tasks know what tasks can do, and Spark takes seconds to start the first ones. They run at the same time as the
+start of the query, which takes seconds too, so that the first batch finds workers that are up. Where there is nothing
+to ask they are started all the same.
 """
 
 import logging

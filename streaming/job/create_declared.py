@@ -53,7 +53,7 @@ _PAUSE_S, _STEP_S = 2.0, 0.2
 
 
 def is_declared_later(config: JobConfig) -> bool:
-    """Whether the records are to declare the job's table: it is not there, or nobody has written to it yet."""
+    """Whether the records are to declare the job's table: it does not exist, or no writer has written to it yet."""
     if config.create is None or config.create.schema is not None:
         return False
     return not has_table(config) or handle_of(open_existing(config)).snapshot_store.latest_id() is None

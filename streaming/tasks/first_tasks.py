@@ -1,4 +1,4 @@
-"""The first tasks of a job, beside the start of its query: they load what the tasks of batches need, and say whether
+"""The first tasks of a job, which run while its query starts: they load what the tasks of batches need, and say whether
 tasks can read Kafka themselves.
 """
 

@@ -100,7 +100,7 @@ class _Results:
 
 
 def _bound_arrow(spark: Any) -> None:
-    """Sets how many bytes of runs a task of this session receives at once, where nobody has set it lower."""
+    """Sets how many bytes of runs a task of this session receives at once, unless it is set lower already."""
     current = spark.conf.get(ARROW_BYTES, None)
     if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
         spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))

@@ -19,7 +19,8 @@ from bucketline.state.sql.dialect import DIALECT
 
 
 def field_of(value: Value, name: str, text: str) -> Value:
-    """The field of a struct; upper and lower case count as equal. Raises OptionError for an unknown field."""
+    """The field of a struct. Without an exact match, upper and lower case may differ. Raises OptionError for an unknown
+    field."""
     if pa.types.is_null(value.type):
         return value
     if not pa.types.is_struct(value.type):

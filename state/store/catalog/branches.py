@@ -115,8 +115,9 @@ class Branches:
         return True
 
     def rename(self, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
-        """Gives a branch another name: its metadata is copied, and then removed under the old one. Nobody may write to
-        it meanwhile. Raises OptionError for a branch that is not there and for a name that is taken, and as `create`.
+        """Gives a branch another name: its metadata is copied, and then removed under the old one. No writer may write
+        to it meanwhile. Raises OptionError for a branch that is not there and for a name that is taken, and as
+        `create`.
         """
         if self._owner is not None:
             raise UnsupportedTableError("the catalog decides about branches, and cannot rename one", branch=name)

@@ -79,8 +79,8 @@ def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]
 
 
 def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """The files a snapshot needs beside data files. Raises StorageError if one that names others is missing. The
-    changelog is not included: it is removed with its snapshot, also if there are tags.
+    """The files that a snapshot needs in addition to data files. Raises StorageError if one that names others is
+    missing. The changelog is not included: it is removed with its snapshot, also if there are tags.
     """
     metas = manifests.base_and_delta(snapshot)
     index = manifests.read_index(snapshot.index_manifest)
@@ -88,7 +88,7 @@ def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) 
 
 
 def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """As `footprint_of` with the changelog, for a snapshot that may be half removed already."""
+    """As `footprint_of` with the changelog, for a snapshot that may have been removed in part."""
     lists = [
         (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
         (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
@@ -117,8 +117,8 @@ def index_only(snapshot: Snapshot) -> frozenset[str]:
 def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
     """The snapshot's delta, or no entry at all when a part of it is gone.
 
-    Half a delta would be worse than none: without its ADD, the DELETE of an upgraded file looks as if the file were
-    dead.
+    A part of a delta would be worse than none: without its ADD, the DELETE of an upgraded file looks as if the file
+    were dead.
     """
     try:
         return manifests.delta_entries(snapshot)

@@ -1,7 +1,7 @@
 """Brings the live files of a table to its newest snapshot.
 
 So a batch costs what changed since the last one, not the size of the table: the deltas of all snapshots in between are
-applied, whoever made them. The table is read again where one of them has expired.
+applied, from all writers. The table is read again where one of them has expired.
 """
 
 from bucketline.state.commit.live_files import LiveFiles

@@ -2,7 +2,7 @@
 branches share.
 
 Each is a file of its own with a fresh name: made if absent, never changed. Pins and announcements are removed by their
-makers; removing what is old is left to whoever removes files (`maintenance/left_pins`).
+makers; the next process that removes files removes old ones (`maintenance/left_pins`).
 """
 
 import logging
@@ -114,7 +114,7 @@ class Notebook:
 
 @dataclass(frozen=True, slots=True)
 class HeldPin:
-    """A pin that has been written, beside which nothing that it needs is being removed."""
+    """A pin that has been written, and no process is removing what it needs."""
 
     notebook: Notebook
     name: str

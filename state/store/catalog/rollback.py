@@ -57,7 +57,7 @@ def rollback_to(
     wanted = _wanted(snapshots, tags, target)
     check(wanted)
     with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), world) as pin:
-        # Whoever removes it from now on sees the pin. What was removed before is not there any more.
+        # A process that removes it from now on sees the pin. What was removed before is gone.
         if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
             raise OptionError(f"{path}: {target!r} was replaced meanwhile", key="target", value=target)
         check(wanted)
@@ -180,9 +180,9 @@ def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
-    """A copy of the wanted snapshot under the next id. Nobody looks past a gap in the ids. Without the copy LATEST
-    would name the wanted snapshot, and writers would find the newer ones under the following ids. The copy is removed
-    last.
+    """A copy of the wanted snapshot under the next id. Readers do not look past a gap in the ids. Without the copy
+    LATEST would name the wanted snapshot, and writers would find the newer ones under the following ids. The copy is
+    removed last.
     """
     copy = replace(
         wanted,

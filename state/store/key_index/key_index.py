@@ -73,7 +73,7 @@ class IndexChange:
 
 
 class KeyIndex:
-    """An open index; nobody else can open it until it is closed. Not shared between threads."""
+    """An open index. It cannot be opened again until it is closed. Not for several threads."""
 
     def __init__(self, directory: str, scope: IndexScope, database: Rdict, settings: RocksSettings) -> None:
         self.directory = directory
@@ -278,7 +278,7 @@ class KeyIndex:
 
 
 def remove_index(directory: str) -> None:
-    """Deletes an index that nobody has open; none is no error."""
+    """Deletes an index that is not open. A missing index is no error."""
     shutil.rmtree(directory, ignore_errors=True)
 
 

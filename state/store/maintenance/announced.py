@@ -11,7 +11,7 @@ from bucketline.state.store.catalog.pins import Notebook
 
 
 class Announced:
-    """What a run has announced. `name` is its file; None: it does only what others have announced."""
+    """What a run has announced. `name` is its file; None if it only does what others have announced."""
 
     def __init__(self, notebook: Notebook, world: World) -> None:
         self._notebook, self._world = notebook, world

@@ -82,7 +82,8 @@ class NamedFiles:
             yield name
 
     def _add_pinned(self) -> None:
-        """What somebody is about to refer to. A pin that cannot be read does not say what it needs."""
+        """The snapshots and files that other processes are about to refer to. A pin that cannot be read does not say
+        what it needs."""
         notes = Notebook(self._io, self._path).look()
         for name, pin in notes.pins.items():
             if pin is None:

@@ -1,7 +1,7 @@
 """One compactor of a table's plans: claims items, does them, commits them, records what came of them.
 
 Any number of them work side by side, in any processes; none of them is special and none knows the others. Losing is no
-failure: an item that somebody else has done is done.
+failure: an item that another process has done is done.
 """
 
 import logging
@@ -105,7 +105,8 @@ class Compactor:
             self._held = []
 
     def drop(self) -> None:
-        """Gives back what is in work, from another thread: whoever works on it leaves nothing behind and ends soon."""
+        """Gives back the items in work, to be called from another thread. Work on them ends soon and leaves no
+        files."""
         self._is_dropped = True
         for c in tuple(self._held):
             release(self._folder, c, None)
@@ -212,7 +213,7 @@ class Compactor:
         try:
             return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages
         except Exception:
-            # Somebody else has compacted or removed them, and the snapshots that had them have expired.
+            # Another process has compacted or removed them, and the snapshots that had them have expired.
             if not self._is_dropped:
                 self._is_fresh = False
                 with suppress(BucketlineError):

@@ -132,7 +132,7 @@ class Removed:
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
 
     def reports(self) -> Iterator[PartReport]:
-        """The positions, as they are reported to whoever plans; none without rows."""
+        """The positions in the form in which a task reports them to the planner; none without rows."""
         for number, positions in self.positions.items():
             yield PartReport(_NUMBER.pack(number) + positions.serialize())
 
@@ -279,8 +279,8 @@ def write_append_changes(
 ) -> WriteResult:
     """Appends the rows of a source, whose reading says what is taken out of `stored`, and commits both at once.
 
-    Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when
-    somebody has changed one of the files meanwhile.
+    Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when another
+    process has changed one of the files meanwhile.
     """
     plan = at.plan
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)

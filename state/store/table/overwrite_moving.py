@@ -1,7 +1,7 @@
 """Overwrite of tables whose keys move between partitions: one snapshot replaces partitions, and takes the keys that
 come to them out of those that stay.
 
-It is planned on one snapshot; whoever has written since makes it a conflict, since a key of theirs could be in two
+It is planned on one snapshot. Any write since then makes it a conflict, since a key of that write could be in two
 partitions then.
 """
 

@@ -1,7 +1,7 @@
 """Rescale: the current rows of partitions, moved to another number of buckets, replace what was there.
 
 Postponed rows are neither read nor taken away; other partitions are not touched. One OVERWRITE snapshot, planned on the
-snapshot that was read: whoever changes one of the partitions meanwhile makes it a conflict.
+snapshot that was read: any change of one of the partitions meanwhile makes it a conflict.
 Source: Paimon 2.0 RescaleProcedure.
 """
 

@@ -1,7 +1,7 @@
 """Delete and update by a condition: the rows that pass are read, and written again in one commit.
 
-A change is planned on one snapshot, and committed only if nobody has written the same keys since; else it is planned
-again on the newest one. So no change of another writer is overwritten by what was computed from an older row.
+A change is planned on one snapshot, and committed only if no other writer has written the same keys since; else it is
+planned again on the newest one. So no change of another writer is overwritten by what was computed from an older row.
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
 """
 

@@ -82,7 +82,7 @@ class TableAt:
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
         if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
-            # The schema was read before somebody changed it and wrote, or the one that follows it is missing: a
+            # The schema was read before another process changed it and wrote, or the one that follows it is missing: a
             # compaction would drop what is new in rows.
             newest = self.table.refreshed(lists=True)
         claimed = self._claimed_folders(newest)

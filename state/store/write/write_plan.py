@@ -203,7 +203,7 @@ class WritePlan:
 
     @property
     def compacts_beside(self) -> bool:
-        """Whether this job compacts beside its batches."""
+        """Whether this job compacts in a thread of its own, during its batches."""
         is_async = self.is_stream and self.sink.compaction is Compaction.ASYNC
         return is_async and not self.schema.settings.compaction.write_only
 

@@ -1,7 +1,7 @@
 """What an Avro schema says of values, in the words of a Kafka Connect schema, which the decoders of JSON know already.
 
-Connect's converter writes its own names beside Avro's types: `connect.name`, `connect.type`, `connect.parameters`.
-Debezium puts its times there. Where they are missing, Avro's logical types say the same.
+Connect's converter writes its own names in addition to Avro's types: `connect.name`, `connect.type`,
+`connect.parameters`. Debezium puts its times there. Where they are missing, Avro's logical types say the same.
 
 Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
 """

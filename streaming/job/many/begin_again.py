@@ -76,7 +76,7 @@ def go_on(
     now = partitions()
     known = {topic: {str(p): _EARLIEST for p in numbers} for topic, numbers in now.items()}
     for (topic, partition), offset in start.end.items():
-        # Where nobody says which partitions there are, those that were read are.
+        # If the partitions are not known, those that were read are taken.
         if str(partition) in known.get(topic, {}) or not now:
             known.setdefault(topic, {})[str(partition)] = offset
     return dict(start_at(options, json.dumps(known)))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from bucketline.state.store.write.sealed_runs import RunForm, SealedRun
 
 SHARED_BYTES = 128 << 10
-"""Bytes of a record batch that several groups share. Whoever cuts the groups out holds one of them for each run."""
+"""The bytes of a record batch that several groups share. Code that cuts the groups out holds one batch for each run."""
 
 PIECES = pa.schema(
     [
