@@ -61,8 +61,8 @@ HOLES = (
     Edit(
         "expiry beside a rollback",
         "state/store/maintenance/expiry.py",
-        "        return held_end(self._notebook.history, end, notes.pins.values())",
-        "        return end",
+        "        return held_end(self._notebook.history, min([end, *self._next_of_consumers()]), notes.pins.values())",
+        "        return min([end, *self._next_of_consumers()])",
         "issue 28 A 1: expiry removed the snapshot that a rollback restored",
     ),
     Edit(
