@@ -11,8 +11,13 @@ from collections.abc import Iterable
 
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 
+DIGEST = "bucketline.batch-digest"
+"""Snapshot property: the hash of the input of the stream's batch that the snapshot holds."""
+
 MARKER_TAG = "bucketline-writer-"
 """Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
+MARKER_RETAINED_MS = 30 * 86_400_000
+"""How long the tag of a writer that has stopped keeps its snapshot's files."""
 
 _PREFIXED = re.compile(r"(?:.*_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-.*)?)", re.DOTALL)
 
@@ -59,3 +64,22 @@ def find_twin(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snap
         if same and writer_of(snapshot.commit_user) == writer_of(user):
             return snapshot
     return None
+
+
+def unmarked(snapshots: Iterable[Snapshot], tags: Iterable[str]) -> dict[str, Snapshot]:
+    """For each stream that has a batch among the snapshots and no marker among the tags: the newest snapshot of its
+    newest batch, by the name of the marker. `snapshots` come oldest first.
+
+    A compaction may come after a later batch than its own, which is the newest then.
+    """
+    marked = {writer_of(name.removeprefix(MARKER_TAG)) for name in tags if name.startswith(MARKER_TAG)}
+    newest: dict[str, Snapshot] = {}
+    for snapshot in snapshots:
+        writer = writer_of(snapshot.commit_user)
+        if DIGEST not in snapshot.properties or writer in marked:
+            continue
+        before = newest.get(MARKER_TAG + writer)
+        has_rows = snapshot.commit_kind is not CommitKind.COMPACT
+        if before is None or has_rows or snapshot.commit_identifier >= before.commit_identifier:
+            newest[MARKER_TAG + writer] = snapshot
+    return newest

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from bucketline.state.commit.replay import writer_of
+from bucketline.state.commit.replay import DIGEST, writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.streaming.batch.recover import DIGEST
 
 INPUT_ROWS = "bucketline.input-rows"
 REJECTED = "bucketline.rejected-records"

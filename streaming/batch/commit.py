@@ -13,7 +13,7 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.change import Append, AppendCheck, Compact, Replace
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.commit.replay import compactor_user
+from bucketline.state.commit.replay import DIGEST, compactor_user
 from bucketline.state.format.entries import Operation, Snapshot
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.engine.make_visible import Rounds, is_lasting
@@ -24,7 +24,6 @@ from bucketline.streaming.batch.batch_counts import BatchCounts
 from bucketline.streaming.batch.history import mark, mark_newest
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.recover import (
-    DIGEST,
     END_OFFSETS,
     KEY_SHARES,
     PIN,

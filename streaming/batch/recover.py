@@ -9,12 +9,11 @@ Source: Paimon 2.0 filterCommitted, which keeps only the identifier; the batch's
 from dataclasses import dataclass
 
 from bucketline.conf.errors import BucketlineError, given
-from bucketline.state.commit.replay import writer_of
+from bucketline.state.commit.replay import DIGEST, writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets, new_partitions
 from bucketline.streaming.batch.topic_ids import CLUSTER, created_again, ids_in
 
-DIGEST = "bucketline.batch-digest"
 START_OFFSETS = "bucketline.offsets.start"
 END_OFFSETS = "bucketline.offsets.end"
 SOURCE = "bucketline.source"

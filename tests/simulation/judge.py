@@ -350,7 +350,7 @@ class Judge:
             for p in brought if doing.batch is not None else ():
                 batches.setdefault((p.root, *(doing.batch or ())), []).append(p)
         for name, found in batches.items():
-            if len(found) > 1 and not _is_first_and_forgotten(found):
+            if len(found) > 1:
                 raise Judgement(f"batch {name} is in the table {len(found)} times: {[p.snapshot.id for p in found]}")
 
     def check_files(self) -> None:
@@ -370,14 +370,6 @@ class Judge:
             # The marker of a stream is written without a pin; what it says is how far the stream has got.
             if missing and "/tag-bucketline-" not in path:
                 raise Judgement(f"{path} lacks {missing}")
-
-
-def _is_first_and_forgotten(found: list[Published]) -> bool:
-    """Whether a batch is one that exactly-once.md says may be written twice: the first one of a query that died between
-    its commit and its marker, where others expired the commit before it was there again."""
-    first = found[0].by
-    is_first = first is not None and first.batch is not None and first.batch[1] == 0
-    return is_first and first is not None and first.result == "killed" and found[0].is_gone and len(found) == 2
 
 
 def _difference(held: State, expected: State) -> tuple[list[tuple[Row, int]], list[tuple[Row, int]]]:

@@ -52,6 +52,11 @@ class Tags:
         check_tag_name(tag.name)
         if self._owner is not None:
             return self._owner.create_tag(tag)
+        return self.create_by_file(tag)
+
+    def create_by_file(self, tag: Tag) -> bool:
+        """As `create`, by the tag's file where a catalog keeps tags: the markers of streams are files there too."""
+        check_tag_name(tag.name)
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(self, tag: Tag) -> None:

@@ -24,7 +24,7 @@ from bucketline.state.commit.expire import (
     unite,
 )
 from bucketline.state.commit.pins import held_end, removal_in_the_way
-from bucketline.state.commit.replay import is_marker
+from bucketline.state.commit.replay import MARKER_RETAINED_MS, is_marker
 from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.data_file import FileSource
@@ -54,12 +54,10 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.announced import Announced
 from bucketline.state.store.maintenance.changelog_expiry import expire_changelogs, keep_changelog
 from bucketline.state.store.maintenance.expiry_notes import drop_note, note_expired
+from bucketline.state.store.maintenance.last_traces import leave_markers
 from bucketline.state.store.maintenance.left_pins import look_and_drop_left
 from bucketline.state.store.maintenance.success_files import unmark_tag
 from bucketline.state.store.storage.file_io import FileIO
-
-MARKER_RETAINED_MS = 30 * 86_400_000
-"""How long the tag of a writer that has stopped keeps its snapshot's files."""
 
 _PLANS = 3
 _PINNED = "a pinned state"
@@ -90,8 +88,7 @@ class _Step:
     """The files removed with one snapshot: full paths, in order, before the snapshot's own file; of `metadata` one step
     after another."""
 
-    snapshot_id: int
-    commit_user: str
+    snapshot: Snapshot
     data: tuple[str, ...]
     changelog: tuple[str, ...]
     metadata: tuple[Sequence[str], ...]
@@ -189,14 +186,15 @@ def move_tag(
     ):
         return
     tags.replace(Tag(name, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
-    if old is not None and (old.snapshot.id == snapshot.id or Snapshots(io, root or path).exists(old.snapshot.id)):
+    if old is None:
+        return  # should its snapshot expire, this is all that is left of the writer
+    if old.snapshot.id == snapshot.id or Snapshots(io, root or path).exists(old.snapshot.id):
         return  # while the snapshot before is there, none after it has lost a file
     _take_back_if_expired(io, root or path, tags, name, snapshot, old)
-    if old is not None:
-        _Expiry(io, path, schema, world, root).release(old.snapshot)
+    _Expiry(io, path, schema, world, root).release(old.snapshot)
 
 
-def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag | None) -> None:
+def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag) -> None:
     """Returns if the snapshot of a marker is neither gone nor being removed. Takes the marker back otherwise, and
     raises RemovalUnderWayError."""
     # The newest snapshot is never announced; who announces one that is not the newest any more sees the tag.
@@ -206,10 +204,7 @@ def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot
     is_going = removal_in_the_way(pin, [r for r in removals if r is not None]) is not None
     if not is_going and Snapshots(io, root).exists(snapshot.id):
         return
-    if old is None:
-        tags.delete(name)
-    else:
-        tags.replace(old)
+    tags.replace(old)
     raise RemovalUnderWayError(
         f"{root}: snapshot {snapshot.id} expired before tag '{name}' was there; a later batch marks its own",
         path=root,
@@ -268,8 +263,12 @@ class _Expiry:
                     self._drop_done(notes)
                     return ExpireResult(begin, begin, tags=ended)
                 steps = self._plan(begin, end, tags, notes.pins.values())
-                # A tag that Paimon created meanwhile may need files; a missing kept state was expired by another run.
-                if steps is not None and self._tags.names() == sorted(t.name for t in tags):
+                # A tag that has come meanwhile may need files; a missing kept state was expired by another run.
+                if (
+                    steps is not None
+                    and not self._leaves_markers(steps, tags)
+                    and self._tags.names() == sorted(t.name for t in tags)
+                ):
                     result = self._remove(begin, end, steps, ended, tags, own)
                     self._drop_done(notes)
                     return result
@@ -400,6 +399,13 @@ class _Expiry:
         gone = retire([(i, self._remains(s)) for i, s in ordered], kept)
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
+    def _leaves_markers(self, steps: Sequence[_Step], tags: Sequence[Tag]) -> bool:
+        """Whether streams were without a marker whose last snapshots may be among those of the steps; they have one
+        now."""
+        going = [s.snapshot for s in steps]
+        ends = self._schema.settings.tags.end_by_time
+        return leave_markers(self._tags, self._snapshots, going, tags, self._world, ends=ends)
+
     def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
         """The tags and branch states that may need files of [begin, end), with a name for each."""
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
@@ -418,8 +424,7 @@ class _Expiry:
     def _step(self, snapshot: Snapshot, dead: Sequence[ManifestEntry], gone: Footprint) -> _Step:
         changelog = [] if self._keeps_changelogs else changelog_or_nothing(self._manifests, snapshot)
         return _Step(
-            snapshot.id,
-            snapshot.commit_user,
+            snapshot,
             data=tuple(p for e in dead for p in data_paths(self._path, self._schema, e)),
             changelog=tuple(p for e in changelog for p in data_paths(self._path, self._schema, e)),
             metadata=metadata_steps(self._path, gone),
@@ -428,18 +433,18 @@ class _Expiry:
     def _remove(
         self, begin: int, end: int, steps: Sequence[_Step], ended: tuple[str, ...], tags: Sequence[Tag], own: Announced
     ) -> ExpireResult:
-        note_expired(self._io, self._root, tags, {s.snapshot_id: s.commit_user for s in steps})
+        note_expired(self._io, self._root, tags, {s.snapshot.id: s.snapshot.commit_user for s in steps})
         names = sorted(t.name for t in tags)
         for number, step in enumerate(steps):
             # A tag of Paimon may keep the next snapshot; the next run sees it. Who finds what it announced gone was
             # stopped for so long that another run has taken over.
             if not own.goes_on() or (number > 0 and self._tags.names() != names):
-                end, steps = step.snapshot_id, steps[:number]
+                end, steps = step.snapshot.id, steps[:number]
                 break
             if self._keeps_changelogs:
-                keep_changelog(self._io, self._root, self._snapshots, step.snapshot_id)
+                keep_changelog(self._io, self._root, self._snapshots, step.snapshot.id)
             remove_in_steps(self._io, self._schema, (*step.data, *step.changelog), *step.metadata)
-            self._io.delete(self._snapshots.path(step.snapshot_id))
+            self._io.delete(self._snapshots.path(step.snapshot.id))
         own.is_half_done = False
         self._snapshots.write_earliest_hint(end)
         return ExpireResult(

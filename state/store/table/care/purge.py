@@ -33,10 +33,11 @@ def purge_table(table: TableHandle) -> None:
         )
     for name in Branches(table.io, table.path).known():
         unbranch_table(table, name)
-    for name in Tags(table.io, table.metadata_path).names():
-        untag_table(table, name)
     remove_consumers(table, ".*", None)
     truncate_table(table)
     schema = replace(table.table_schema, options={**table.table_schema.options, **_KEPT})
     expire_table(replace(table, table_schema=schema), retain_min=1, retain_max=1, older_than=timedelta(0), limit=None)
+    # After the snapshots: who expires those of a stream without a marker makes one.
+    for name in Tags(table.io, table.metadata_path).names():
+        untag_table(table, name)
     remove_orphan_files(table, dry_run=False, older_than_ms=0, no_writers=True)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from bucketline.state.commit.replay import DIGEST
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, batch_digest, new_partitions
 from bucketline.streaming.batch.recover import (
-    DIGEST,
     END_OFFSETS,
     SOURCE,
     START_OFFSETS,

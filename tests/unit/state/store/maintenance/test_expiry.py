@@ -6,6 +6,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
+from bucketline.state.commit.replay import MARKER_RETAINED_MS
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.tag_json import Tag
@@ -14,7 +15,6 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import (
-    MARKER_RETAINED_MS,
     ExpireResult,
     delete_tag,
     expire_snapshots,
