@@ -102,7 +102,7 @@ def _is_there(made: Table, snapshot: Snapshot) -> bool:
 
 def _once(act: Callable[[], object], before: Callable[[str, str], bool]) -> Callable[[str, str], None]:
     """Acts once, before the first call that fits."""
-    done = []
+    done: list[str] = []
 
     def look(name: str, path: str) -> None:
         if not done and before(name, path):
