@@ -189,7 +189,7 @@ def test_no_secret_is_in_anything_that_a_job_prints_writes_or_shows(
     looked_at = {p.relative_to(tmp_path).parts[0] for p in tmp_path.rglob("*") if p.is_file()}
     assert {"events", "shown", "checkpoint", "shop.db"} <= looked_at and len(lines) >= 2
     log = next((tmp_path / "events").iterdir())
-    text = "".join(p.read_text() for p in ([log] if log.is_file() else log.iterdir()))
+    text = "".join(p.read_text() for p in ([log] if log.is_file() else sorted(log.glob("events*"))))
     assert "SparkListenerApplicationStart" in text and json.loads(text.splitlines()[0])
 
 
