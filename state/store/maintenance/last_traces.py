@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from bucketline.state.commit.replay import MARKER_RETAINED_MS, unmarked
 from bucketline.state.determinism import World
-from bucketline.state.errors import OptionError
+from bucketline.conf.errors import OptionError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.snapshots import Snapshots
