@@ -25,6 +25,7 @@ from bucketline.conf.option import (
     parse_names,
     parse_size,
 )
+from bucketline.conf.secrets import is_secret_key
 from bucketline.conf.table.bucket_options import BUCKET_OPTIONS, MAX_BUCKETS, POSITIVE
 from bucketline.conf.table.changelog_options import CHANGELOG_OPTIONS, check_changelog_options
 from bucketline.conf.table.choices import CODECS, BucketFunction, FileFormat, ManifestCodec
@@ -231,7 +232,8 @@ def is_free_property(key: str) -> bool:
     """Whether a key is a property of the user's, as `owner`: a word that no option of Paimon could be, which all have
     more than one part, and that is not nearly one of those that are a single word."""
     words = [known for known in KNOWN_KEYS if "." not in known and "-" not in known]
-    return key.isidentifier() and not get_close_matches(key.lower(), words, cutoff=0.7)
+    is_word = key.isidentifier() and not is_secret_key(key)
+    return is_word and not get_close_matches(key.lower(), words, cutoff=0.7)
 
 
 def _check_restricted(key: str, text: str) -> None:
@@ -318,3 +320,8 @@ def listed(names: Iterable[str]) -> str:
 def refuse(key: str, message: str) -> NoReturn:
     """Raises an OptionError that names one setting."""
     raise OptionError(message, key=key)
+
+
+def says_what_is_overwritten(options: Mapping[str, str]) -> bool:
+    """Whether options say which partitions an overwrite without a partition replaces."""
+    return DYNAMIC_PARTITION_OVERWRITE.is_set(options)

@@ -7,9 +7,9 @@ A marker that is there stays as it is.
 
 from collections.abc import Iterable, Sequence
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.commit.replay import MARKER_RETAINED_MS, unmarked
 from bucketline.state.determinism import World
-from bucketline.conf.errors import OptionError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.snapshots import Snapshots

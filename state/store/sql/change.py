@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE
+from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE, says_what_is_overwritten
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.expression import SqlExpression
@@ -73,7 +73,7 @@ def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
     Source: Paimon 2.0 docs, Spark SQL writes; Spark's `partitionOverwriteMode`.
     """
     handle = handle_of(table)
-    if DYNAMIC_PARTITION_OVERWRITE.is_set({**handle.table_schema.options, **handle.write_options}):
+    if says_what_is_overwritten({**handle.table_schema.options, **handle.write_options}):
         return table
     mode = queries.option(OVERWRITE_MODE) or session.options.get(OVERWRITE_MODE, "static")
     dynamic = str(mode.strip().lower() == "dynamic").lower()

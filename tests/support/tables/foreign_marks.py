@@ -37,7 +37,7 @@ def mark_rows(table: Table, rows: Mapping[str, Sequence[int]], *, kind: CommitKi
             if places[name] == place:
                 marks.delete(name, np.array(positions))
         others = [e for e in index if e.index_type != DELETION_VECTORS or (e.partition, e.bucket) != place]
-        index = [*others, marks.write(handle.io, handle.path, place, world=SYSTEM_WORLD, bitmap64=False)]
+        index = [*others, marks.write(handle.io, handle.path, place, schema=handle.table_schema, world=SYSTEM_WORLD)]
     _publish(table, before, index, kind)
 
 

@@ -78,8 +78,8 @@ def test_a_lookup_logs_how_rows_replace_older_ones(tmp_path: Path) -> None:
     ]
     assert [c for c in counts(table) if c[0] == "COMPACT"] == [
         ("COMPACT", 0, 3),
-        ("COMPACT", -4, 3),
-        ("COMPACT", -1, 3),
+        ("COMPACT", 0, 3),
+        ("COMPACT", -5, 3),
     ]
 
 

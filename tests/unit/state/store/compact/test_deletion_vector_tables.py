@@ -197,7 +197,11 @@ def _mark(table: Table, positions: dict[int, list[int]]) -> None:
         marks.delete(entries[number].file.file_name, np.array(found))
     first = entries[0]
     index = marks.write(
-        handle_of(table).io, table.path, (first.partition, first.bucket), world=SYSTEM_WORLD, bitmap64=False
+        handle_of(table).io,
+        table.path,
+        (first.partition, first.bucket),
+        schema=handle_of(table).table_schema,
+        world=SYSTEM_WORLD,
     )
     message = CommitMessage(first.partition, first.bucket, first.total_buckets, new_index_files=(index,))
     done = Commits(handle_of(table)).commit([message], user="deleter")

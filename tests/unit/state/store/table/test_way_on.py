@@ -1,13 +1,10 @@
-"""Rows that are in a table and cannot be merged stop its compaction with an error that names the way on, and no row is
-lost on it."""
+"""Rows that are in a table and cannot be merged as its columns ask for block no compaction."""
 
 from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
-import pytest
 
-from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.lsm.merge.row_checks import RowChecks
 from bucketline.state.store.table.table import Table, create_table, open_table
 
@@ -25,27 +22,21 @@ def _write_unchecked(table: Table, rows: pa.Table) -> None:
         open_table(table.path).write(rows)
 
 
-def test_a_null_where_a_column_became_not_null_waits_until_it_is_nullable_again(tmp_path: Path) -> None:
+def test_a_null_where_a_column_became_not_null_takes_the_newest_value_that_was_added(tmp_path: Path) -> None:
     options = {"bucket": "-2", "merge-engine": "aggregation", "fields.v.aggregate-function": "last_value"}
     table = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options=options)
     table.write(_rows(5, 1, 0))
     table.write(_rows(5, 1, 3))
     open_table(table.path).set_options({"alter-column-null-to-not-null.disabled": "false"})
     open_table(table.path).alter_column("v", nullable=False)
-    with pytest.raises(SchemaMismatchError, match=r'alter_column\("v", nullable=True\)'):
-        open_table(table.path).compact()
-    open_table(table.path).alter_column("v", nullable=True)
     open_table(table.path).compact()
-    assert open_table(table.path).to_arrow().to_pylist() == [{"id": 1, "v": None, "g": None}]
+    assert open_table(table.path).to_arrow().to_pylist() == [{"id": 1, "v": 5, "g": None}]
 
 
-def test_a_delete_that_a_function_cannot_take_back_waits_until_the_option_says_what_to_do(tmp_path: Path) -> None:
+def test_a_delete_that_a_function_cannot_take_back_leaves_the_column_as_it_is(tmp_path: Path) -> None:
     options = {"bucket": "-2", "merge-engine": "aggregation", "fields.v.aggregate-function": "max"}
     table = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options=options)
     table.write(_rows(5, 1, 0))
     _write_unchecked(table, _rows(3, 1, 3))
-    with pytest.raises(SchemaMismatchError, match=r"set 'fields\.v\.ignore-retract' = 'true'"):
-        open_table(table.path).compact()
-    open_table(table.path).set_options({"fields.v.ignore-retract": "true"})
     open_table(table.path).compact()
     assert open_table(table.path).to_arrow()["v"].to_pylist() == [5]
