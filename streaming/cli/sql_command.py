@@ -43,9 +43,11 @@ def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Forma
     queries: Queries = LOCAL_QUERIES
     if spark:
         sessions = spark_module("job.session")
+        is_own = not sessions.is_running()
         with broken_silence("starting Spark", _say):
             session = sessions.start_session("bucketline sql")
-        click.get_current_context().call_on_close(lambda: sessions.end_session(session))
+        if is_own:
+            click.get_current_context().call_on_close(lambda: sessions.end_session(session))
         queries = spark_module("sql.spark_queries").SparkQueries(session)
     state = SqlSession.at(given_catalog())
 

@@ -41,6 +41,11 @@ _own: list[Any] = [None]
 """The gateway to the JVM that this process has started, None where there is none."""
 
 
+def is_running() -> bool:
+    """Whether this process has a session of Spark already."""
+    return SparkSession.getActiveSession() is not None
+
+
 def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
     """The running Spark session, or a new one with these settings; workers get this Python unless the user sets
     another.
