@@ -25,6 +25,16 @@ def test_each_folder_says_what_it_is_for_on_one_screen(folder: Path) -> None:
     assert len(lines) <= LONGEST
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_a_readme_names_each_module_and_each_folder_beside_it(folder: Path) -> None:
+    text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    modules = {path.name for path in (ROOT / folder).glob("*.py")} - {"__init__.py", "__main__.py"}
+    folders = {f"{init.parent.name}/" for init in (ROOT / folder).glob("*/__init__.py")}
+    named = {name for name in re.findall(r"[\w./]+\.py", text) if "/" not in name}
+    linked = {f"{target}/" for target in re.findall(r"\]\((\w+)/README\.md\)", text)}
+    assert sorted((modules - named) | (folders - linked)) == []
+
+
 @pytest.mark.parametrize("readme", READMES, ids=str)
 def test_modules_and_links_named_in_a_readme_exist(readme: Path) -> None:
     text, here = (ROOT / readme).read_text(encoding="utf-8"), (ROOT / readme).parent
