@@ -272,6 +272,12 @@ def newest_offsets_of(spark: Any, root: str) -> Offsets:
     return offsets
 
 
+def newest_planned_batch(spark: Any, root: str) -> int | None:
+    """The newest batch that Spark has planned in a checkpoint folder, done or not; None where there is none."""
+    newest = _newest(spark, f"{root}/offsets")
+    return None if newest is None else int(newest.rpartition("/")[2])
+
+
 def newest_done_batch(spark: Any, root: str) -> int | None:
     """The newest batch that Spark has noted as done in a checkpoint folder; None where there is none."""
     newest = _newest(spark, f"{root}/commits")

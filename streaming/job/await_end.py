@@ -1,16 +1,28 @@
-"""Waits until a query is done, fails, or is asked to end."""
+"""Starts the query of a job, and waits until it is done, fails, or is asked to end.
+
+Where a batch that was not finished is to be repeated, a query of that one batch may come first. A query that reads what
+is available (availableNow) notes at its start which partitions there are, and refuses a batch that lacks one of them.
+The batch that a job left unfinished cannot have the partitions of a topic that came later, so that no start of the job
+would get past it.
+
+Source: Spark 4.0 KafkaMicroBatchStream.verifyEndOffsetForTriggerAvailableNow, Trigger.Once.
+"""
 
 import logging
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.job import Trigger
 from bucketline.streaming.batch.failure import SparkFailedError, explain
+from bucketline.streaming.batch.identity import newest_done_batch, newest_planned_batch
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.kafka_checkpoint import read_offsets
 from bucketline.streaming.job.start.silence import Silence
 
 _LOG = logging.getLogger("bucketline.job")
@@ -18,10 +30,35 @@ _POLL_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
+Partitions = Callable[[], Mapping[str, Sequence[str]]]
+
+
 class Watch(Protocol):
     """Looks at a query while it runs."""
 
     def watch(self, query: Any, batch: BatchGate, /) -> None: ...
+
+
+def queries(writer: Any, trigger: Trigger, spark: Any, checkpoint: str, partitions: Partitions) -> Iterator[Any]:
+    """The queries of a job, started one after the other when they are asked for: most often there is one. `partitions`
+    gives those of a Kafka source, and nothing for other sources."""
+    if trigger.interval_ms is not None:
+        yield writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
+        return
+    if _lacks_partitions(spark, checkpoint, partitions):
+        _LOG.info("the batch that was not finished is repeated first: since it was planned, partitions have been added")
+        yield writer.trigger(once=True).start()
+    yield writer.trigger(availableNow=True).start()
+
+
+def _lacks_partitions(spark: Any, checkpoint: str, partitions: Partitions) -> bool:
+    """Whether the newest batch is not done and lacks partitions that Kafka has now."""
+    planned = newest_planned_batch(spark, checkpoint)
+    done = newest_done_batch(spark, checkpoint)
+    if planned is None or (done is not None and done >= planned):
+        return False
+    known = read_offsets(spark, checkpoint)
+    return any(not {*numbers} <= known.get(topic, {}).keys() for topic, numbers in partitions().items())
 
 
 def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: Watch) -> None:

@@ -14,7 +14,7 @@ from pyspark import __version__ as pyspark_version
 
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig, Trigger
+from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig
 from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.secrets import mask_text
@@ -36,7 +36,7 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from bucketline.streaming.job.ask_topic_ids import AskTopicIds
-from bucketline.streaming.job.await_end import await_end
+from bucketline.streaming.job.await_end import await_end, queries
 from bucketline.streaming.job.bad_place import ready_place
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_job, sink_options_of
@@ -193,11 +193,15 @@ def _run_until(
                 )
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
             _LOG.info("starting the query: reading from %s", source_name(config.source.format, source.options))
-            query = with_trigger(writer, config.trigger).start()
+            partitions = admin.partitions if kafka else dict
+            running = queries(writer, config.trigger, session, config.checkpoint, partitions)
+            query = next(running)
         try:
             with kafka_failures(source.options if kafka else None):
                 starting = StartReport(kafka=servers_of(source.options) if kafka else None)
                 await_end(query, gate, ending, silence, starting, around.lag)
+                for query in () if gate.is_closed else running:
+                    await_end(query, gate, ending, silence, starting, around.lag)
             if config.trigger.interval_ms is None and not gate.is_closed:
                 starting.end(gate)
                 silence.doing("compacting what is due")
@@ -267,12 +271,6 @@ def source_name(name: str, options: Mapping[str, str]) -> str:
         return name
     source = kafka_source(options)
     return f"Kafka at {servers_of(options)}, {'no topic' if source.topics_text is None else source.topics_text}"
-
-
-def with_trigger(writer: Any, trigger: Trigger) -> Any:
-    if trigger.interval_ms is None:
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
 
 
 def _reset(

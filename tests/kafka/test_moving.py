@@ -180,6 +180,24 @@ def test_a_pattern_begins_again_with_the_topics_that_are_there(
     assert orders.sums() == dict.fromkeys([*range(5), *range(10, 14), 20, 21, 22], 1)
 
 
+def test_a_batch_that_was_not_finished_is_repeated_though_a_topic_has_come_since(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """Spark refuses such a batch in a query that reads what is available."""
+    orders, pattern = Orders(tmp_path, kafka_broker, "appear-1"), "source.options.subscribePattern=appear-."
+    orders.drop_option("subscribe: appear-1, ")
+    orders.put(range(4))
+    run_job(orders.job(pattern), spark)
+    orders.put(range(4, 6))
+    run_job(orders.job(pattern), spark)
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    kafka_broker.create_topic("appear-2", partitions=2)
+    orders.put([20, 21], "appear-2")
+    run_job(orders.job(pattern), spark)
+    assert orders.sums() == dict.fromkeys([*range(6), 20, 21], 1)
+
+
 def test_jobs_that_share_the_partitions_of_a_topic_begin_again_each_at_its_own(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.job.ask_topic_ids import AskTopicIds
-from bucketline.streaming.job.await_end import await_end
+from bucketline.streaming.job.await_end import await_end, queries
 from bucketline.streaming.job.bad_place import Places
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_without_table, sink_options_of
@@ -55,7 +55,6 @@ from bucketline.streaming.job.run import (
     servers_of,
     source_name,
     watch_topics,
-    with_trigger,
 )
 from bucketline.streaming.job.source import read_records, records_between
 from bucketline.streaming.job.start.needs import shown_as_up
@@ -162,11 +161,15 @@ def _run_until(
             stream = read_records(session, common.source, options)
             writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", common.checkpoint)
             _LOG.info("starting the query: reading from %s", source_name(common.source.format, options))
-            query = with_trigger(writer, common.trigger).start()
+            partitions = admin.partitions if kafka else dict
+            running = queries(writer, common.trigger, session, common.checkpoint, partitions)
+            query = next(running)
         try:
             with kafka_failures(options if kafka else None):
                 starting = StartReport(kafka=servers_of(options) if kafka else None)
                 await_end(query, gate, ending, silence, starting, around.lag)
+                for query in () if gate.is_closed else running:
+                    await_end(query, gate, ending, silence, starting, around.lag)
             if common.trigger.interval_ms is None and not gate.is_closed:
                 starting.end(gate)
                 silence.doing("compacting what is due")
