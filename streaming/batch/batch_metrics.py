@@ -1,6 +1,6 @@
 """What is measured of the batches of a stream: the report of each, as metrics of the process."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.state.determinism import SYSTEM_WORLD, World
@@ -77,7 +77,28 @@ def measure(
     world: World = SYSTEM_WORLD,
 ) -> None:
     """Adds a batch to the metrics of the process, and writes them where the job says."""
-    labels = {"table": report.table, "writer": writer}
+    measure_tables([(report, settings)], writer, registry=registry, world=world)
+
+
+def measure_tables(
+    reports: Iterable[tuple[BatchReport, MetricsOptions]],
+    writer: str,
+    *,
+    registry: Registry = REGISTRY,
+    world: World = SYSTEM_WORLD,
+) -> None:
+    """Adds a batch of several tables to the metrics of the process. Each place that the job names is written once."""
+    now_ms = world.clock.now_ms()
+    lines: dict[MetricsOptions, list[str]] = {}
+    for report, settings in reports:
+        _add(report, {"table": report.table, "writer": writer}, now_ms, registry)
+        if settings.is_shown:
+            lines.setdefault(settings, []).append(as_json(report, writer=writer, time_ms=now_ms))
+    for settings, of_place in lines.items():
+        write_outlets(settings, of_place, registry)
+
+
+def _add(report: BatchReport, labels: Mapping[str, str], now_ms: int, registry: Registry) -> None:
     for metric, read in COUNTERS:
         registry.add(metric, read(report) or 0, labels)
     for metric, read in GAUGES:
@@ -89,9 +110,7 @@ def measure(
         registry.add(SKIPPED_RECORDS, count, {**labels, "kind": kind})
     for name, count in report.unexpected_rows:
         registry.add(UNEXPECTED_ROWS, count, {**labels, "expectation": name})
-    registry.set(LAST_BATCH, world.clock.now_ms() / 1000, labels)
-    if settings.is_shown:
-        write_outlets(settings, as_json(report, writer=writer, time_ms=world.clock.now_ms()), registry)
+    registry.set(LAST_BATCH, now_ms / 1000, labels)
 
 
 def measure_parked(tables: Collection[str], writer: str, registry: Registry = REGISTRY) -> None:

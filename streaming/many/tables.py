@@ -141,9 +141,9 @@ class Tables:
     def get(self, name: str) -> Known | None:
         return self._known.get(name)
 
-    def get_by_path(self, path: str) -> Known | None:
-        """The open table at a path."""
-        return next((known for known in self._known.values() if known.target.at.table.path == path), None)
+    def by_path(self) -> dict[str, Known]:
+        """The open tables by their paths."""
+        return {known.target.at.table.path: known for known in self._known.values()}
 
     def numbered(self, number: int) -> Known:
         return self._by_number[number]

@@ -7,7 +7,7 @@ are warnings: the rows of a batch count more than its metrics.
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any
@@ -48,13 +48,13 @@ def show_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> Non
         _LOG.warning("metrics could not be written: %s", e)
 
 
-def write_outlets(settings: MetricsOptions, line: str, registry: Registry = REGISTRY) -> None:
-    """Writes the files: the text file anew, and one more line of JSON."""
+def write_outlets(settings: MetricsOptions, lines: Sequence[str], registry: Registry = REGISTRY) -> None:
+    """Writes the files: the text file anew, and more lines of JSON."""
     show_outlets(settings, registry)
     try:
         if settings.json_file is not None:
             with open(settings.json_file, "a", encoding="utf-8") as out:
-                out.write(f"{line}\n")
+                out.writelines(f"{line}\n" for line in lines)
     except OSError as e:
         _LOG.warning("metrics could not be written: %s", e)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
@@ -223,3 +224,35 @@ tables: [{{source-table: "regex:shop\\\\.(.*)", table: "{tmp_path}/k.db/{{1}}"}}
         assert dict(zip(*found.to_arrow().select(["id", "v"]).to_pydict().values(), strict=True)) == rows
         identifiers = [s["commit_identifier"] for s in found.snapshots().to_pylist() if s["commit_kind"] == "APPEND"]
         assert identifiers == sorted(set(identifiers))
+
+
+def test_topics_go_to_tables_of_their_own_and_others_are_bad_records(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    names = ("orders", "items", "others")
+    for name in names:
+        kafka_broker.create_topic(f"by-topic-{name}")
+        kafka_broker.produce(f"by-topic-{name}", [record(n) for n in range(3)])
+    text = f"""
+source:
+  format: kafka
+  reader: native
+  decode: json
+  options: {{kafka.bootstrap.servers: "{kafka_broker.bootstrap_servers}", subscribePattern: "by-topic-.*",
+            startingOffsets: earliest}}
+checkpoint: {tmp_path}/checkpoint
+trigger: availableNow
+create: {{schema: "id BIGINT NOT NULL, text STRING", primary-key: [id], options: {{bucket: "1"}}}}
+unmatched: bad-record
+bad-records: {{path: "{tmp_path}/bad", max: 3}}
+tables: [{{topic: "regex:by-topic-(orders|items)", table: "{tmp_path}/k.db/{{1}}"}}]
+"""
+    job = resolve_jobs(read_settings(text, name="job.yaml"))
+    assert isinstance(job, RoutedJob)
+    run_routed(job, spark)
+    for name in names[:2]:
+        assert open_table(str(tmp_path / "k.db" / name)).to_arrow()["id"].to_pylist() == [0, 1, 2]
+    found = [r for file in (tmp_path / "bad").rglob("*.parquet") for r in pq.read_table(file).to_pylist()]
+    assert sorted((r["reason"], r["offset"]) for r in found) == [
+        ("no route is for topic by-topic-others", n) for n in range(3)
+    ]

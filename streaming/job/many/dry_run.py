@@ -139,8 +139,7 @@ def _parts(splitter: Splitter, records: pa.Table) -> Iterator[Part]:
 def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: RegistrySchemas | None) -> dict[str, Any]:
     origin, to = found.part.origin, found.part.to
     records = pa.concat_tables(found.records)
-    name = str(origin) if origin.name is not None or origin.topic is None else f"topic {origin.topic}"
-    row: dict[str, Any] = {"source": name, "records": records.num_rows}
+    row: dict[str, Any] = {"source": str(origin), "records": records.num_rows}
     if isinstance(to, Left):
         return {**row, "is": to.value}
     row["table"] = to.table

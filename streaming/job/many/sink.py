@@ -8,7 +8,7 @@ from typing import Any
 
 from bucketline.conf.wording import counted
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.streaming.batch.batch_metrics import measure, measure_parked
+from bucketline.streaming.batch.batch_metrics import measure_parked, measure_tables
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of
@@ -100,12 +100,12 @@ class ManySink:
     def _tell(self, told: Told, identity: BatchIdentity, state: ManyState) -> None:
         for report in told.reports:
             _LOG.debug("%s", report.line(), extra={"bucketline": report})
-            known = state.tables.get_by_path(report.table)
-            if known is not None:
-                measure(report, state.tables.user, known.target.at.plan.sink.metrics)
         if state.ledger is not None:
             parked = [name for name, entry in state.ledger.tables.items() if entry.parked is not None]
             measure_parked(parked, state.tables.user)
+        open_tables = state.tables.by_path()
+        shown = [(r, open_tables[r.table].target.at.plan.sink.metrics) for r in told.reports if r.table in open_tables]
+        measure_tables(shown, state.tables.user)
         _LOG.info("%s", line_of(told, identity))
 
     def stop(self) -> None:

@@ -41,8 +41,10 @@ class Origin:
     topic: str | None
 
     def __str__(self) -> str:
+        if self.name is None:
+            return "no table" if self.topic is None else f"topic {self.topic}"
         topic = "" if self.topic is None else f" (topic {self.topic})"
-        return f"{'no table' if self.name is None else self.name.texts[-1]}{topic}"
+        return f"{self.name.texts[-1]}{topic}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """Jobs of many tables whose routes, tables or files change between batches: what goes on, and what stops."""
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from bucketline.conf.errors import OptionError
@@ -56,6 +58,36 @@ def test_tombstones_and_heartbeats_belong_to_no_table_and_what_is_broken_is_a_ba
     job.batch()
     assert job.rows("a") == [row(1)]
     assert len(list((tmp_path / "bad").rglob("*.parquet"))) == 1
+
+
+def test_records_that_no_route_takes_are_bad_records_where_the_job_says_so(tmp_path: Path) -> None:
+    text = CREATE + "unmatched: bad-record\ntables: [{source-table: shop.a, table: ROOT/w/a}]\n"
+    job = Shop(tmp_path, text)
+    job.topic.change("a", row(1))
+    job.topic.change("b", row(2))
+    with pytest.raises(RejectedRecordsError, match=r"1 bad record.*no route is for shop\.b"):
+        job.batch()
+    job.text = text + f"bad-records: {{path: {tmp_path}/bad, max: 5}}\n"
+    job.crash()
+    job.batch()
+    assert job.rows("a") == [row(1)]
+    (bad,) = (tmp_path / "bad").rglob("*.parquet")
+    found = pq.read_table(bad).to_pylist()
+    assert [(r["reason"], json.loads(r["value"])["after"]) for r in found] == [
+        ("no route is for shop.b (topic shop)", row(2))
+    ]
+
+
+def test_a_topic_goes_to_a_table_whatever_its_messages_name(tmp_path: Path) -> None:
+    text = CREATE + 'tables: [{topic: "regex:sh(.*)", shards: distinct-keys, table: "ROOT/w/of_{1}"}]\n'
+    job = Shop(tmp_path, text)
+    for number in (1, 2):
+        job.topic.change("a", row(10 * number))
+        job.topic.change("b", row(10 * number + 1))
+        job.topic.put({"id": 10 * number}, None)
+        job.batch()
+    assert job.rows("of_op") == [row(10), row(11), row(20), row(21)]
+    assert list(job.appends("of_op")) == [0, 1]
 
 
 def test_a_route_that_is_taken_out_and_put_back_stops_where_records_are_missing(tmp_path: Path) -> None:

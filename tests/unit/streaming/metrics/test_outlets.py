@@ -7,6 +7,7 @@ import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from bucketline.conf.errors import OptionError
 from bucketline.conf.metrics_options import MetricsOptions, metrics_options
 from bucketline.state.store.table.table import create_table, open_table
+from bucketline.streaming.batch.batch_metrics import measure_tables
 from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.metrics.outlets import close_ports, exposition, open_outlets, write_outlets
@@ -151,7 +154,7 @@ def test_the_port_is_opened_for_this_machine_alone_unless_an_address_is_named(po
 
 def test_metrics_that_cannot_be_written_later_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = MetricsOptions(json_file=str(tmp_path / "gone" / "lines"))
-    write_outlets(settings, "{}", Registry())
+    write_outlets(settings, ["{}"], Registry())
     assert "metrics could not be written" in caplog.text
 
 
@@ -168,3 +171,32 @@ def test_a_file_that_goes_away_between_two_batches_fails_none(tmp_path: Path, ca
         assert ("metrics could not be written" in caplog.text) == (number == 1)
         shutil.rmtree(folder, ignore_errors=True)
     assert open_table(table.path).to_arrow()["v"].to_pylist() == [1] * 20
+
+
+class _Counted(Registry):
+    """A registry that counts how often an outlet has asked for its values."""
+
+    asked = 0
+
+    def samples(self) -> Any:
+        self.asked += 1
+        return super().samples()
+
+
+def test_a_batch_of_several_tables_is_shown_once_with_all_of_them(tmp_path: Path) -> None:
+    prom, lines, registry = tmp_path / "batches.prom", tmp_path / "batches.jsonl", _Counted()
+    settings = MetricsOptions(prometheus_file=str(prom), json_file=str(lines))
+    seconds = {"plan_seconds": 0.1, "task_seconds": 0.1, "commit_seconds": 0.1, "total_seconds": 0.3}
+    none = dict.fromkeys(
+        ("stored_rows", "stored_bytes", "compacted_files", "rejected_rows", "expired_snapshots", "spilled_bytes"), 0
+    )
+    reports = [
+        BatchReport(
+            f"t{n}", 7, False, (1,), n, level_files=(), compaction_dropped=False, behind_records=None, **none, **seconds
+        )
+        for n in range(3)
+    ]
+    measure_tables([(report, settings) for report in reports], "query", registry=registry)
+    assert registry.asked == 1
+    assert [json.loads(line)["table"] for line in lines.read_text().splitlines()] == ["t0", "t1", "t2"]
+    assert [samples(prom.read_text(), f"t{n}")["bucketline_input_rows_total", ()] for n in range(3)] == [0, 1, 2]
