@@ -22,7 +22,7 @@ from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.storage_options import check_storage_options, is_storage_key, known_storage_options
 
 
-class Metastore(Enum):
+class MetastoreKind(Enum):
     """Who keeps the names of a catalog's tables."""
 
     FILESYSTEM = "filesystem"
@@ -30,7 +30,7 @@ class Metastore(Enum):
     REST = "rest"
 
 
-METASTORE = Option("metastore", parse_enum(Metastore), Metastore.FILESYSTEM, "who keeps the names of tables")
+METASTORE = Option("metastore", parse_enum(MetastoreKind), MetastoreKind.FILESYSTEM, "who keeps the names of tables")
 WAREHOUSE = Option("warehouse", parse_given_text, None, "path or URI of the folder with the databases")
 CASE_SENSITIVE = Option("case-sensitive", parse_bool, True, "false: names of databases and tables are lower case")
 URI = Option("uri", parse_given_text, None, "rest: the server's address; jdbc: the database's")
@@ -61,10 +61,10 @@ CATALOG_OPTIONS: Mapping[str, Option[Any]] = {
 
 _FOR_REST = (TOKEN, TOKEN_PROVIDER, PREFIX, LENDS_KEYS)
 _FOR_JDBC = (JDBC_USER, JDBC_PASSWORD, CATALOG_KEY, SYNC_PROPERTIES, LOCK_ENABLED, LOCK_TIMEOUT, LOCK_SLEEP)
-_ONLY_FOR: Mapping[str, tuple[Metastore, ...]] = {
-    URI.key: (Metastore.JDBC, Metastore.REST),
-    **{option.key: (Metastore.REST,) for option in _FOR_REST},
-    **{option.key: (Metastore.JDBC,) for option in _FOR_JDBC},
+_ONLY_FOR: Mapping[str, tuple[MetastoreKind, ...]] = {
+    URI.key: (MetastoreKind.JDBC, MetastoreKind.REST),
+    **{option.key: (MetastoreKind.REST,) for option in _FOR_REST},
+    **{option.key: (MetastoreKind.JDBC,) for option in _FOR_JDBC},
 }
 _FAMILIES = (TABLE_DEFAULT, HEADER)
 _NO_DLF = "requests are signed by a bearer token only ('token'); DLF's signatures are not supported"
@@ -103,7 +103,7 @@ class CatalogSettings:
     storage: MaskedOptions
 
     @property
-    def metastore(self) -> Metastore:
+    def metastore(self) -> MetastoreKind:
         return METASTORE.get(self.options)
 
     @property
@@ -114,7 +114,7 @@ class CatalogSettings:
     @property
     def is_case_sensitive(self) -> bool:
         """Whether names may hold capitals; in a JDBC catalog they never do."""
-        return self.metastore is not Metastore.JDBC and CASE_SENSITIVE.get(self.options)
+        return self.metastore is not MetastoreKind.JDBC and CASE_SENSITIVE.get(self.options)
 
     @property
     def jdbc(self) -> "JdbcSettings":
@@ -178,15 +178,15 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
     metastore = METASTORE.get(options)
     for key in options:
         if metastore not in _ONLY_FOR.get(key, (metastore,)) or (
-            key.startswith(HEADER) and metastore is not Metastore.REST
+            key.startswith(HEADER) and metastore is not MetastoreKind.REST
         ):
             raise OptionError(f"'{key}' has no meaning for '{METASTORE.key}' = {metastore.value}", key=key)
-    if metastore is not Metastore.FILESYSTEM:
+    if metastore is not MetastoreKind.FILESYSTEM:
         URI.get(options)
     provider = TOKEN_PROVIDER.get(options)
     if provider != TOKEN_PROVIDER.default:
         raise OptionError(f"'{TOKEN_PROVIDER.key}' = {provider!r}: {_NO_DLF}", key=TOKEN_PROVIDER.key)
-    if metastore is Metastore.REST and not URI.get(options).startswith(("http://", "https://")):
+    if metastore is MetastoreKind.REST and not URI.get(options).startswith(("http://", "https://")):
         raise OptionError(f"'{URI.key}' must be an http or https address", key=URI.key)
     return CatalogSettings(MaskedOptions(options), check_storage_options(storage))
 
@@ -209,7 +209,7 @@ def merged_with_server(
 def _is_for_rest(key: str) -> bool:
     if key.startswith(_FAMILIES):
         return key not in _FAMILIES
-    return key in CATALOG_OPTIONS and Metastore.REST in _ONLY_FOR.get(key, (Metastore.REST,))
+    return key in CATALOG_OPTIONS and MetastoreKind.REST in _ONLY_FOR.get(key, (MetastoreKind.REST,))
 
 
 def _texts(section: object) -> dict[str, str]:

@@ -23,7 +23,7 @@ class Settings:
         raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be set")
 
 
-class Value(Generic[T]):
+class OptionValue(Generic[T]):
     """A member that holds what is set for an option, or its default. Raises OptionError naming the key."""
 
     def __init__(self, option: Option[T]) -> None:
@@ -47,7 +47,7 @@ class Value(Generic[T]):
 
 
 class OptionalValue(Generic[T]):
-    """As `Value`, for an option without a default: None while it is not set."""
+    """As `OptionValue`, for an option without a default: None while it is not set."""
 
     def __init__(self, option: Option[T]) -> None:
         assert option.default is None, f"{option.key} has a default"

@@ -20,7 +20,7 @@ from bucketline.conf.table import table_options as table
 from bucketline.conf.table import tag_options as tags
 from bucketline.conf.table.choices import FileFormat, SortOrder
 from bucketline.conf.table.field_options import ColumnSettings
-from bucketline.conf.table.settings import OptionalValue, Settings, Value
+from bucketline.conf.table.settings import OptionalValue, OptionValue, Settings
 
 MAX_LEVELS = 1024
 """Levels a bucket may have. A trigger set to a huge number, to stop compaction, would ask for as many levels."""
@@ -29,11 +29,11 @@ MAX_LEVELS = 1024
 class PathSettings(Settings):
     """Where files lie, and what folders are called."""
 
-    default_partition = Value(table.PARTITION_DEFAULT_NAME)
-    legacy_names = Value(table.PARTITION_LEGACY_NAME)
-    data_directory = Value(reading.DATA_FILE_DIRECTORY)
-    index_in_data_directory = Value(reading.INDEX_IN_DATA_DIRECTORY)
-    external_strategy = Value(external.EXTERNAL_STRATEGY)
+    default_partition = OptionValue(table.PARTITION_DEFAULT_NAME)
+    legacy_names = OptionValue(table.PARTITION_LEGACY_NAME)
+    data_directory = OptionValue(reading.DATA_FILE_DIRECTORY)
+    index_in_data_directory = OptionValue(reading.INDEX_IN_DATA_DIRECTORY)
+    external_strategy = OptionValue(external.EXTERNAL_STRATEGY)
     external_weights = OptionalValue(external.EXTERNAL_WEIGHTS)
 
     @cached_property
@@ -50,14 +50,14 @@ class PathSettings(Settings):
 class BucketSettings(Settings):
     """How rows come to buckets."""
 
-    count = Value(table.BUCKET)
+    count = OptionValue(table.BUCKET)
     key = OptionalValue(table.BUCKET_KEY)
-    function = Value(table.BUCKET_FUNCTION)
-    target_rows = Value(bucket.TARGET_ROW_NUM)
+    function = OptionValue(table.BUCKET_FUNCTION)
+    target_rows = OptionValue(bucket.TARGET_ROW_NUM)
     initial = OptionalValue(bucket.INITIAL_BUCKETS)
     assigners = OptionalValue(bucket.ASSIGNER_PARALLELISM)
     index_ttl_ms = OptionalValue(bucket.INDEX_TTL)
-    bootstrap_parallelism = Value(bucket.BOOTSTRAP_PARALLELISM)
+    bootstrap_parallelism = OptionValue(bucket.BOOTSTRAP_PARALLELISM)
 
     @cached_property
     def limit(self) -> int | None:
@@ -68,11 +68,11 @@ class BucketSettings(Settings):
 class PostponeSettings(Settings):
     """How postponed rows come to buckets."""
 
-    batch_writes_to_buckets = Value(bucket.BATCH_WRITE_FIXED_BUCKET)
-    most_buckets_of_batch = Value(bucket.FIXED_BUCKET_MAX_PARALLELISM)
-    default_buckets = Value(bucket.DEFAULT_BUCKET_NUM)
+    batch_writes_to_buckets = OptionValue(bucket.BATCH_WRITE_FIXED_BUCKET)
+    most_buckets_of_batch = OptionValue(bucket.FIXED_BUCKET_MAX_PARALLELISM)
+    default_buckets = OptionValue(bucket.DEFAULT_BUCKET_NUM)
     rows_per_bucket = OptionalValue(bucket.TARGET_ROWS_PER_BUCKET)
-    bytes_per_bucket = Value(bucket.TARGET_SIZE_PER_BUCKET)
+    bytes_per_bucket = OptionValue(bucket.TARGET_SIZE_PER_BUCKET)
 
     @cached_property
     def has_default_buckets(self) -> bool:
@@ -83,15 +83,15 @@ class PostponeSettings(Settings):
 class MergeSettings(Settings):
     """What the rows of one key become."""
 
-    engine = Value(merge.MERGE_ENGINE)
-    sequence_fields = Value(merge.SEQUENCE_FIELD)
-    sequence_order = Value(merge.SEQUENCE_SORT_ORDER)
+    engine = OptionValue(merge.MERGE_ENGINE)
+    sequence_fields = OptionValue(merge.SEQUENCE_FIELD)
+    sequence_order = OptionValue(merge.SEQUENCE_SORT_ORDER)
     row_kind_field = OptionalValue(merge.ROWKIND_FIELD)
-    ignore_delete = Value(merge.IGNORE_DELETE)
-    ignore_update_before = Value(merge.IGNORE_UPDATE_BEFORE)
-    partial_update_removes = Value(merge.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
-    removing_sequences = Value(merge.REMOVE_RECORD_ON_SEQUENCE_GROUP)
-    aggregation_removes = Value(merge.AGGREGATION_REMOVE_RECORD_ON_DELETE)
+    ignore_delete = OptionValue(merge.IGNORE_DELETE)
+    ignore_update_before = OptionValue(merge.IGNORE_UPDATE_BEFORE)
+    partial_update_removes = OptionValue(merge.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
+    removing_sequences = OptionValue(merge.REMOVE_RECORD_ON_SEQUENCE_GROUP)
+    aggregation_removes = OptionValue(merge.AGGREGATION_REMOVE_RECORD_ON_DELETE)
 
     @property
     def newest_is_smallest(self) -> bool:
@@ -102,14 +102,14 @@ class MergeSettings(Settings):
 class ChangelogSettings(Settings):
     """Who produces changelogs, and how older rows are marked."""
 
-    producer = Value(changelog.CHANGELOG_PRODUCER)
-    row_deduplicate = Value(changelog.ROW_DEDUPLICATE)
-    ignored_columns = Value(changelog.ROW_DEDUPLICATE_IGNORE_FIELDS)
-    deletion_vectors = Value(changelog.DELETION_VECTORS)
-    vectors_of_64_bits = Value(changelog.DELETION_VECTORS_BITMAP64)
-    vectors_target_bytes = Value(changelog.DELETION_VECTOR_INDEX_TARGET)
-    vectors_modifiable = Value(changelog.DELETION_VECTORS_MODIFIABLE)
-    force_lookup = Value(changelog.FORCE_LOOKUP)
+    producer = OptionValue(changelog.CHANGELOG_PRODUCER)
+    row_deduplicate = OptionValue(changelog.ROW_DEDUPLICATE)
+    ignored_columns = OptionValue(changelog.ROW_DEDUPLICATE_IGNORE_FIELDS)
+    deletion_vectors = OptionValue(changelog.DELETION_VECTORS)
+    vectors_of_64_bits = OptionValue(changelog.DELETION_VECTORS_BITMAP64)
+    vectors_target_bytes = OptionValue(changelog.DELETION_VECTOR_INDEX_TARGET)
+    vectors_modifiable = OptionValue(changelog.DELETION_VECTORS_MODIFIABLE)
+    force_lookup = OptionValue(changelog.FORCE_LOOKUP)
 
     @cached_property
     def file_options(self) -> Mapping[str, str]:
@@ -120,21 +120,21 @@ class ChangelogSettings(Settings):
 class DataFileSettings(Settings):
     """How data files are written."""
 
-    format = Value(files.FILE_FORMAT)
-    format_per_level = Value(files.FILE_FORMAT_PER_LEVEL)
-    codec = Value(files.FILE_COMPRESSION)
-    codec_per_level = Value(files.FILE_COMPRESSION_PER_LEVEL)
+    format = OptionValue(files.FILE_FORMAT)
+    format_per_level = OptionValue(files.FILE_FORMAT_PER_LEVEL)
+    codec = OptionValue(files.FILE_COMPRESSION)
+    codec_per_level = OptionValue(files.FILE_COMPRESSION_PER_LEVEL)
     block_bytes = OptionalValue(files.FILE_BLOCK_SIZE)
-    prefix = Value(files.DATA_FILE_PREFIX)
-    is_thin = Value(files.DATA_FILE_THIN_MODE)
-    legacy_instants = Value(files.ORC_LEGACY_LTZ)
-    target_rows = Value(table.TARGET_FILE_ROW_NUM)
-    stats_mode = Value(files.METADATA_STATS_MODE)
-    stats_mode_per_level = Value(files.METADATA_STATS_MODE_PER_LEVEL)
-    dense_stats = Value(files.STATS_DENSE_STORE)
-    columns_with_stats = Value(files.STATS_KEEP_FIRST_N_COLUMNS)
+    prefix = OptionValue(files.DATA_FILE_PREFIX)
+    is_thin = OptionValue(files.DATA_FILE_THIN_MODE)
+    legacy_instants = OptionValue(files.ORC_LEGACY_LTZ)
+    target_rows = OptionValue(table.TARGET_FILE_ROW_NUM)
+    stats_mode = OptionValue(files.METADATA_STATS_MODE)
+    stats_mode_per_level = OptionValue(files.METADATA_STATS_MODE_PER_LEVEL)
+    dense_stats = OptionValue(files.STATS_DENSE_STORE)
+    columns_with_stats = OptionValue(files.STATS_KEEP_FIRST_N_COLUMNS)
 
-    index_in_manifest_bytes = Value(indexes.IN_MANIFEST_THRESHOLD)
+    index_in_manifest_bytes = OptionValue(indexes.IN_MANIFEST_THRESHOLD)
 
     @cached_property
     def bloom_columns(self) -> tuple[indexes.BloomColumn, ...]:
@@ -162,24 +162,24 @@ class DataFileSettings(Settings):
 class CompactionSettings(Settings):
     """When buckets are compacted, and what is picked."""
 
-    write_only = Value(compaction.WRITE_ONLY)
-    trigger = Value(compaction.COMPACTION_TRIGGER)
-    max_size_amplification_percent = Value(compaction.MAX_SIZE_AMPLIFICATION)
-    size_ratio = Value(compaction.SIZE_RATIO)
-    offpeak_start_hour = Value(compaction.OFFPEAK_START_HOUR)
-    offpeak_end_hour = Value(compaction.OFFPEAK_END_HOUR)
-    offpeak_ratio = Value(compaction.OFFPEAK_RATIO)
+    write_only = OptionValue(compaction.WRITE_ONLY)
+    trigger = OptionValue(compaction.COMPACTION_TRIGGER)
+    max_size_amplification_percent = OptionValue(compaction.MAX_SIZE_AMPLIFICATION)
+    size_ratio = OptionValue(compaction.SIZE_RATIO)
+    offpeak_start_hour = OptionValue(compaction.OFFPEAK_START_HOUR)
+    offpeak_end_hour = OptionValue(compaction.OFFPEAK_END_HOUR)
+    offpeak_ratio = OptionValue(compaction.OFFPEAK_RATIO)
     optimization_interval_ms = OptionalValue(compaction.OPTIMIZATION_INTERVAL)
     total_size_threshold_bytes = OptionalValue(compaction.TOTAL_SIZE_THRESHOLD)
     incremental_size_threshold_bytes = OptionalValue(compaction.INCREMENTAL_SIZE_THRESHOLD)
-    min_files = Value(compaction.COMPACTION_MIN_FILE_NUM)
-    small_file_ratio = Value(compaction.SMALL_FILE_RATIO)
-    lookup = Value(compaction.LOOKUP_COMPACT)
+    min_files = OptionValue(compaction.COMPACTION_MIN_FILE_NUM)
+    small_file_ratio = OptionValue(compaction.SMALL_FILE_RATIO)
+    lookup = OptionValue(compaction.LOOKUP_COMPACT)
     lookup_max_interval = OptionalValue(compaction.LOOKUP_COMPACT_MAX_INTERVAL)
-    waits_for_lookup = Value(compaction.LOOKUP_WAIT)
-    force_up_level0 = Value(compaction.FORCE_UP_LEVEL_0)
-    force_rewrite_all_files = Value(compaction.FORCE_REWRITE_ALL_FILES)
-    force_compact = Value(compaction.FORCE_COMPACT)
+    waits_for_lookup = OptionValue(compaction.LOOKUP_WAIT)
+    force_up_level0 = OptionValue(compaction.FORCE_UP_LEVEL_0)
+    force_rewrite_all_files = OptionValue(compaction.FORCE_REWRITE_ALL_FILES)
+    force_compact = OptionValue(compaction.FORCE_COMPACT)
     full_every_commits = OptionalValue(compaction.FULL_COMPACTION_DELTA_COMMITS)
 
     @cached_property
@@ -206,21 +206,21 @@ class CompactionSettings(Settings):
 class CommitSettings(Settings):
     """How commits are published, and their metadata written."""
 
-    manifest_target_bytes = Value(table.MANIFEST_TARGET_FILE_SIZE)
-    manifest_full_threshold_bytes = Value(table.MANIFEST_FULL_COMPACTION_SIZE)
-    manifest_merge_min_count = Value(table.MANIFEST_MERGE_MIN_COUNT)
-    max_retries = Value(table.COMMIT_MAX_RETRIES)
-    min_wait_ms = Value(table.COMMIT_MIN_RETRY_WAIT)
-    max_wait_ms = Value(table.COMMIT_MAX_RETRY_WAIT)
-    timeout_ms = Value(table.COMMIT_TIMEOUT)
+    manifest_target_bytes = OptionValue(table.MANIFEST_TARGET_FILE_SIZE)
+    manifest_full_threshold_bytes = OptionValue(table.MANIFEST_FULL_COMPACTION_SIZE)
+    manifest_merge_min_count = OptionValue(table.MANIFEST_MERGE_MIN_COUNT)
+    max_retries = OptionValue(table.COMMIT_MAX_RETRIES)
+    min_wait_ms = OptionValue(table.COMMIT_MIN_RETRY_WAIT)
+    max_wait_ms = OptionValue(table.COMMIT_MAX_RETRY_WAIT)
+    timeout_ms = OptionValue(table.COMMIT_TIMEOUT)
     user_prefix = OptionalValue(table.COMMIT_USER_PREFIX)
-    force_snapshot = Value(table.FORCE_CREATE_SNAPSHOT)
+    force_snapshot = OptionValue(table.FORCE_CREATE_SNAPSHOT)
     ignore_empty = OptionalValue(table.IGNORE_EMPTY_COMMIT)
-    overwrites_dynamic_partitions = Value(table.DYNAMIC_PARTITION_OVERWRITE)
-    refuses_null_to_not_null = Value(table.NULL_TO_NOT_NULL_DISABLED)
-    adds_before_partition = Value(table.ADD_COLUMN_BEFORE_PARTITION)
+    overwrites_dynamic_partitions = OptionValue(table.DYNAMIC_PARTITION_OVERWRITE)
+    refuses_null_to_not_null = OptionValue(table.NULL_TO_NOT_NULL_DISABLED)
+    adds_before_partition = OptionValue(table.ADD_COLUMN_BEFORE_PARTITION)
 
-    manifest_format = Value(table.MANIFEST_FORMAT)
+    manifest_format = OptionValue(table.MANIFEST_FORMAT)
 
     @cached_property
     def manifest_codec(self) -> str:
@@ -231,35 +231,35 @@ class CommitSettings(Settings):
 class RetentionSettings(Settings):
     """How long snapshots, changelogs and consumers are kept."""
 
-    snapshots_min = Value(table.SNAPSHOT_NUM_RETAINED_MIN)
-    snapshots_max = Value(table.SNAPSHOT_NUM_RETAINED_MAX)
-    snapshots_ms = Value(table.SNAPSHOT_TIME_RETAINED)
+    snapshots_min = OptionValue(table.SNAPSHOT_NUM_RETAINED_MIN)
+    snapshots_max = OptionValue(table.SNAPSHOT_NUM_RETAINED_MAX)
+    snapshots_ms = OptionValue(table.SNAPSHOT_TIME_RETAINED)
     changelogs_min = OptionalValue(table.CHANGELOG_NUM_RETAINED_MIN)
     changelogs_max = OptionalValue(table.CHANGELOG_NUM_RETAINED_MAX)
     changelogs_ms = OptionalValue(table.CHANGELOG_TIME_RETAINED)
     consumers_ms = OptionalValue(table.CONSUMER_EXPIRATION_TIME)
-    consumers_hold_changelogs = Value(table.CONSUMER_CHANGELOG_ONLY)
-    expire_limit = Value(table.SNAPSHOT_EXPIRE_LIMIT)
+    consumers_hold_changelogs = OptionValue(table.CONSUMER_CHANGELOG_ONLY)
+    expire_limit = OptionValue(table.SNAPSHOT_EXPIRE_LIMIT)
 
 
 class ExpirySettings(Settings):
     """When rows and partitions expire, and when partitions are marked as done. Times in ms."""
 
     partitions_ms = OptionalValue(expiry.PARTITION_EXPIRATION_TIME)
-    strategy = Value(expiry.PARTITION_EXPIRATION_STRATEGY)
-    interval_ms = Value(expiry.PARTITION_EXPIRATION_CHECK_INTERVAL)
-    most_partitions = Value(expiry.PARTITION_EXPIRATION_MAX_NUM)
+    strategy = OptionValue(expiry.PARTITION_EXPIRATION_STRATEGY)
+    interval_ms = OptionValue(expiry.PARTITION_EXPIRATION_CHECK_INTERVAL)
+    most_partitions = OptionValue(expiry.PARTITION_EXPIRATION_MAX_NUM)
     at_once = OptionalValue(expiry.PARTITION_EXPIRATION_BATCH_SIZE)
-    in_batch_writes = Value(expiry.END_INPUT_CHECK_PARTITION_EXPIRE)
+    in_batch_writes = OptionValue(expiry.END_INPUT_CHECK_PARTITION_EXPIRE)
     time_formatter = OptionalValue(expiry.PARTITION_TIMESTAMP_FORMATTER)
     time_pattern = OptionalValue(expiry.PARTITION_TIMESTAMP_PATTERN)
-    refuses_timeless = Value(expiry.PARTITION_TIMESTAMP_STRICT)
+    refuses_timeless = OptionValue(expiry.PARTITION_TIMESTAMP_STRICT)
     rows_ms = OptionalValue(expiry.RECORD_LEVEL_EXPIRE_TIME)
     row_time = OptionalValue(expiry.RECORD_LEVEL_TIME_FIELD)
     idle_to_done_ms = OptionalValue(expiry.IDLE_TIME_TO_DONE)
     partition_ms = OptionalValue(expiry.PARTITION_TIME_INTERVAL)
-    done_at_end = Value(expiry.END_INPUT_TO_DONE)
-    done_actions = Value(expiry.MARK_DONE_ACTION)
+    done_at_end = OptionValue(expiry.END_INPUT_TO_DONE)
+    done_actions = OptionValue(expiry.MARK_DONE_ACTION)
     done_url = OptionalValue(expiry.MARK_DONE_URL)
     done_params = OptionalValue(expiry.MARK_DONE_PARAMS)
 
@@ -267,18 +267,18 @@ class ExpirySettings(Settings):
 class TagSettings(Settings):
     """Which tags writers create, and how long tags live. Times in ms."""
 
-    creation = Value(tags.TAG_AUTOMATIC_CREATION)
-    delay_ms = Value(tags.TAG_CREATION_DELAY)
-    period = Value(tags.TAG_CREATION_PERIOD)
-    form = Value(tags.TAG_PERIOD_FORMATTER)
+    creation = OptionValue(tags.TAG_AUTOMATIC_CREATION)
+    delay_ms = OptionValue(tags.TAG_CREATION_DELAY)
+    period = OptionValue(tags.TAG_CREATION_PERIOD)
+    form = OptionValue(tags.TAG_PERIOD_FORMATTER)
     most = OptionalValue(tags.TAG_NUM_RETAINED_MAX)
     retained_ms = OptionalValue(tags.TAG_DEFAULT_TIME_RETAINED)
-    end_by_time = Value(tags.TAG_TIME_EXPIRE_ENABLED)
-    fills_gaps = Value(tags.TAG_AUTOMATIC_COMPLETION)
+    end_by_time = OptionValue(tags.TAG_TIME_EXPIRE_ENABLED)
+    fills_gaps = OptionValue(tags.TAG_AUTOMATIC_COMPLETION)
     batch_name = OptionalValue(tags.TAG_BATCH_NAME)
-    success_files = Value(tags.TAG_SUCCESS_FILE)
+    success_files = OptionValue(tags.TAG_SUCCESS_FILE)
     process_zone = OptionalValue(tags.PROCESS_TIME_ZONE)
-    watermark_zone = Value(tags.WATERMARK_TIME_ZONE)
+    watermark_zone = OptionValue(tags.WATERMARK_TIME_ZONE)
 
     @cached_property
     def has_own_period(self) -> bool:
@@ -294,19 +294,19 @@ class TagSettings(Settings):
 class ReadSettings(Settings):
     """What a read sees."""
 
-    branch = Value(reading.BRANCH)
+    branch = OptionValue(reading.BRANCH)
     snapshot_id = OptionalValue(reading.SCAN_SNAPSHOT_ID)
     tag = OptionalValue(reading.SCAN_TAG_NAME)
     time_ms = OptionalValue(reading.SCAN_TIMESTAMP_MILLIS)
     version = OptionalValue(reading.SCAN_VERSION)
-    change_files = Value(reading.INCREMENTAL_BETWEEN_SCAN_MODE)
-    sees_level0 = Value(reading.DV_MERGE_ON_READ)
-    sees_postponed = Value(reading.POSTPONE_MERGE_ON_READ)
-    uses_indexes = Value(indexes.READ_ENABLED)
+    change_files = OptionValue(reading.INCREMENTAL_BETWEEN_SCAN_MODE)
+    sees_level0 = OptionValue(reading.DV_MERGE_ON_READ)
+    sees_postponed = OptionValue(reading.POSTPONE_MERGE_ON_READ)
+    uses_indexes = OptionValue(indexes.READ_ENABLED)
     fallback_branch = OptionalValue(reading.SCAN_FALLBACK_BRANCH)
     primary_branch = OptionalValue(reading.SCAN_PRIMARY_BRANCH)
-    row_tracking = Value(reading.ROW_TRACKING_ENABLED)
-    data_evolution = Value(reading.DATA_EVOLUTION_ENABLED)
+    row_tracking = OptionValue(reading.ROW_TRACKING_ENABLED)
+    data_evolution = OptionValue(reading.DATA_EVOLUTION_ENABLED)
 
     @cached_property
     def named_versions(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def old_place_rule(schema: TableSchema) -> OldPlaceRule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class KeyPlaces:
     """Where k keys live: a partition code (NOWHERE if unknown) and a bucket for each. Shapes: k int32 both."""
 
     partitions: Int32s
@@ -80,12 +80,12 @@ class Placement:
     kinds: Int8s
     partitions: Int32s
     buckets: Int32s
-    places: Places
+    places: KeyPlaces
     allocations: Mapping[int, Allocation]
 
 
 def place_rows(
-    rows: KeyedRows, old: Places, rule: OldPlaceRule, *, allocations: Mapping[int, Allocation], empty: Allocation
+    rows: KeyedRows, old: KeyPlaces, rule: OldPlaceRule, *, allocations: Mapping[int, Allocation], empty: Allocation
 ) -> Placement:
     """The rows to write for a batch. `allocations` are by partition code; a partition without one starts as `empty`.
 
@@ -109,7 +109,7 @@ class KeyEffect:
 
     puts: Int64s
     removes: Int64s
-    places: Places
+    places: KeyPlaces
     gains: Mapping[tuple[int, int], int]
 
     @property
@@ -121,10 +121,12 @@ class KeyEffect:
         """The same with each partition code replaced by `codes[code]`."""
         partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])
         gains = {(int(codes[code]), bucket): gain for (code, bucket), gain in self.gains.items()}
-        return KeyEffect(self.puts, self.removes, Places(partitions.astype(np.int32), self.places.buckets), gains)
+        return KeyEffect(self.puts, self.removes, KeyPlaces(partitions.astype(np.int32), self.places.buckets), gains)
 
 
-def key_effect(rows: KeyedRows, old: Places, placement: Placement, rule: OldPlaceRule, *, expires: bool) -> KeyEffect:
+def key_effect(
+    rows: KeyedRows, old: KeyPlaces, placement: Placement, rule: OldPlaceRule, *, expires: bool
+) -> KeyEffect:
     """What a placement changes in the index: the same as reading the files that its rows are written to.
 
     With `expires`, a key is put again whenever it is written.
@@ -198,7 +200,7 @@ class _Allocator:
 
 
 def _follow_rows(
-    rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator
+    rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator
 ) -> Placement:
     """deduplicate: a key moves to the partition of its newest row, and is deleted in the old one."""
     keys, partitions = rows.keys[order], rows.partitions[order]
@@ -218,7 +220,7 @@ def _follow_rows(
     bucket_before[first] = old.buckets[keys[first]]
     allocator.release(came_from[left], bucket_before[left])
     last = np.roll(first, -1)
-    places = Places(old.partitions.copy(), old.buckets.copy())
+    places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     places.partitions[keys[last]], places.buckets[keys[last]] = partitions[last], buckets[last]
     # The delete of the old place goes right before the row that moves.
     source = np.concatenate([order[left], order])
@@ -235,10 +237,10 @@ def _follow_rows(
 
 
 def _stay(
-    rows: KeyedRows, old: Places, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
+    rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
     """The other engines: a key stays in its partition; a new key gets that of its first row."""
-    places = Places(old.partitions.copy(), old.buckets.copy())
+    places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     beginnings = np.sort(order[first])
     beginnings = beginnings[old.partitions[rows.keys[beginnings]] == NOWHERE]
     new = rows.keys[beginnings]

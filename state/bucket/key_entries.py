@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bucketline.state.bucket.allocation import Int32s
-from bucketline.state.bucket.cross_partition import NOWHERE, Places
+from bucketline.state.bucket.cross_partition import NOWHERE, KeyPlaces
 from bucketline.state.errors import IndexStateError
 from bucketline.state.types.binary_row import hash_rows
 from bucketline.state.types.logical import DataType
@@ -123,7 +123,7 @@ def stored_places(entries: KeyEntries) -> list[bytes]:
     return _bytes_list(records.view(np.uint8).reshape(-1, _VALUE.itemsize))
 
 
-def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> Places:
+def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> KeyPlaces:
     """The places in stored values; NOWHERE for None, and for keys last written before `alive_since` (seconds).
 
     Raises IndexStateError for a value of another format.
@@ -137,7 +137,7 @@ def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> Plac
     partitions, buckets = np.full(len(cells), NOWHERE, np.int32), np.zeros(len(cells), np.int32)
     partitions[known] = np.where(stored["seconds"] >= alive_since, stored["partition"].astype(np.int32), NOWHERE)
     buckets[known] = stored["bucket"]
-    return Places(partitions, buckets)
+    return KeyPlaces(partitions, buckets)
 
 
 def partition_key(code: int) -> bytes:

@@ -33,7 +33,7 @@ HISTORY_GONE = "history-gone"
 ROWS_CHANGED = "rows-changed"
 """The rule that a commit breaks if snapshots since its plan cannot be read any more: its work must be planned again."""
 
-KeyOrder = Callable[[bytes], Any]
+ToComparable = Callable[[bytes], Any]
 """Serialized key -> a value that compares as Paimon compares keys."""
 
 CommonKeyTest = Callable[[ManifestEntry, ManifestEntry], bool]
@@ -58,7 +58,7 @@ def check_conflicts(
     base_entries: Iterable[ManifestEntry],
     delta_entries: Sequence[ManifestEntry],
     kind: CommitKind,
-    key_order: KeyOrder | None,
+    key_order: ToComparable | None,
     *,
     partition_totals: Mapping[bytes, int] | None = None,
     base_index: Sequence[IndexManifestEntry] = (),
@@ -177,7 +177,7 @@ def check_deletes(
 
 
 def check_key_ranges(
-    after: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: KeyOrder
+    after: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: ToComparable
 ) -> Conflict | None:
     """Rule `key-range`: above level 0, the files of one level of a bucket do not overlap in their keys.
 
@@ -285,7 +285,7 @@ def check_unmarked(
 
 
 def check_looked_up(
-    newer_entries: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: KeyOrder
+    newer_entries: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: ToComparable
 ) -> Conflict | None:
     """Rule `levels-changed`: the files in which a compaction has looked up its keys are still the files of its bucket.
 
@@ -316,7 +316,7 @@ def check_looked_up(
 def check_rows_unchanged(
     newer_entries: Iterable[ManifestEntry],
     delta_entries: Sequence[ManifestEntry],
-    key_order: KeyOrder,
+    key_order: ToComparable,
     common_keys: CommonKeyTest,
 ) -> Conflict | None:
     """Rule `rows-changed`: no other writer has written a key of the new files since their rows were read.

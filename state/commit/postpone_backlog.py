@@ -9,7 +9,7 @@ from bucketline.state.format.paths import POSTPONE_BUCKET
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PostponeBacklog:
     """The number of postponed rows, versions of a key counted separately, and the bytes of their files; `since_ms` is
     local time, None without rows."""
 
@@ -24,11 +24,11 @@ class Waiting:
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
-def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> Waiting:
+def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> PostponeBacklog:
     """The backlog, from the live files of buckets."""
     waiting = [(bucket_id[0], files) for bucket_id, files in buckets if bucket_id[1] == POSTPONE_BUCKET]
     postponed = [f for _, files in waiting for f in files]
-    return Waiting(
+    return PostponeBacklog(
         rows=sum(f.row_count for f in postponed),
         files=len(postponed),
         size_bytes=sum(f.file_size for f in postponed),

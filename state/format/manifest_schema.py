@@ -3,7 +3,7 @@
 Source: Paimon 2.0 ManifestEntry, DataFileMeta, ManifestFileMeta, SimpleStats.
 """
 
-from bucketline.state.format.avro.schema import NAMESPACE, Json, RecordFormat, nullable
+from bucketline.state.format.avro.schema import NAMESPACE, AvroRecordFormat, Json, nullable
 
 
 def _stats(name: str) -> Json:
@@ -47,7 +47,7 @@ _DATA_FILE: Json = {
     ],
 }
 
-ENTRY_FORMAT = RecordFormat(
+ENTRY_FORMAT = AvroRecordFormat(
     {
         "type": "record",
         "name": "record",
@@ -63,7 +63,7 @@ ENTRY_FORMAT = RecordFormat(
     }
 )
 
-LIST_FORMAT = RecordFormat(
+LIST_FORMAT = AvroRecordFormat(
     {
         "type": "record",
         "name": "record",

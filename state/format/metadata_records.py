@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from bucketline.conf.table.choices import FileFormat
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.container import DEFAULT_CODEC, Record, encode_records, iterate_records
-from bucketline.state.format.avro.schema import Json, RecordFormat
+from bucketline.state.format.avro.schema import AvroRecordFormat, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ _TYPES: Mapping[str, type] = {"int": int, "long": int, "bytes": bytes, "string":
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
-def read_records(data: bytes, form: RecordFormat) -> Iterable[Record]:
+def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
     """The records of a file, as `avro.iterate_records` gives them. Raises CorruptFileError, here or while they are
     read.
     """
@@ -63,7 +63,7 @@ def read_records(data: bytes, form: RecordFormat) -> Iterable[Record]:
     return [_record(row, form.schema, f"record {i}") for i, row in enumerate(rows)]
 
 
-def write_records(records: Sequence[Record], form: RecordFormat, encoding: Encoding) -> bytes:
+def write_records(records: Sequence[Record], form: AvroRecordFormat, encoding: Encoding) -> bytes:
     """The bytes of a file with these records; a format other than Avro has them in columns of the same names."""
     if encoding.form is FileFormat.AVRO:
         return encode_records(records, form, encoding.codec)

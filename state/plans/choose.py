@@ -17,7 +17,7 @@ from bucketline.state.lsm.tree.append_pick import AppendCompactOptions, pick_app
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.pick import CompactUnit, last_full_ms, pick_compaction, pick_full, pick_level0
-from bucketline.state.lsm.tree.run import KeyOrder
+from bucketline.state.lsm.tree.run import ToComparable
 from bucketline.state.plans.item_unit import why_unsound
 from bucketline.state.plans.plan import InputFile, Item
 
@@ -58,7 +58,7 @@ def choose_keyed(
     options: CompactOptions,
     plan: PlanOptions,
     *,
-    key_order: KeyOrder,
+    key_order: ToComparable,
     local_ms: int,
     busy: Collection[tuple[bytes, int]] = (),
     chosen: PartitionTest = lambda partition: True,
@@ -111,7 +111,7 @@ def _is_fully_due(
     *,
     options: CompactOptions,
     plan: PlanOptions,
-    key_order: KeyOrder,
+    key_order: ToComparable,
     local_ms: int,
     fully: BucketTest,
 ) -> bool:

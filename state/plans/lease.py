@@ -10,7 +10,7 @@ conflicts, so an owner that wakes up late does no harm.
 from dataclasses import dataclass
 from enum import Enum
 
-from bucketline.state.plans.plan import ItemState, Result
+from bucketline.state.plans.plan import ItemResult, ItemState
 
 MOST_FAILURES = 3
 """Tries that end in an error before an item is given up; a later plan may take its bucket up again."""
@@ -60,7 +60,7 @@ class ItemView:
     beat: str | None = None
     release: Release | None = None
     failures: int = 0
-    result: Result | None = None
+    result: ItemResult | None = None
     failure: str | None = None
 
     @property

@@ -88,7 +88,7 @@ class ItemState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ItemResult:
     """What became of an item. `snapshot_id` is that of its commit; `reason` says why there is none."""
 
     state: ItemState

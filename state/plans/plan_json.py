@@ -9,7 +9,7 @@ from typing import Any
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.plans.lease import Lease, Release
-from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result
+from bucketline.state.plans.plan import InputFile, Item, ItemResult, ItemState, Plan
 
 VERSION = 1
 
@@ -73,16 +73,16 @@ def decode_release(data: bytes, path: str) -> Release:
     return Release(_text_or_none(_decode(data, path).get("failure")))
 
 
-def encode_result(result: Result) -> bytes:
+def encode_result(result: ItemResult) -> bytes:
     return _encode({"state": result.state.value, "snapshot": result.snapshot_id, "reason": result.reason})
 
 
-def decode_result(data: bytes, path: str) -> Result:
+def decode_result(data: bytes, path: str) -> ItemResult:
     """What became of an item. Raises CorruptFileError naming the file."""
     members = _decode(data, path)
     with _naming(path):
         snapshot = members.get("snapshot")
-        return Result(
+        return ItemResult(
             ItemState(members["state"]),
             None if snapshot is None else int(snapshot),
             _text_or_none(members.get("reason")),

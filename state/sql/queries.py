@@ -12,7 +12,7 @@ from bucketline.state.sql.statement import (
     Query,
     Relation,
     Statement,
-    Truncate,
+    TruncateTable,
     Update,
 )
 from bucketline.state.sql.words import Words
@@ -79,7 +79,7 @@ def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]
         words.expect_comma()
 
 
-def read_truncate(words: Words) -> Truncate:
+def read_truncate(words: Words) -> TruncateTable:
     """`TRUNCATE TABLE t`, of one partition or of all."""
     words.expect("TRUNCATE")
     words.verb = "TRUNCATE TABLE"
@@ -91,7 +91,7 @@ def read_truncate(words: Words) -> Truncate:
         if dynamic:
             raise refused(f"TRUNCATE TABLE: partition column {dynamic[0]!r} has no value", statement=words.verb)
     words.end()
-    return Truncate(name, partition)
+    return TruncateTable(name, partition)
 
 
 def read_change(text: str) -> Statement:

@@ -13,7 +13,7 @@ from bucketline.state.commit.schema_change import SchemaChange
 
 
 @dataclass(frozen=True, slots=True)
-class TableName:
+class TableReference:
     """A table, one of its branches, or one of its system tables."""
 
     table: str
@@ -33,7 +33,7 @@ class TableName:
 class Relation:
     """A table as a query names it: at which version, with which options, and where it stands in the text."""
 
-    name: TableName
+    name: TableReference
     start: int
     end: int
     """One after the last sign of its names, version and options."""
@@ -56,14 +56,14 @@ class Query:
 class CreateTable:
     """`columns` is column text, None where the columns come from `like` or `query`."""
 
-    name: TableName
+    name: TableReference
     columns: str | None
     primary_key: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
     exist_ok: bool = False
-    like: TableName | None = None
+    like: TableReference | None = None
     like_options: bool = True
     query: Query | None = None
 
@@ -120,14 +120,14 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    name: TableName
+    name: TableReference
 
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
     """`missing_ok`: there may be no such table; `column_missing_ok`: what is dropped may not be there."""
 
-    name: TableName
+    name: TableReference
     changes: tuple[SchemaChange, ...]
     missing_ok: bool = False
     column_missing_ok: bool = False
@@ -135,8 +135,8 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True)
 class RenameTable:
-    name: TableName
-    to: TableName
+    name: TableReference
+    to: TableReference
     missing_ok: bool = False
 
 
@@ -145,7 +145,7 @@ class CreateTag:
     """`snapshot` is an id, None for the newest; `retained` a duration as text. `replaces` says that a tag of that name
     is moved, which has to be there unless the tag may be `created`."""
 
-    name: TableName
+    name: TableReference
     tag: str
     exist_ok: bool
     snapshot: int | None
@@ -156,14 +156,14 @@ class CreateTag:
 
 @dataclass(frozen=True, slots=True)
 class RenameTag:
-    name: TableName
+    name: TableReference
     tag: str
     to: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTags:
-    name: TableName
+    name: TableReference
     tags: tuple[str, ...]
     missing_ok: bool
 
@@ -172,7 +172,7 @@ class DeleteTags:
 class DropPartitions:
     """Empties the partitions that match one of the mappings from column to value; `missing_ok`: there may be none."""
 
-    name: TableName
+    name: TableReference
     partitions: tuple[Mapping[str, str | None], ...]
     missing_ok: bool = False
 
@@ -259,10 +259,10 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class TruncateTable:
     """Takes all rows out of a table, or those of the partitions that match."""
 
-    name: TableName
+    name: TableReference
     partition: Mapping[str, str | None] | None
 
 
@@ -288,5 +288,5 @@ Statement = (
     | Update
     | Delete
     | Merge
-    | Truncate
+    | TruncateTable
 )

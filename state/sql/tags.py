@@ -1,12 +1,12 @@
 """Tags in ALTER TABLE, as Paimon's extensions of Spark spell them."""
 
-from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag, TableName
+from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag, TableReference
 from bucketline.state.sql.words import Words
 
 _UNITS = ("DAYS", "HOURS", "MINUTES", "DAY", "HOUR", "MINUTE")
 
 
-def read_tag(words: Words, name: TableName) -> CreateTag | DeleteTags | RenameTag | None:
+def read_tag(words: Words, name: TableReference) -> CreateTag | DeleteTags | RenameTag | None:
     """`CREATE TAG x AS OF VERSION 1 RETAIN 7 DAYS`, `REPLACE TAG x ...`, `RENAME TAG x TO y` or `DELETE TAG x`, after
     the table; None for anything else."""
     if words.take("CREATE", "TAG"):
@@ -29,7 +29,7 @@ def read_tag(words: Words, name: TableName) -> CreateTag | DeleteTags | RenameTa
     return None
 
 
-def _created(words: Words, name: TableName, *, replaces: bool = False, created: bool = True) -> CreateTag:
+def _created(words: Words, name: TableReference, *, replaces: bool = False, created: bool = True) -> CreateTag:
     exist_ok = not replaces and words.take("IF", "NOT", "EXISTS")
     tag, snapshot, retained = words.name("the name of a tag"), None, None
     if words.take("AS", "OF", "VERSION"):

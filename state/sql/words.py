@@ -12,7 +12,7 @@ from itertools import islice
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import whole_number
 from bucketline.state.sql.dialect import Token, TokenType, refused, tokens_of
-from bucketline.state.sql.statement import TableName
+from bucketline.state.sql.statement import TableReference
 from bucketline.state.types.columns_text import quoted_text
 
 _OPENING, _CLOSING = ("(", "<", "["), (")", ">", "]")
@@ -133,7 +133,7 @@ class Words:
             parts.append(self.name(expected))
         return tuple(parts)
 
-    def table(self) -> TableName:
+    def table(self) -> TableReference:
         """The name of a table."""
         return table_name(self.path("the name of a table"))
 
@@ -285,7 +285,7 @@ class Words:
         return refused(f"{self.verb}: {why}, {place}", statement=self.verb)
 
 
-def table_name(parts: Sequence[str]) -> TableName:
+def table_name(parts: Sequence[str]) -> TableReference:
     """The table that `[[catalog.]database.]table[$branch_name][$system]` names. Raises OptionError."""
     if len(parts) > 3:
         raise refused(f"{'.'.join(parts)!r} has more parts than catalog, database and table; quote odd names with `")
@@ -296,7 +296,7 @@ def table_name(parts: Sequence[str]) -> TableName:
     if len(suffixes) > 1 or not table or "" in suffixes:
         raise refused(f"{parts[-1]!r} is no name of a table, as t, t$files or t$branch_b$files")
     catalog, database = ((None, None, *parts[:-1])[-2:]) if len(parts) > 1 else (None, None)
-    return TableName(table, database, catalog, branch, suffixes[0] if suffixes else None)
+    return TableReference(table, database, catalog, branch, suffixes[0] if suffixes else None)
 
 
 def database_name(parts: Sequence[str]) -> tuple[str | None, str]:

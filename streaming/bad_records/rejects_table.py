@@ -20,7 +20,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, create_handle, open_handle
-from bucketline.state.store.read.table_read import Request, read_whole
+from bucketline.state.store.read.table_read import ReadRequest, read_whole
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.write import write_table
 from bucketline.state.types.columns_text import columns_text, parse_columns
@@ -76,7 +76,7 @@ class RejectsTable:
         due = [(batch, rows) for batch, rows in rejects if rows.num_rows or is_begun(self.path, batch)]
         if due:
             table = self.open()
-            known = read_whole(table, Request(("table_name", "number"), _of_batches([b for b, _ in due])))
+            known = read_whole(table, ReadRequest(("table_name", "number"), _of_batches([b for b, _ in due])))
             changes = pa.concat_tables([_changes(rows, batch, known) for batch, rows in due])
             if changes.num_rows:
                 write_table(table, _with_all(table, changes))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.store.read.table_read import Request, read_whole
+from bucketline.state.store.read.table_read import ReadRequest, read_whole
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.table.write import write_table
 from bucketline.streaming.bad_records.folder import Folder
@@ -59,12 +59,12 @@ class StoredInTable:
         self._place = place
 
     def rows(self, user: str) -> pa.Table:
-        return read_whole(self._place.open(), Request(tuple(STORED_SCHEMA.names))).cast(STORED_SCHEMA)
+        return read_whole(self._place.open(), ReadRequest(tuple(STORED_SCHEMA.names))).cast(STORED_SCHEMA)
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
         table = self._place.open()
         ids = [pc.field(name).isin(rows[name].unique()) for name in KEY if name != "number"]
-        near = read_whole(table, Request(None, ids[0] & ids[1] & ids[2] & ids[3]))
+        near = read_whole(table, ReadRequest(None, ids[0] & ids[1] & ids[2] & ids[3]))
         named = near.select(list(KEY)).append_column("at", pa.array(np.arange(near.num_rows)))
         kept = near.take(named.join(rows.select(list(KEY)), list(KEY), join_type="left semi")["at"])
         column = kept.schema.get_field_index(REPLAY)

@@ -6,7 +6,7 @@ from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.streaming.batch.progress import BatchReport, as_json
 from bucketline.streaming.metrics.outlets import write_outlets
-from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric, Registry
+from bucketline.streaming.metrics.registry import REGISTRY, Metric, MetricKind, Registry
 
 _Read = Callable[[BatchReport], float | None]
 
@@ -16,56 +16,63 @@ def _of(name: str) -> _Read:
 
 
 COUNTERS: tuple[tuple[Metric, _Read], ...] = (
-    (Metric("batches", Kind.COUNTER, "batches written"), lambda r: 0 if r.skipped else 1),
-    (Metric("input_rows", Kind.COUNTER, "rows of the input"), _of("input_rows")),
-    (Metric("stored_rows", Kind.COUNTER, "rows stored after rows of one key were merged"), _of("stored_rows")),
-    (Metric("stored_bytes", Kind.COUNTER, "bytes of the files of these rows"), _of("stored_bytes")),
-    (Metric("rejected_rows", Kind.COUNTER, "bad records"), _of("rejected_rows")),
-    (Metric("compacted_files", Kind.COUNTER, "files that compactions of batches replaced"), _of("compacted_files")),
+    (Metric("batches", MetricKind.COUNTER, "batches written"), lambda r: 0 if r.skipped else 1),
+    (Metric("input_rows", MetricKind.COUNTER, "rows of the input"), _of("input_rows")),
+    (Metric("stored_rows", MetricKind.COUNTER, "rows stored after rows of one key were merged"), _of("stored_rows")),
+    (Metric("stored_bytes", MetricKind.COUNTER, "bytes of the files of these rows"), _of("stored_bytes")),
+    (Metric("rejected_rows", MetricKind.COUNTER, "bad records"), _of("rejected_rows")),
     (
-        Metric("compactions_lost", Kind.COUNTER, "compactions of batches that lost a race and are repeated"),
+        Metric("compacted_files", MetricKind.COUNTER, "files that compactions of batches replaced"),
+        _of("compacted_files"),
+    ),
+    (
+        Metric("compactions_lost", MetricKind.COUNTER, "compactions of batches that lost a race and are repeated"),
         lambda r: float(r.compaction_dropped),
     ),
-    (Metric("expired_snapshots", Kind.COUNTER, "snapshots removed after batches"), _of("expired_snapshots")),
-    (Metric("spilled_bytes", Kind.COUNTER, "bytes that tasks wrote to local disk"), _of("spilled_bytes")),
+    (Metric("expired_snapshots", MetricKind.COUNTER, "snapshots removed after batches"), _of("expired_snapshots")),
+    (Metric("spilled_bytes", MetricKind.COUNTER, "bytes that tasks wrote to local disk"), _of("spilled_bytes")),
     (
-        Metric("storage_requests", Kind.COUNTER, "requests of this process to the object store of the table"),
+        Metric("storage_requests", MetricKind.COUNTER, "requests of this process to the object store of the table"),
         _of("storage_requests"),
     ),
     (
-        Metric("back_pressure_seconds", Kind.COUNTER, "seconds that batches waited for, or spent on, compactions"),
+        Metric(
+            "back_pressure_seconds", MetricKind.COUNTER, "seconds that batches waited for, or spent on, compactions"
+        ),
         _of("back_pressure_seconds"),
     ),
 )
 
 GAUGES: tuple[tuple[Metric, _Read], ...] = (
-    (Metric("batch_id", Kind.GAUGE, "Spark's number of the last batch"), _of("batch_id")),
-    (Metric("batch_seconds", Kind.GAUGE, "seconds of the last batch"), _of("total_seconds")),
-    (Metric("behind_records", Kind.GAUGE, "records at the source that are not read yet"), _of("behind_records")),
-    (Metric("postponed_rows", Kind.GAUGE, "rows in the postpone bucket"), _of("postponed_rows")),
-    (Metric("postponed_bytes", Kind.GAUGE, "bytes of the files in the postpone bucket"), _of("postponed_bytes")),
-    (Metric("postponed_age_seconds", Kind.GAUGE, "age of the oldest of them"), _of("postponed_seconds")),
-    (Metric("hidden_rows", Kind.GAUGE, "committed rows that batch readers do not see yet"), _of("hidden_rows")),
-    (Metric("hidden_age_seconds", Kind.GAUGE, "age of the oldest of them"), _of("hidden_seconds")),
-    (Metric("most_runs", Kind.GAUGE, "most sorted runs of a bucket as the last batch began"), _of("most_runs")),
+    (Metric("batch_id", MetricKind.GAUGE, "Spark's number of the last batch"), _of("batch_id")),
+    (Metric("batch_seconds", MetricKind.GAUGE, "seconds of the last batch"), _of("total_seconds")),
+    (Metric("behind_records", MetricKind.GAUGE, "records at the source that are not read yet"), _of("behind_records")),
+    (Metric("postponed_rows", MetricKind.GAUGE, "rows in the postpone bucket"), _of("postponed_rows")),
+    (Metric("postponed_bytes", MetricKind.GAUGE, "bytes of the files in the postpone bucket"), _of("postponed_bytes")),
+    (Metric("postponed_age_seconds", MetricKind.GAUGE, "age of the oldest of them"), _of("postponed_seconds")),
+    (Metric("hidden_rows", MetricKind.GAUGE, "committed rows that batch readers do not see yet"), _of("hidden_rows")),
+    (Metric("hidden_age_seconds", MetricKind.GAUGE, "age of the oldest of them"), _of("hidden_seconds")),
+    (Metric("most_runs", MetricKind.GAUGE, "most sorted runs of a bucket as the last batch began"), _of("most_runs")),
     (
-        Metric("crowded_buckets", Kind.GAUGE, "buckets with more sorted runs than num-sorted-run.stop-trigger"),
+        Metric("crowded_buckets", MetricKind.GAUGE, "buckets with more sorted runs than num-sorted-run.stop-trigger"),
         _of("crowded_buckets"),
     ),
-    (Metric("level0_bytes", Kind.GAUGE, "bytes on level 0"), _of("level0_bytes")),
-    (Metric("level0_age_seconds", Kind.GAUGE, "age of the oldest file on level 0"), _of("level0_seconds")),
-    (Metric("open_items", Kind.GAUGE, "open items of compaction plans"), _of("open_items")),
+    (Metric("level0_bytes", MetricKind.GAUGE, "bytes on level 0"), _of("level0_bytes")),
+    (Metric("level0_age_seconds", MetricKind.GAUGE, "age of the oldest file on level 0"), _of("level0_seconds")),
+    (Metric("open_items", MetricKind.GAUGE, "open items of compaction plans"), _of("open_items")),
     (
-        Metric("open_items_age_seconds", Kind.GAUGE, "age of the oldest plan with an open item"),
+        Metric("open_items_age_seconds", MetricKind.GAUGE, "age of the oldest plan with an open item"),
         _of("open_items_seconds"),
     ),
 )
 
-BUCKETS_BY_RUNS = Metric("buckets", Kind.GAUGE, "buckets by their number of sorted runs, label runs")
-SKIPPED_RECORDS = Metric("skipped_records", Kind.COUNTER, "records that hold no row and are not bad, label kind")
-UNEXPECTED_ROWS = Metric("unexpected_rows", Kind.COUNTER, "rows that are not as expected, label expectation")
-PARKED = Metric("parked", Kind.GAUGE, "1 for each table that the job goes on without, until it is unparked")
-LAST_BATCH = Metric("last_batch_timestamp_seconds", Kind.GAUGE, "when the last batch ended, seconds since the epoch")
+BUCKETS_BY_RUNS = Metric("buckets", MetricKind.GAUGE, "buckets by their number of sorted runs, label runs")
+SKIPPED_RECORDS = Metric("skipped_records", MetricKind.COUNTER, "records that hold no row and are not bad, label kind")
+UNEXPECTED_ROWS = Metric("unexpected_rows", MetricKind.COUNTER, "rows that are not as expected, label expectation")
+PARKED = Metric("parked", MetricKind.GAUGE, "1 for each table that the job goes on without, until it is unparked")
+LAST_BATCH = Metric(
+    "last_batch_timestamp_seconds", MetricKind.GAUGE, "when the last batch ended, seconds since the epoch"
+)
 
 
 def measure(

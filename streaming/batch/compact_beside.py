@@ -16,7 +16,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CompactionFailedError
 from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts
-from bucketline.state.store.plans.beside import LEASE_MS, Beside, Turns
+from bucketline.state.store.plans.beside import LEASE_MS, CompactionThread, Turns
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
 from bucketline.state.store.plans.when import WhenToPlan
 from bucketline.state.store.write.stages import Stages
@@ -56,7 +56,7 @@ class InPool:
 class _Running:
     """A thread, the Spark context that it uses, when it plans, and how long a stop waits for it."""
 
-    beside: Beside
+    beside: CompactionThread
     context: Any
     stop_timeout_ms: int
     when: WhenToPlan = field(default_factory=WhenToPlan)
@@ -85,7 +85,7 @@ def check_beside(target: Target, spark: Any) -> None:
         tasks = settings.tasks or max(1, engine.workers.parallelism // 2)
         in_pool = InPool(engine, context, settings.pool, tasks)
         turns = Turns(at, in_pool, take=lambda open_items: tasks)
-        _keep(at.table.metadata_path, target.user, _Running(Beside(turns), context, settings.stop_timeout_ms))
+        _keep(at.table.metadata_path, target.user, _Running(CompactionThread(turns), context, settings.stop_timeout_ms))
         return
     with _forgotten_on_error(target):
         running.beside.check()

@@ -31,7 +31,7 @@ from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.rejects import UnexpectedRowsError
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.step_for_table import step_for
 from bucketline.streaming.tasks.frame_schema import frame_schema
 
@@ -71,7 +71,7 @@ def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
     if not isinstance(decode, DecodeStep):
         return decode
     evolves = at.plan.sink.schema_evolution is EvolutionPolicy.EVOLVE
-    step = step_for(decode, at.plan.schema, Watch.ALL if evolves else Watch.NOTHING)
+    step = step_for(decode, at.plan.schema, WatchFor.ALL if evolves else WatchFor.NOTHING)
     unread = [name for name in step.input_columns if name not in decode.input_columns]
     if unread:
         raise SchemaMismatchError(

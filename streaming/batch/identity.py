@@ -17,7 +17,7 @@ from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.batch.offsets_log import (
-    Offsets,
+    SourceOffsets,
     aligned,
     batch_time_ms,
     is_kafka,
@@ -162,7 +162,7 @@ class _Run:
 
     id: str | None
     query: Any
-    ends: dict[tuple[str, int], Offsets] = field(default_factory=dict)
+    ends: dict[tuple[str, int], SourceOffsets] = field(default_factory=dict)
 
 
 _RUNS_KEPT = 8
@@ -206,14 +206,14 @@ def _running(spark: Any, query_id: str) -> Any:
     return spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
 
 
-def _offsets(spark: Any, root: str, batch_id: int) -> Offsets | None:
+def _offsets(spark: Any, root: str, batch_id: int) -> SourceOffsets | None:
     """What `offsets/N` says of each source; None if there is no such file."""
     path = f"{root}/offsets/{batch_id}"
     text = _read(spark, path)
     return None if text is None else parse_offsets(text, path)
 
 
-def _initial_offsets(spark: Any, root: str, sources: list[str]) -> Offsets | None:
+def _initial_offsets(spark: Any, root: str, sources: list[str]) -> SourceOffsets | None:
     """Where Kafka sources began: `sources/<id>/0`, a zero byte, a version line and JSON; None for other sources."""
     starts = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
     return starts if any(f is not None for f in starts.values()) else None
@@ -256,7 +256,7 @@ def query_of(spark: Any, root: str) -> str | None:
         raise not_whole(path) from e
 
 
-def newest_offsets_of(spark: Any, root: str) -> Offsets:
+def newest_offsets_of(spark: Any, root: str) -> SourceOffsets:
     """The newest offsets in the checkpoint folder of a query that reads Kafka; empty where no batch was planned yet.
 
     Raises CorruptFileError where what a start reads of the folder was not written to its end.

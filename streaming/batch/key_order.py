@@ -42,7 +42,7 @@ _READ_ORDER = "The later in the order of topic, partition and offset counts as n
 _REFUSED = "key-order-refused"
 """The note that names the batch which was refused for the partitions that it begins."""
 
-Offsets = Mapping[TopicPartition, int]
+OffsetOfPartition = Mapping[TopicPartition, int]
 
 
 class KeyOrderError(BucketlineError):
@@ -229,7 +229,7 @@ def check_begun_partitions(
     return _told(target, f"new:{topic}", found)
 
 
-def known_before(began: Offsets, others: Iterable[Offsets]) -> set[TopicPartition]:
+def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) -> set[TopicPartition]:
     """The partitions that the stream has not gained on its way: those that the query began with, in its first offsets
     `began`; of topics that it goes on with where other queries have got to, those that anybody had read of by then.
     """
@@ -240,7 +240,7 @@ def known_before(began: Offsets, others: Iterable[Offsets]) -> set[TopicPartitio
     return {p for p, offset in began.items() if p[0] not in topics or offset > 0} | continued
 
 
-def is_full(starts: Offsets, ends: Offsets, most_records: int | None) -> bool:
+def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: int | None) -> bool:
     """Whether a batch may leave records behind, as it takes about as many as it may.
 
     Spark shares the limit among partitions by what each holds, rounds each share down, and gives one record to those
@@ -249,14 +249,16 @@ def is_full(starts: Offsets, ends: Offsets, most_records: int | None) -> bool:
     return most_records is not None and sum(_taken(starts, ends).values()) > most_records - len(ends)
 
 
-def may_begin(starts: Offsets, ends: Offsets) -> bool:
+def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
     """Whether a batch takes the first records of a partition, and records of another one of its topic."""
     taken = _taken(starts, ends)
     begun = {topic for topic, partition in taken if starts.get((topic, partition), 0) == 0}
     return any(sum(place[0] == topic for place in taken) > 1 for topic in begun)
 
 
-def begun_beside(starts: Offsets, ends: Offsets, known: Iterable[TopicPartition]) -> list[TopicPartition]:
+def begun_beside(
+    starts: OffsetOfPartition, ends: OffsetOfPartition, known: Iterable[TopicPartition]
+) -> list[TopicPartition]:
     """The partitions whose first records a batch takes, though they are not known, beside records of known ones of
     their topic; ascending. A full batch takes records of each partition that holds any.
     """
@@ -265,6 +267,6 @@ def begun_beside(starts: Offsets, ends: Offsets, known: Iterable[TopicPartition]
     return sorted(p for p in taken if starts.get(p, 0) == 0 and p not in before and p[0] in beside)
 
 
-def _taken(starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+def _taken(starts: OffsetOfPartition, ends: OffsetOfPartition) -> dict[TopicPartition, int]:
     """How many records a batch takes of each partition that it takes any of."""
     return {p: end - starts.get(p, 0) for p, end in ends.items() if end > starts.get(p, 0)}

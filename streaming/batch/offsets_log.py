@@ -13,13 +13,13 @@ from typing import Any
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 
-Offsets = dict[str, Any]
+SourceOffsets = dict[str, Any]
 """From a source's id to its offset: parsed JSON, the text where it is none, None where the source has no offset yet."""
 
 _NONE = "-"
 
 
-def parse_offsets(text: str, path: str) -> Offsets:
+def parse_offsets(text: str, path: str) -> SourceOffsets:
     """The offsets in the text of `offsets/N`, ids in canonical order: positions by number, names as texts.
 
     Raises UnsupportedTableError for a version that is not known, and for text that is no offsets log; CorruptFileError

@@ -14,7 +14,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
-from bucketline.streaming.decode.seen import Place
+from bucketline.streaming.decode.seen import RecordPlace
 from bucketline.streaming.tasks.read_task import Records, leaves_out_values
 
 MOST_REJECTS = 1 << 31
@@ -60,7 +60,7 @@ def plan_emptied(target: Target, source: Records, outcome: Outcome, workers: Wor
     of all rows."""
     decode = source.decode
     assert isinstance(decode, DecodeStep), "what says so has decoded records"
-    behind = replace(decode, emptied_at=Place(*outcome.truncated[-1]))
+    behind = replace(decode, emptied_at=RecordPlace(*outcome.truncated[-1]))
     return emptying_stages(target.at, replace(_limited(target, source), decode=behind), workers)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bucketline.conf.wording import age_text, counted
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.commit.postpone_backlog import Waiting
+from bucketline.state.commit.postpone_backlog import PostponeBacklog
 from bucketline.state.determinism import World
 from bucketline.state.format.entries import CommitKind
 from bucketline.state.store.engine.engine import Outcome
@@ -150,7 +150,7 @@ def describe_batch(
     report: CommitReport,
     seconds: tuple[float, float, float],
     behind: int | None,
-    postponed: Waiting,
+    postponed: PostponeBacklog,
     hidden: Hidden,
     world: World,
 ) -> BatchReport:

@@ -14,7 +14,7 @@ from typing import Any
 from bucketline.state.commit.change import AppendCheck
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.commit.postpone_backlog import Waiting, find_waiting
+from bucketline.state.commit.postpone_backlog import PostponeBacklog, find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import GivenBack, Outcome
@@ -409,9 +409,9 @@ def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Ta
     return target.with_state(replace(target.state, is_advised=True))
 
 
-def _waiting(target: Target) -> Waiting:
+def _waiting(target: Target) -> PostponeBacklog:
     """What waits in a postpone table."""
     at = target.at
     if not at.plan.mode.postpones:
-        return Waiting()
+        return PostponeBacklog()
     return find_waiting((b, at.view.files(b)) for b in at.view.buckets() if b[1] < 0)

@@ -17,7 +17,7 @@ from bucketline.conf.secrets import keep_looked_up, mask
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.catalog import Catalog, catalog
-from bucketline.state.store.warehouse.metastore import Place
+from bucketline.state.store.warehouse.metastore import TableAddress
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format
 
@@ -91,11 +91,11 @@ def given_place_arguments() -> str:
     return "".join(f" {word}" for word in words)
 
 
-def given_place(path: str, options: Mapping[str, str]) -> tuple[Place, dict[str, str]]:
+def given_place(path: str, options: Mapping[str, str]) -> tuple[TableAddress, dict[str, str]]:
     """Where the table of the argument PATH is, and the options to open it with."""
     named_catalog = given_catalog()
     if named_catalog is None:
-        return Place(path, given_storage()), dict(options)
+        return TableAddress(path, given_storage()), dict(options)
     return named_catalog.place(path), named_catalog.read_options(path, options)
 
 

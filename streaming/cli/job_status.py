@@ -30,7 +30,7 @@ from bucketline.streaming.job.job_table import has_table, open_existing
 from bucketline.streaming.job.many.lag import KafkaNow, ask_kafka
 from bucketline.streaming.job.table_offsets import WriterOffsets, newest_offsets
 from bucketline.streaming.many.birth import birth_of
-from bucketline.streaming.many.ledger import Entry, Ledger, Offsets, offsets_in
+from bucketline.streaming.many.ledger import Entry, FeedOffsets, Ledger, offsets_in
 from bucketline.streaming.many.ledger_files import ledger_files
 
 _EVERY_S = 2.0
@@ -39,7 +39,7 @@ _AT_ONCE = 16
 _LOOKED_AT = 20
 """The number of newest commits of a table, of any query, among which the newest of the job is searched."""
 
-AskKafka = Callable[[Mapping[str, str], Offsets], KafkaNow]
+AskKafka = Callable[[Mapping[str, str], FeedOffsets], KafkaNow]
 
 SCHEMA = pa.schema(
     [
@@ -66,7 +66,7 @@ class _Table:
     """A table that the job writes: how it is opened, and up to where it has its records."""
 
     config: JobConfig
-    reached: Offsets
+    reached: FeedOffsets
     entry: Entry | None = None
 
 
@@ -124,7 +124,7 @@ def _query(common: JobConfig) -> str | None:
 
 
 def _of_one(config: JobConfig, query: str | None) -> Iterator[_Table]:
-    reached: Offsets = {}
+    reached: FeedOffsets = {}
     if query is not None and has_table(config):
         newest: WriterOffsets | None = next(newest_offsets(open_existing(config), query), None)
         reached = {} if newest is None else offsets_in(newest.topics)
@@ -153,8 +153,8 @@ def _config(job: RoutedJob, name: str, entry: Entry) -> JobConfig:
     return job.config_of(Resolved(job.routes[0].number, name))
 
 
-def _reached(ledger: Ledger | None, name: str, entry: Entry) -> Offsets:
-    cutoff: Offsets = {} if ledger is None else ledger.cutoff(name)
+def _reached(ledger: Ledger | None, name: str, entry: Entry) -> FeedOffsets:
+    cutoff: FeedOffsets = {} if ledger is None else ledger.cutoff(name)
     return {feed: offset for feed, offset in cutoff.items() if feed in entry.fed}
 
 

@@ -49,7 +49,7 @@ from bucketline.streaming.cli.spark_side import spark_module
 from bucketline.streaming.job.start.silence import broken_silence
 from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.metrics.outlets import open_outlets, write_outlets
-from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric
+from bucketline.streaming.metrics.registry import REGISTRY, Metric, MetricKind
 
 _MS = timedelta(milliseconds=1)
 _SETTING = click.option(
@@ -182,8 +182,8 @@ def compactor(
     click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
 
 
-ITEMS = Metric("compactor_items", Kind.COUNTER, "items that a compactor has worked on, by table and outcome")
-OPEN_ITEMS = Metric("compactor_open_items", Kind.GAUGE, "items that were open when the compactor last looked")
+ITEMS = Metric("compactor_items", MetricKind.COUNTER, "items that a compactor has worked on, by table and outcome")
+OPEN_ITEMS = Metric("compactor_open_items", MetricKind.GAUGE, "items that were open when the compactor last looked")
 
 
 class StoppedError(BaseException):

@@ -38,7 +38,7 @@ from bucketline.streaming.decode.json_exact import parse_json
 from bucketline.streaming.decode.json_shape import Shape, shape_of
 from bucketline.streaming.decode.other_messages import TRUNCATE_REMEDY, Skipped
 from bucketline.streaming.decode.row_changes import (
-    Change,
+    DecodedChange,
     UpdateBefore,
     as_binary,
     chosen,
@@ -48,7 +48,7 @@ from bucketline.streaming.decode.row_changes import (
     true_of,
     with_left_out,
 )
-from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, joined, joined_all, part_of
+from bucketline.streaming.decode.schema_needs import NO_NEED, WatchFor, joined, joined_all, part_of
 from bucketline.streaming.decode.seen import Seen
 from bucketline.streaming.decode.source_metadata import (
     BINLOG_PARTS,
@@ -147,7 +147,7 @@ def decode_binlog(
     primary_key: Sequence[str] = (),
     loose: Sequence[str] | None = None,
     update_before: UpdateBefore = UpdateBefore.DROP,
-    watch: Watch = Watch.NOTHING,
+    watch: WatchFor = WatchFor.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
 ) -> Decoded:
     """The row changes in messages.
@@ -163,7 +163,7 @@ def decode_binlog(
     positions = np.flatnonzero(live)
     alive = chosen(given, live)
     objects = read_objects(
-        alive, _message_shape(read, read, form, bool(of_source)), Watch.NOTHING if form.is_canal else watch
+        alive, _message_shape(read, read, form, bool(of_source)), WatchFor.NOTHING if form.is_canal else watch
     )
     if update_before is UpdateBefore.DROP:
         keys = tuple(f for f in read if f.name in primary_key)
@@ -175,10 +175,10 @@ def decode_binlog(
     bad |= {int(records[message]): reason for message, reason in reasons.items()}
     texts = alive.take(pa.array(objects.positions))
     if form.is_canal:
-        asked = watch is Watch.ALL or bool(messages.type_mapping) or has_labels(texts, columns)
+        asked = watch is WatchFor.ALL or bool(messages.type_mapping) or has_labels(texts, columns)
         types = column_types(texts) if asked else None
         need = NO_NEED
-        if types is not None and watch is Watch.ALL:
+        if types is not None and watch is WatchFor.ALL:
             unread = alive.take(pa.array([at for at, _ in objects.bad], pa.int64()))
             need = _canal_need(types, rows, unread, columns, messages.type_mapping)
         of_old = [f.name for f in columns if update_before is UpdateBefore.EMIT or f.name in primary_key]
@@ -352,7 +352,7 @@ def _converted(
 
 def _changes(
     rows: _Rows, texts: pa.Array, primary_key: Sequence[str], form: BinlogFormat, update_before: UpdateBefore
-) -> list[Change]:
+) -> list[DecodedChange]:
     """The rows of each kind; deletes of old keys and rows before updates come before the rows after them."""
     update = rows.of_type(form.update) & true_of(rows.data.is_valid())
     followed = update & true_of(rows.old.is_valid())
@@ -373,7 +373,7 @@ def _changes(
             )
         ),
     ]
-    return [Change(images, np.flatnonzero(mask), kind) for images, mask, kind in parts]
+    return [DecodedChange(images, np.flatnonzero(mask), kind) for images, mask, kind in parts]
 
 
 def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.json_exact import Literal, parse_json
 from bucketline.streaming.decode.json_shape import row_shape
 from bucketline.streaming.decode.mysql_types import column_type
-from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, joined_all, need_of
+from bucketline.streaming.decode.schema_needs import NO_NEED, WatchFor, joined_all, need_of
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
@@ -36,7 +36,7 @@ def need_of_bad(text: bytes, fields: Sequence[DataField]) -> pa.DataType:
         message = parse_json(text)
         images = [message.get("data"), message.get("old")] if isinstance(message, dict) else []
         given = [row for rows in images if isinstance(rows, list) for row in rows if isinstance(row, dict)]
-        return joined_all(need_of({n: _number(v) for n, v in row.items()}, shape, Watch.WIDER) for row in given)
+        return joined_all(need_of({n: _number(v) for n, v in row.items()}, shape, WatchFor.WIDER) for row in given)
     return NO_NEED
 
 

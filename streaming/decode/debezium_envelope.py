@@ -36,7 +36,15 @@ from bucketline.streaming.decode.json_shape import (
 )
 from bucketline.streaming.decode.other_messages import Skipped, foreign, no_event, no_row, skipped_kind
 from bucketline.streaming.decode.row_changes import chosen, table_names, true_of
-from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined, joined_all, need_of, part_of
+from bucketline.streaming.decode.schema_needs import (
+    NO_NEED,
+    WatchFor,
+    declared_need,
+    joined,
+    joined_all,
+    need_of,
+    part_of,
+)
 from bucketline.streaming.decode.texts.prefix_groups import group_by_prefix
 
 _MOST_HEADS = 1000
@@ -62,7 +70,7 @@ class Unwrapped:
 class EventReader(Protocol):
     """Reads records of another form than JSON."""
 
-    def events(self, values: pa.Array, images: "Images", watch: Watch) -> Objects:
+    def events(self, values: pa.Array, images: "Images", watch: WatchFor) -> Objects:
         """As `read_events`."""
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -129,7 +137,7 @@ class Images:
         return as_declared(need, self.messages, {f.name for f in self.fields})
 
 
-def read_events(values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) -> Objects:
+def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
     """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; and the schema needs of
     their rows.
 
@@ -165,12 +173,12 @@ def source_tables(events: pa.Array) -> frozenset[str]:
     return table_names(events.field("source"), SOURCE_PARTS)
 
 
-def _read_unwrapped(part: Unwrapped, images: Images, watch: Watch) -> Objects:
+def _read_unwrapped(part: Unwrapped, images: Images, watch: WatchFor) -> Objects:
     """The events with schemas. These declare all their fields, so unknown fields are not looked for in the values."""
     events = part.payloads
     objects = _without_others(read_objects(events, part.shape, _only_wider(watch)), events, images)
     declared = NO_NEED
-    if watch is Watch.ALL and len(objects.structs):
+    if watch is WatchFor.ALL and len(objects.structs):
         declared = joined_all(images.declared_need(source) for source in part.sources)
     return moved(replace(objects, need=joined(images.need_of_rows(objects.need), declared)), part.positions)
 
@@ -192,8 +200,8 @@ def _without_others(objects: Objects, payloads: pa.Array, images: Images) -> Obj
     return Objects(structs, objects.positions[~no_op], tuple(sorted(bad)), objects.need, tuple(skipped))
 
 
-def _only_wider(watch: Watch) -> Watch:
-    return watch if watch is Watch.NOTHING else Watch.WIDER
+def _only_wider(watch: WatchFor) -> WatchFor:
+    return watch if watch is WatchFor.NOTHING else WatchFor.WIDER
 
 
 def read_keys(
@@ -328,7 +336,7 @@ def _row_schema(schema: object) -> SourceSchema:
 
 
 def _read_unusual(
-    values: pa.Array, positions: npt.NDArray[np.int64], images: Images, watch: Watch
+    values: pa.Array, positions: npt.NDArray[np.int64], images: Images, watch: WatchFor
 ) -> Iterator[Objects]:
     """Envelopes of another layout, one by one; what is not an event is bad."""
     for value, position in zip(values.to_pylist(), positions, strict=True):
@@ -356,14 +364,14 @@ def _read_unusual(
             yield Objects(structs, at, (), need)
 
 
-def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: Images, watch: Watch) -> pa.DataType:
+def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: Images, watch: WatchFor) -> pa.DataType:
     """The schema needs of one event; with a schema, its declared fields count."""
-    if watch is Watch.NOTHING:
+    if watch is WatchFor.NOTHING:
         return NO_NEED
     if not source:
         return images.as_declared(images.need_of_rows(need_of(payload, shape, watch)))
-    wider = images.need_of_rows(need_of(payload, shape, Watch.WIDER))
-    return joined(wider, images.declared_need(source)) if watch is Watch.ALL else wider
+    wider = images.need_of_rows(need_of(payload, shape, WatchFor.WIDER))
+    return joined(wider, images.declared_need(source)) if watch is WatchFor.ALL else wider
 
 
 def _payload_of(record: object) -> tuple[object, SourceSchema]:

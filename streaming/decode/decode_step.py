@@ -46,8 +46,8 @@ from bucketline.streaming.decode.rejects import (
     rejects_of,
 )
 from bucketline.streaming.decode.row_changes import UpdateBefore, as_binary
-from bucketline.streaming.decode.schema_needs import Watch
-from bucketline.streaming.decode.seen import Place, last_places
+from bucketline.streaming.decode.schema_needs import WatchFor
+from bucketline.streaming.decode.seen import RecordPlace, last_places
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.source_tables import tables_named, without_other_tables
 from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, marks_of_table
@@ -102,7 +102,7 @@ class DecodeStep:
     loose: tuple[str, ...] = ()
     update_before: UpdateBefore = UpdateBefore.DROP
     reject_limit: int = 1
-    watch: Watch = Watch.NOTHING
+    watch: WatchFor = WatchFor.NOTHING
     fixed: tuple[str, ...] = ()
     messages: MessageOptions = NO_MESSAGE_OPTIONS
     registry: RegistrySchemas | None = None
@@ -110,7 +110,7 @@ class DecodeStep:
     columns: ColumnOptions = NO_COLUMN_OPTIONS
     zone: str = "UTC"
     computed: ComputedColumns | None = None
-    emptied_at: Place | None = None
+    emptied_at: RecordPlace | None = None
     kept: tuple[str, ...] = ()
     now_us: int | None = None
     rescued: Rescued | None = None
@@ -138,7 +138,7 @@ class DecodeStep:
             primary_key=plan.key_inputs,
             loose=(),
             fixed=(*self.fixed, *(f.name for f in plan.inputs if f.name not in plan.plain)),
-            watch=self.watch if plan.grows else Watch.NOTHING,
+            watch=self.watch if plan.grows else WatchFor.NOTHING,
             keeping=self.keeping.of_inputs(
                 [f.name for f in plan.inputs], [f for f in self.fields if f.name in plan.kept]
             ),
@@ -355,7 +355,7 @@ class DecodeStep:
         return RejectedRows(len(counted), pack_rejects(rejects_of(columns, len(kept))), len(unexpected))
 
 
-def _places(records: pa.Table, at: Sequence[int]) -> tuple[Place, ...]:
+def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
     """The last place of those records in each Kafka partition. Raises UnsupportedTableError where records do not say
     so."""
     lacking = [name for name in _PLACE if name not in records.column_names]
@@ -366,7 +366,9 @@ def _places(records: pa.Table, at: Sequence[int]) -> tuple[Place, ...]:
             column=lacking[0],
         )
     places = records.select(list(_PLACE)).take(pa.array(at, pa.int64()))
-    return last_places(Place(*place) for place in zip(*(places[name].to_pylist() for name in _PLACE), strict=True))
+    return last_places(
+        RecordPlace(*place) for place in zip(*(places[name].to_pylist() for name in _PLACE), strict=True)
+    )
 
 
 def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, pa.Array]:

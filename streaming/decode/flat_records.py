@@ -30,7 +30,7 @@ from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.records import explained, rows_of_keys
 from bucketline.streaming.decode.row_changes import (
-    Change,
+    DecodedChange,
     UpdateBefore,
     as_binary,
     chosen,
@@ -41,7 +41,7 @@ from bucketline.streaming.decode.row_changes import (
     true_of,
     with_left_out,
 )
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.seen import Seen
 from bucketline.streaming.decode.source_metadata import (
     SOURCE_METADATA,
@@ -85,7 +85,7 @@ def decode_flat(
     loose: Sequence[str] | None = None,
     keys: pa.Array | None = None,
     update_before: UpdateBefore = UpdateBefore.DROP,
-    watch: Watch = Watch.NOTHING,
+    watch: WatchFor = WatchFor.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keeping: Keeping = KEEPS_NOTHING,
 ) -> Decoded:
@@ -120,7 +120,7 @@ def decode_flat(
     is_delete = _is_delete(structs)
     is_update = true_of(pc.fill_null(pc.equal(structs.field(OP), "u"), False)) & ~is_delete
     changes = [
-        Change(rows.filter(pa.array(mask)), records[mask], kind)
+        DecodedChange(rows.filter(pa.array(mask)), records[mask], kind)
         for mask, kind in (
             (is_delete, RowKind.DELETE),
             (is_update, RowKind.UPDATE_AFTER),
@@ -134,7 +134,7 @@ def decode_flat(
         of_keys = rows_of_keys(own_keys, gone, columns, primary_key, rows.type, messages)
         has_key = true_of(of_keys.is_valid())
         bad |= {int(record): _NO_KEY for record in gone[~has_key]}
-        changes.append(Change(of_keys.filter(pa.array(has_key)), gone[has_key], RowKind.DELETE))
+        changes.append(DecodedChange(of_keys.filter(pa.array(has_key)), gone[has_key], RowKind.DELETE))
         empty = np.setdiff1d(empty, gone)
     seen = Seen(dict(skipped + Counter({Skipped.TOMBSTONE: len(empty)})), table_names(structs, FLAT_PARTS))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)

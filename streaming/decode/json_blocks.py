@@ -25,19 +25,19 @@ from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import all_fields
 from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, raw_type
 from bucketline.streaming.decode.json_exact import Failures, build_array, kind_of, parse_json
-from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Form, JsonKind, Shape, ValueReading
 from bucketline.streaming.decode.late_columns import Path, cut_out, late_columns, late_paths
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.schema_needs import (
     NO_NEED,
-    Watch,
+    WatchFor,
     joined,
     joined_all,
     need_of,
     needs_of_texts,
     part_of,
 )
-from bucketline.streaming.decode.texts.json_scan import Scan
+from bucketline.streaming.decode.texts.json_scan import ScannedJson
 
 BLOCK_BYTES = 8 << 20
 """Bytes of values that are read together; a larger value is a block of its own."""
@@ -73,7 +73,7 @@ class Objects:
     skipped: tuple[tuple[int, Skipped], ...] = ()
 
 
-def read_objects(values: pa.Array, shape: Shape, watch: Watch = Watch.NOTHING) -> Objects:
+def read_objects(values: pa.Array, shape: Shape, watch: WatchFor = WatchFor.NOTHING) -> Objects:
     """The objects in JSON texts. Shapes: n binary without nulls in; at most n structs and bad values together out."""
     parts = [
         part
@@ -102,7 +102,7 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _read_block(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Iterator[Objects]:
+def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Iterator[Objects]:
     """The block's objects in order. A block that fails is split, so that one bad value slows down only a few others.
     When the first two parts of a split fail, the rest probably would too: it is read exactly at once.
     """
@@ -125,17 +125,17 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Ite
             yield from _read_block(values.slice(offset, step), shape, start + offset, watch)
 
 
-def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: Watch) -> Objects | None:
+def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Objects | None:
     """As `read_fast`, with the schema needs of the values. Values that the fast way reads fit their columns."""
     positions = np.arange(start, start + len(values))
-    if watch is Watch.ALL:
+    if watch is WatchFor.ALL:
         watched = _read_watching(values, shape, NO_NEED)
         if watched is not None:
             return Objects(watched[0], positions, (), watched[1])
     structs = read_fast(values, shape)
     if structs is None:
         return None
-    return Objects(structs, positions, (), _hunt(values, shape, NO_NEED) if watch is Watch.ALL else NO_NEED)
+    return Objects(structs, positions, (), _hunt(values, shape, NO_NEED) if watch is WatchFor.ALL else NO_NEED)
 
 
 def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
@@ -148,7 +148,7 @@ def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[p
     try:
         texts = _texts(_without_source(values, shape))
         samples = [] if texts is None else _samples(texts)
-        known = joined_all([need, *(need_of(sample, shape, Watch.ALL) for sample in samples)])
+        known = joined_all([need, *(need_of(sample, shape, WatchFor.ALL) for sample in samples)])
         settled = None if texts is None else settle(shape, samples)
         return None if settled is None else (_parse(texts, settled, known, "error"), known)
     except (pa.ArrowException, ValueError):
@@ -178,7 +178,7 @@ def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
     return pc.replace_substring_regex(values, _SOURCE_BLOCK, _SOURCE_NAMES)
 
 
-def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: Watch = Watch.NOTHING) -> Objects:
+def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: WatchFor = WatchFor.NOTHING) -> Objects:
     """The values one by one; `start` is the position of the first."""
     parsed: list[object] = []
     positions: list[int] = []
@@ -200,10 +200,10 @@ def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: Watch = Wa
         good[record] = False
         bad[positions[record]] = reason
     need = NO_NEED
-    if watch is not Watch.NOTHING:
+    if watch is not WatchFor.NOTHING:
         for value, is_good in zip(parsed, good, strict=True):
             # A bad value needs nothing, unless it is bad only because of its columns' types.
-            if is_good or not pa.types.is_null(need_of(value, shape, Watch.WIDER)):
+            if is_good or not pa.types.is_null(need_of(value, shape, WatchFor.WIDER)):
                 need = joined(need, need_of(value, shape, watch))
     return Objects(structs.filter(pa.array(good)), at[good], tuple(sorted(bad.items())), need)
 
@@ -244,10 +244,10 @@ def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> 
         return replace(shape, is_late=True) if in_rows else None
     if not shape.children:
         forms = {shape.form_of(kind_of(value)) for value in present} or {shape.forms[0]}
-        if any(form is not None and form.reading is Reading.LITERAL for form in forms):
+        if any(form is not None and form.reading is ValueReading.LITERAL for form in forms):
             return replace(shape, is_late=True) if in_rows else None
         form = shape.form_of(kind_of(present[0])) if present else shape.forms[0]
-        if form is None or form.reading is Reading.REFUSED:
+        if form is None or form.reading is ValueReading.REFUSED:
             return None
         return replace(shape, forms=(form,))
     if shape.is_row:
@@ -284,7 +284,7 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
     if unexpected == "error":
         # What has been cut out is not looked at any more, so all of it is read once before.
         _read_lines(texts, _ONE_FIELD, "ignore")
-    scan = Scan.of(texts)
+    scan = ScannedJson.of(texts)
     lines = cut_out(scan, paths) if unexpected == "error" else texts
     raw = _read_lines(lines, _raw(shape, need, with_late=unexpected == "error"), unexpected)
     return _convert(raw, shape, late_columns(scan, len(texts), paths, read_fast))

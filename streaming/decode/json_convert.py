@@ -15,7 +15,7 @@ from bucketline.state.types.decimal_cast import cast_decimal, wide_decimal
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.timestamp_text import timestamps_of
-from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Shape, ValueReading
 from bucketline.streaming.decode.texts.base64_column import decode_base64, decode_hex
 from bucketline.streaming.decode.values.decimals import decimals_as
 from bucketline.streaming.decode.values.time_parts import (
@@ -53,17 +53,21 @@ class NotConvertible(ValueError):
 
 def raw_type(data_type: DataType, form: Form) -> pa.DataType:
     """The Arrow type of values of a form as the reader returns them, before `convert_leaf`."""
-    if form.reading is Reading.VARIABLE_DECIMAL:
+    if form.reading is ValueReading.VARIABLE_DECIMAL:
         return _VARIABLE
-    if form.reading is Reading.PARTS:
+    if form.reading is ValueReading.PARTS:
         return PARTS
-    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT, Reading.UNSIGNED, Reading.COUNT_TEXT):
+    if form.reading in (ValueReading.COUNT, ValueReading.ASSUMED_COUNT, ValueReading.UNSIGNED, ValueReading.COUNT_TEXT):
         return pa.int64()
-    if form.kind is JsonKind.BOOLEAN and form.reading is Reading.PLAIN:
+    if form.kind is JsonKind.BOOLEAN and form.reading is ValueReading.PLAIN:
         return pa.bool_()
-    if data_type.root is TypeRoot.DECIMAL and form.reading in (Reading.PLAIN, Reading.TEXT, Reading.SIGNED_OR_NOT):
+    if data_type.root is TypeRoot.DECIMAL and form.reading in (
+        ValueReading.PLAIN,
+        ValueReading.TEXT,
+        ValueReading.SIGNED_OR_NOT,
+    ):
         return wide_decimal(pa.decimal128(data_type.precision, data_type.scale))
-    if form.kind is JsonKind.NUMBER and form.reading is Reading.PLAIN:
+    if form.kind is JsonKind.NUMBER and form.reading is ValueReading.PLAIN:
         return pa.float64() if data_type.root in _REAL else pa.int64()
     return pa.string()
 
@@ -74,27 +78,27 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
     Raises ValueError when any value cannot be converted.
     """
     root, target = shape.type.root, shape.arrow
-    if form.reading is Reading.REFUSED:
+    if form.reading is ValueReading.REFUSED:
         if raw.null_count < len(raw):
             raise NotConvertible(form.reason)
         return pa.nulls(len(raw), target)
-    if form.reading in (Reading.COUNT, Reading.ASSUMED_COUNT):
+    if form.reading in (ValueReading.COUNT, ValueReading.ASSUMED_COUNT):
         return _of_count(raw, shape, form)
-    if form.reading is Reading.COUNT_TEXT:
+    if form.reading is ValueReading.COUNT_TEXT:
         return pc.coalesce(words_of_counts(raw, form.unit), raw.cast(target))
-    if form.reading is Reading.PARTS:
+    if form.reading is ValueReading.PARTS:
         return _of_parts(raw, shape, form)
     if form.reading in _BYTES_OF_TEXT:
         return _BYTES_OF_TEXT[form.reading](raw).cast(target)
-    if form.reading is Reading.UNSIGNED:
+    if form.reading is ValueReading.UNSIGNED:
         return _unsigned(raw, target)
-    if form.reading is Reading.BITS:
+    if form.reading is ValueReading.BITS:
         return number_of_bits(decode_base64(raw), target)
-    if form.reading is Reading.DECIMAL_BYTES:
+    if form.reading is ValueReading.DECIMAL_BYTES:
         return decimals_as(decode_base64(raw), form.scale, target)
-    if form.reading is Reading.VARIABLE_DECIMAL:
+    if form.reading is ValueReading.VARIABLE_DECIMAL:
         return _variable_decimal(raw, target)
-    if form.reading is Reading.TEXT_OR_BYTES:
+    if form.reading is ValueReading.TEXT_OR_BYTES:
         _demand(
             pc.or_(pc.invert(pc.match_substring_regex(raw, _MAYBE_BASE64)), raw.is_null()),
             "may be the text of a number, or base64 of one; name the column under types, as STRING or DECIMAL(p, s), "
@@ -102,13 +106,13 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
         )
         if root is TypeRoot.DECIMAL:
             raw = cast_decimal(raw, target)
-    if form.reading is Reading.SIGNED_OR_NOT:
+    if form.reading is ValueReading.SIGNED_OR_NOT:
         _demand(
             pc.or_(pc.greater_equal(raw, 0), pc.less(raw, -(2**63))),
             "may be a BIGINT UNSIGNED above the largest BIGINT; name the column under types, as BIGINT UNSIGNED or as "
             "BIGINT, or set bigint.unsigned.handling.mode of the source to precise",
         )
-    if form.reading in (Reading.TEXT, Reading.TEXT_OR_BYTES) and root is not TypeRoot.DECIMAL:
+    if form.reading in (ValueReading.TEXT, ValueReading.TEXT_OR_BYTES) and root is not TypeRoot.DECIMAL:
         return _of_text(_finite(raw, form), shape)
     if root is TypeRoot.BOOLEAN and form.kind is JsonKind.NUMBER:
         _demand(pc.and_(pc.greater_equal(raw, 0), pc.less_equal(raw, 1)), "is not 0 or 1, so it is not a boolean")
@@ -194,12 +198,12 @@ def number_of_bits(bits: pa.Array, target: pa.DataType) -> pa.Array:
     return _of_unsigned(numbers, target)
 
 
-_BYTES_OF_TEXT: Mapping[Reading, Callable[[pa.Array], pa.Array]] = {
-    Reading.BASE64: decode_base64,
-    Reading.UTF8: lambda texts: texts.cast(pa.binary()),
-    Reading.BASE64_URL: _known(_base64_url),
-    Reading.HEX: _known(decode_hex),
-    Reading.BASE64_OR_HEX: _base64_or_hex,
+_BYTES_OF_TEXT: Mapping[ValueReading, Callable[[pa.Array], pa.Array]] = {
+    ValueReading.BASE64: decode_base64,
+    ValueReading.UTF8: lambda texts: texts.cast(pa.binary()),
+    ValueReading.BASE64_URL: _known(_base64_url),
+    ValueReading.HEX: _known(decode_hex),
+    ValueReading.BASE64_OR_HEX: _base64_or_hex,
 }
 
 
@@ -260,7 +264,7 @@ def _of_count(counts: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if pa.types.is_date(target):
         _demand_days(counts)
         return counts.cast(pa.int32()).cast(target)
-    if form.reading is Reading.ASSUMED_COUNT:
+    if form.reading is ValueReading.ASSUMED_COUNT:
         low, high = _ASSUMED[form.unit]
         likely = pc.or_(pc.equal(counts, 0), pc.and_(pc.greater_equal(counts, low), pc.less(counts, high)))
         _demand(

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.streaming.decode.json_convert import TOO_LARGE, NotConvertible, convert_leaf, raw_type
-from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Shape, ValueReading
 from bucketline.streaming.decode.values.time_parts import PARTS
 
 _REASON_CHARACTERS = 300
@@ -170,7 +170,7 @@ def _build_leaf(
             for i in at:
                 failures.add(records[i], f"{_place(path)}{show(values[i])} cannot become {shape.type}")
             continue
-        if form.reading is Reading.LITERAL:
+        if form.reading is ValueReading.LITERAL:
             part = _literals(part, records, path, failures)
         array = _convert(part, records, shape, form, path, failures)
         leaf = array if leaf is None else pa.compute.coalesce(leaf, array)
@@ -219,9 +219,9 @@ def _convert(
 
 def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
     wanted = raw_type(shape.type, form)
-    if form.reading is Reading.VARIABLE_DECIMAL:
+    if form.reading is ValueReading.VARIABLE_DECIMAL:
         return pa.array([None if v is None else _variable(v) for v in values], wanted)
-    if form.reading is Reading.PARTS:
+    if form.reading is ValueReading.PARTS:
         return pa.array([None if v is None else _parts(v) for v in values], wanted)
     if pa.types.is_boolean(wanted):
         return pa.array(values, wanted)

@@ -31,7 +31,7 @@ class JsonKind(Enum):
     ARRAY = "array"
 
 
-class Reading(Enum):
+class ValueReading(Enum):
     """How one kind of JSON value becomes a table value; `json_convert` does it."""
 
     PLAIN = "plain"  # the JSON type that belongs to the table type
@@ -61,7 +61,7 @@ class Form:
     what becomes of a moment that is infinite; else it is refused."""
 
     kind: JsonKind
-    reading: Reading
+    reading: ValueReading
     unit: str = ""
     scale: int = 0
     reason: str = ""
@@ -147,20 +147,20 @@ _BITS = "io.debezium.data.Bits"
 _VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
 _BYTES_READINGS = {
-    BytesForm.BASE64: Reading.BASE64,
-    BytesForm.BASE64_URL: Reading.BASE64_URL,
-    BytesForm.HEX: Reading.HEX,
+    BytesForm.BASE64: ValueReading.BASE64,
+    BytesForm.BASE64_URL: ValueReading.BASE64_URL,
+    BytesForm.HEX: ValueReading.HEX,
 }
 _UNSIGNED_DIGITS = (20, 0)
 """Precision and scale of the type for BIGINT UNSIGNED."""
 
-_TEXT = Form(JsonKind.TEXT, Reading.TEXT)
-_NUMBER = Form(JsonKind.NUMBER, Reading.PLAIN)
-_BOOLEAN = Form(JsonKind.BOOLEAN, Reading.PLAIN)
-_PARTS = Form(JsonKind.OBJECT, Reading.PARTS)
+_TEXT = Form(JsonKind.TEXT, ValueReading.TEXT)
+_NUMBER = Form(JsonKind.NUMBER, ValueReading.PLAIN)
+_BOOLEAN = Form(JsonKind.BOOLEAN, ValueReading.PLAIN)
+_PARTS = Form(JsonKind.OBJECT, ValueReading.PARTS)
 _NO_UNIT = Form(
     JsonKind.NUMBER,
-    Reading.REFUSED,
+    ValueReading.REFUSED,
     reason="the unit of a number is not known here; send ISO 8601 texts, or Debezium's schema with each record",
 )
 
@@ -221,19 +221,19 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
     if root in _DECIMAL_TARGETS and name == _DECIMAL:
         return _decimal_forms(source)
     if root in _DECIMAL_TARGETS and name == _VARIABLE_DECIMAL:
-        return (Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL),)
+        return (Form(JsonKind.OBJECT, ValueReading.VARIABLE_DECIMAL),)
     if (root in INTEGER_ROOTS or root is TypeRoot.DECIMAL) and name == _BITS:
-        return (Form(JsonKind.TEXT, Reading.BITS), _BOOLEAN)
+        return (Form(JsonKind.TEXT, ValueReading.BITS), _BOOLEAN)
     if root in _DECIMAL_TARGETS and is_unsigned(source):
-        return (Form(JsonKind.NUMBER, Reading.UNSIGNED), _TEXT)
+        return (Form(JsonKind.NUMBER, ValueReading.UNSIGNED), _TEXT)
     if root is TypeRoot.BOOLEAN:
-        return (Form(JsonKind.BOOLEAN, Reading.PLAIN), _TEXT, _NUMBER)
+        return (Form(JsonKind.BOOLEAN, ValueReading.PLAIN), _TEXT, _NUMBER)
     if root in _TEXTS:
         if writing.infinity is Infinity.TEXT and (name in DATES or name in STAMP_UNITS):
             unit = STAMP_UNITS.get(str(name), "d")
-            return (Form(JsonKind.NUMBER, Reading.COUNT_TEXT, unit=unit), Form(JsonKind.TEXT, Reading.PLAIN))
+            return (Form(JsonKind.NUMBER, ValueReading.COUNT_TEXT, unit=unit), Form(JsonKind.TEXT, ValueReading.PLAIN))
         literals = (JsonKind.NUMBER, JsonKind.BOOLEAN, JsonKind.OBJECT, JsonKind.ARRAY)
-        return (Form(JsonKind.TEXT, Reading.PLAIN), *(Form(kind, Reading.LITERAL) for kind in literals))
+        return (Form(JsonKind.TEXT, ValueReading.PLAIN), *(Form(kind, ValueReading.LITERAL) for kind in literals))
     if root in _BYTES:
         return (Form(JsonKind.TEXT, _reading_of_bytes(source, writing)),)
     if root is TypeRoot.TIME:
@@ -265,13 +265,13 @@ def is_unsigned(source: SourceSchema) -> bool:
     return source.get("name") == UNSIGNED or (is_declared and source.get("type") == "int64" and not source.get("name"))
 
 
-def _reading_of_bytes(source: SourceSchema, writing: Writing) -> Reading:
+def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
     """How a text is read as bytes. Where the schema says that it is a text, the source has turned bytes into one."""
     if writing.has_longtext_bytes and column_in_source(source).startswith(LONGTEXT):
-        return Reading.UTF8
+        return ValueReading.UTF8
     if source.get("type", "string") != "string":
-        return Reading.BASE64
-    return Reading.BASE64_OR_HEX if writing.bytes_form is None else _BYTES_READINGS[writing.bytes_form]
+        return ValueReading.BASE64
+    return ValueReading.BASE64_OR_HEX if writing.bytes_form is None else _BYTES_READINGS[writing.bytes_form]
 
 
 def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
@@ -280,44 +280,48 @@ def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -
     if not writing.is_debezium or name in (SIGNED, TEXT):
         return (_NUMBER, _TEXT)
     is_wide = data_type.root is TypeRoot.DECIMAL and (data_type.precision, data_type.scale) == _UNSIGNED_DIGITS
-    number = Form(JsonKind.NUMBER, Reading.SIGNED_OR_NOT) if is_wide and kind in (None, "int64") else _NUMBER
+    number = Form(JsonKind.NUMBER, ValueReading.SIGNED_OR_NOT) if is_wide and kind in (None, "int64") else _NUMBER
     if source:
         return (number, _TEXT)
-    return (number, Form(JsonKind.TEXT, Reading.TEXT_OR_BYTES), Form(JsonKind.OBJECT, Reading.VARIABLE_DECIMAL))
+    return (
+        number,
+        Form(JsonKind.TEXT, ValueReading.TEXT_OR_BYTES),
+        Form(JsonKind.OBJECT, ValueReading.VARIABLE_DECIMAL),
+    )
 
 
 def _decimal_forms(source: SourceSchema) -> tuple[Form, ...]:
     parameters = source.get("parameters")
     scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
     try:
-        return (Form(JsonKind.TEXT, Reading.DECIMAL_BYTES, scale=int(str(scale))),)
+        return (Form(JsonKind.TEXT, ValueReading.DECIMAL_BYTES, scale=int(str(scale))),)
     except ValueError:
         reason = f"the scale of the decimal in the record's schema is not a number: {scale!r}"
-        return (Form(JsonKind.TEXT, Reading.REFUSED, reason=reason),)
+        return (Form(JsonKind.TEXT, ValueReading.REFUSED, reason=reason),)
 
 
 def _date_form(name: object) -> Form:
     if name in DATES:
-        return Form(JsonKind.NUMBER, Reading.COUNT, unit="d")
+        return Form(JsonKind.NUMBER, ValueReading.COUNT, unit="d")
     if _is_time_like(name):
         return _mismatch(name, "a date")
-    return Form(JsonKind.NUMBER, Reading.ASSUMED_COUNT, unit="d")
+    return Form(JsonKind.NUMBER, ValueReading.ASSUMED_COUNT, unit="d")
 
 
 def _time_form(name: object) -> Form:
     if name in TIME_UNITS:
-        return Form(JsonKind.NUMBER, Reading.COUNT, unit=TIME_UNITS[str(name)])
+        return Form(JsonKind.NUMBER, ValueReading.COUNT, unit=TIME_UNITS[str(name)])
     return _mismatch(name, "a time of day") if _is_time_like(name) else _NO_UNIT
 
 
 def _stamp_form(data_type: DataType, name: object) -> Form:
     if name in STAMP_UNITS:
-        return Form(JsonKind.NUMBER, Reading.COUNT, unit=STAMP_UNITS[str(name)])
+        return Form(JsonKind.NUMBER, ValueReading.COUNT, unit=STAMP_UNITS[str(name)])
     if name in DATES:
-        return Form(JsonKind.NUMBER, Reading.COUNT, unit="d")
+        return Form(JsonKind.NUMBER, ValueReading.COUNT, unit="d")
     if _is_time_like(name):
         return _mismatch(name, "a timestamp")
-    return Form(JsonKind.NUMBER, Reading.ASSUMED_COUNT, unit=arrow_type(data_type).unit)
+    return Form(JsonKind.NUMBER, ValueReading.ASSUMED_COUNT, unit=arrow_type(data_type).unit)
 
 
 def _is_time_like(name: object) -> bool:
@@ -325,7 +329,7 @@ def _is_time_like(name: object) -> bool:
 
 
 def _mismatch(name: object, wanted: str) -> Form:
-    return Form(JsonKind.NUMBER, Reading.REFUSED, reason=f"the source sends {name}, which is not {wanted}")
+    return Form(JsonKind.NUMBER, ValueReading.REFUSED, reason=f"the source sends {name}, which is not {wanted}")
 
 
 def source_fields(source: SourceSchema) -> dict[str, SourceSchema]:

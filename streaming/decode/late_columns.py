@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.streaming.decode.json_exact import json_text, parse_json
-from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
-from bucketline.streaming.decode.texts.json_scan import Bytes, Ranges, Scan, slices, without_blanks
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Shape, ValueReading
+from bucketline.streaming.decode.texts.json_scan import Bytes, Ranges, ScannedJson, slices, without_blanks
 
 Path = tuple[str, ...]
 Read = Callable[[pa.Array, Shape], "pa.Array | None"]
@@ -36,12 +36,12 @@ def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
     return found
 
 
-def late_columns(scan: Scan, count: int, shapes: Mapping[Path, Shape], read: Read) -> dict[Path, pa.Array]:
+def late_columns(scan: ScannedJson, count: int, shapes: Mapping[Path, Shape], read: Read) -> dict[Path, pa.Array]:
     """The columns in `count` texts. Raises ValueError where one cannot be read."""
     return {path: _column(scan, scan.values_at(path), count, shape, read) for path, shape in shapes.items()}
 
 
-def cut_out(scan: Scan, paths: Mapping[Path, Shape]) -> pa.Array:
+def cut_out(scan: ScannedJson, paths: Mapping[Path, Shape]) -> pa.Array:
     """The texts with null in place of the columns."""
     found = [scan.values_at(path) for path in paths]
     starts = np.concatenate([r.starts for r in found])
@@ -59,7 +59,7 @@ def cut_out(scan: Scan, paths: Mapping[Path, Shape]) -> pa.Array:
     return slices(whole, moved[:-1], moved[1:])
 
 
-def _column(scan: Scan, values: Ranges, count: int, shape: Shape, read: Read) -> pa.Array:
+def _column(scan: ScannedJson, values: Ranges, count: int, shape: Shape, read: Read) -> pa.Array:
     raw = values.of(scan.data)
     present = ~pc.equal(raw, _NULL).to_numpy(zero_copy_only=False)
     if not present.all():
@@ -105,7 +105,7 @@ def _map(raw: pa.Array, shape: Shape, read: Read) -> pa.Array:
         raw = _unpacked(raw, is_text, read)
     if pc.all(pc.starts_with(raw, pattern=b"{")).as_py() is False:
         raise ValueError("not an object")
-    scan = Scan.of(raw)
+    scan = ScannedJson.of(raw)
     keys, values = scan.entries()
     names = keys.of(scan.data)
     owners = pa.table({"map": pa.array(keys.texts), "key": names})
@@ -128,13 +128,13 @@ def _map(raw: pa.Array, shape: Shape, read: Read) -> pa.Array:
     return _with_entries(raw, keys, entries.field(0), entries.field(1), shape)
 
 
-def _are_plain(scan: Scan, names: pa.Array, shape: Shape) -> bool:
+def _are_plain(scan: ScannedJson, names: pa.Array, shape: Shape) -> bool:
     """Whether the keys are texts that stand there as they are."""
     is_text = shape.children[0].type.root in (TypeRoot.CHAR, TypeRoot.VARCHAR)
     return is_text and not np.any(scan.data == _BACKSLASH)
 
 
-def _plain_values(scan: Scan, values: Ranges, shape: Shape, read: Read) -> pa.Array:
+def _plain_values(scan: ScannedJson, values: Ranges, shape: Shape, read: Read) -> pa.Array:
     first = scan.data[values.starts]
     is_text = first == _QUOTE
     if shape.arrow == pa.string() and np.all(is_text | (first == _NULL[0])):
@@ -163,5 +163,7 @@ def _read_all(read: Read, texts: pa.Array, shape: Shape) -> pa.Array:
     return structs
 
 
-_TEXT = Shape(DataType(TypeRoot.VARCHAR, length=2**31 - 1), pa.string(), forms=(Form(JsonKind.TEXT, Reading.PLAIN),))
+_TEXT = Shape(
+    DataType(TypeRoot.VARCHAR, length=2**31 - 1), pa.string(), forms=(Form(JsonKind.TEXT, ValueReading.PLAIN),)
+)
 _ONE_TEXT = Shape(DataType(TypeRoot.ROW), pa.struct([("v", pa.string())]), names=("v",), children=(_TEXT,))

@@ -48,7 +48,7 @@ from bucketline.streaming.decode.json_declared import nodes_of
 from bucketline.streaming.decode.json_shape import Shape, Writing, row_shape
 from bucketline.streaming.decode.other_messages import TRUNCATE_REMEDY, Skipped
 from bucketline.streaming.decode.row_changes import (
-    Change,
+    DecodedChange,
     UpdateBefore,
     as_binary,
     chosen,
@@ -58,7 +58,7 @@ from bucketline.streaming.decode.row_changes import (
     true_of,
     with_left_out,
 )
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.seen import Seen
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA, source_parts, with_metadata
 from bucketline.streaming.decode.texts.json_scan import has_bytes
@@ -87,7 +87,7 @@ _NO_KEY = "a delete (op d) without before, and the record key does not hold the 
 class RowReader(Protocol):
     """Reads records of another form than JSON as rows."""
 
-    def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: Watch) -> Objects:
+    def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor) -> Objects:
         """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
 
 
@@ -125,7 +125,7 @@ class _Events:
 def decode_json(
     values: pa.Array,
     fields: Sequence[DataField],
-    watch: Watch = Watch.NOTHING,
+    watch: WatchFor = WatchFor.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
@@ -148,7 +148,7 @@ def decode_avro(
     fields: Sequence[DataField],
     reader: RowReader,
     *,
-    watch: Watch = Watch.NOTHING,
+    watch: WatchFor = WatchFor.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
@@ -218,7 +218,7 @@ def decode_debezium(
     loose: Sequence[str] | None = None,
     keys: pa.Array | None = None,
     update_before: UpdateBefore = UpdateBefore.DROP,
-    watch: Watch = Watch.NOTHING,
+    watch: WatchFor = WatchFor.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     reader: EventReader | None = None,
     keeping: Keeping = KEEPS_NOTHING,
@@ -236,7 +236,7 @@ def decode_debezium(
     live = has_text(data)
     positions = np.flatnonzero(live)
     alive = chosen(data, live)
-    needs_all = update_before is UpdateBefore.EMIT or watch is not Watch.NOTHING or not primary_key
+    needs_all = update_before is UpdateBefore.EMIT or watch is not WatchFor.NOTHING or not primary_key
     of_key = None if needs_all else tuple(f for f in columns if f.name in primary_key)
     parts = source_parts(f.name for f in of_source)
     images = Images(columns, of_key, messages, reader=reader, source_parts=parts)
@@ -253,7 +253,7 @@ def decode_debezium(
     else:
         whole = read_events(alive.take(pa.array(objects.positions[gone])), replace(images, before=None))
         records = events.records[gone]
-        deletes = Change(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
+        deletes = DecodedChange(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
         bad |= {int(records[at]): explained(reason, placeholder) for at, reason in whole.bad}
     changes = [deletes, *_changes(events, moved, update_before)]
     nameless = events.is_one_of("d") & ~events.has_before
@@ -262,7 +262,7 @@ def decode_debezium(
         rows = rows_of_keys(keys, records, columns, primary_key, events.after.type, messages, reader)
         known = true_of(rows.is_valid())
         bad |= {int(record): _NO_KEY for record in records[~known]}
-        changes.append(Change(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
+        changes.append(DecodedChange(rows.filter(pa.array(known)), records[known], RowKind.DELETE))
     others = {Skipped.MESSAGE: int(events.is_one_of("m").sum())}
     truncates = () if messages.truncate is Truncate.REJECT else tuple(events.records[events.is_one_of("t")].tolist())
     others[Skipped.TRUNCATE] = len(truncates)
@@ -331,7 +331,7 @@ def _moved(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]
     return events.is_one_of("u") & events.has_after & events.has_before & _key_changed(events, primary_key)
 
 
-def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[Change]:
+def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[DecodedChange]:
     """The rows in events apart from deletes, which come before them in each record."""
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after
@@ -343,8 +343,8 @@ def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: Updat
     return changes
 
 
-def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind: RowKind) -> Change:
-    return Change(images.filter(pa.array(mask)), events.records[mask], kind)
+def _taken(events: _Events, images: pa.Array, mask: npt.NDArray[np.bool_], kind: RowKind) -> DecodedChange:
+    return DecodedChange(images.filter(pa.array(mask)), events.records[mask], kind)
 
 
 @lru_cache(maxsize=64)

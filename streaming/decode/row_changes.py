@@ -26,7 +26,7 @@ class UpdateBefore(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DecodedChange:
     """Rows of one kind, and the number of the event that each comes from, ascending."""
 
     rows: pa.Array
@@ -35,7 +35,7 @@ class Change:
 
 
 def in_order(
-    changes: Sequence[Change], records: npt.NDArray[np.int64] | None, bad: Mapping[int, str], need: pa.DataType
+    changes: Sequence[DecodedChange], records: npt.NDArray[np.int64] | None, bad: Mapping[int, str], need: pa.DataType
 ) -> Unjudged:
     """All rows by event; those of one event stay in the order of the changes. `records` has the record of each event;
     None where the events are numbered as the records are."""

@@ -38,7 +38,7 @@ _WHOLE_BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32}
 _DOUBLE = DataType(TypeRoot.DOUBLE)
 
 
-class Watch(Enum):
+class WatchFor(Enum):
     """What to look for while values are read."""
 
     NOTHING = "nothing"
@@ -122,7 +122,7 @@ def inferred(value: object, depth: int = 0) -> pa.DataType:
     return NO_NEED if value is None else pa.string()
 
 
-def need_of(value: object, shape: Shape, watch: Watch) -> pa.DataType:
+def need_of(value: object, shape: Shape, watch: WatchFor) -> pa.DataType:
     """What a parsed JSON value needs beyond the shape, including fields that are null or empty."""
     if shape.is_row:
         return _need_of_row(value, shape, watch) if isinstance(value, dict) else NO_NEED
@@ -133,13 +133,13 @@ def need_of(value: object, shape: Shape, watch: Watch) -> pa.DataType:
     return _wider(value, shape.type) if isinstance(value, Literal) else NO_NEED
 
 
-def _need_of_row(value: dict[str, object], shape: Shape, watch: Watch) -> pa.DataType:
+def _need_of_row(value: dict[str, object], shape: Shape, watch: WatchFor) -> pa.DataType:
     needs = []
     for name, child in zip(shape.names, shape.children, strict=True):
         need = need_of(value.get(name), child, watch)
         if not pa.types.is_null(need):
             needs.append((name, need))
-    if watch is Watch.ALL:
+    if watch is WatchFor.ALL:
         unknown = [name for name in value if name not in shape.names and is_unicode(name)]
         needs.extend((name, inferred(value[name])) for name in unknown)
     return pa.struct(needs) if needs else NO_NEED
@@ -150,7 +150,7 @@ def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
     need = NO_NEED
     for text in texts.to_pylist():
         with suppress(ValueError):
-            need = joined(need, need_of(parse_json(text), shape, Watch.ALL))
+            need = joined(need, need_of(parse_json(text), shape, WatchFor.ALL))
     return need
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bucketline.streaming.decode.other_messages import Skipped
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """The topic, partition and offset of a record in Kafka."""
 
     topic: str
@@ -27,7 +27,7 @@ class Seen:
     skipped: Mapping[Skipped, int] = field(default_factory=dict)
     tables: frozenset[str] = frozenset()
     unexpected: Mapping[str, int] = field(default_factory=dict)
-    truncated: tuple[Place, ...] = ()
+    truncated: tuple[RecordPlace, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.skipped or self.tables or self.unexpected or self.truncated)
@@ -57,14 +57,14 @@ def decode_seen(payload: bytes) -> Seen:
         {Skipped(kind): count for kind, count in said["skipped"].items()},
         frozenset(said["tables"]),
         said["unexpected"],
-        tuple(Place(*place) for place in said["truncated"]),
+        tuple(RecordPlace(*place) for place in said["truncated"]),
     )
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
     """The combined value of all."""
     counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
-    truncated = list[Place]()
+    truncated = list[RecordPlace]()
     for part in parts:
         counts.update(part.skipped)
         tables |= part.tables
@@ -73,7 +73,7 @@ def joined_seen(parts: Iterable[Seen]) -> Seen:
     return Seen(dict(counts), tables, dict(unexpected), last_places(truncated))
 
 
-def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
+def last_places(places: Iterable[RecordPlace]) -> tuple[RecordPlace, ...]:
     """The last place of each partition, in their order."""
     last = {(place.topic, place.partition): place for place in sorted(places)}
     return tuple(last.values())

@@ -40,7 +40,7 @@ from bucketline.streaming.decode.columns.rescued import IMAGES, Rescued
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.decode.row_changes import UpdateBefore
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, Keeping, LeftOut
 
@@ -107,7 +107,7 @@ def check_reading(
     _check_expectations(columns, bad_records, decode)
 
 
-def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING) -> DecodeStep:
+def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.NOTHING) -> DecodeStep:
     """The step for another schema of the table; the same step if nothing changes.
 
     Raises as `decode_step`.
@@ -138,7 +138,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: Watch = Watch.NOTHING
         step.decode,
         step.messages.types,
         takes_back=merging_of(schema).takes_back(),
-        grows=watch is not Watch.NOTHING,
+        grows=watch is not WatchFor.NOTHING,
         context=Context(step.zone, has_instants=True, now_us=step.now_us),
     )
     fitting = replace(fitting, computed=computed, rescued=None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from bucketline.streaming.batch.topic_ids import TopicIds
-from bucketline.streaming.job.choose_reader import Chosen
+from bucketline.streaming.job.choose_reader import ChosenReader
 from bucketline.streaming.job.kafka_admin import Described
 from bucketline.streaming.job.native_admin import NativeAdmin
 
@@ -31,7 +31,7 @@ class AskTopicIds:
     def __init__(
         self,
         spark: Admin,
-        reader: Chosen | None,
+        reader: ChosenReader | None,
         native: Callable[[Mapping[str, str]], Admin] = NativeAdmin,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -33,7 +33,7 @@ _LONGEST_PAUSE_SECONDS = 10.0
 Partitions = Callable[[], Mapping[str, Sequence[str]]]
 
 
-class Watch(Protocol):
+class QueryWatch(Protocol):
     """Looks at a query while it runs."""
 
     def watch(self, query: Any, batch: BatchGate, /) -> None: ...
@@ -61,7 +61,7 @@ def _lacks_partitions(spark: Any, checkpoint: str, partitions: Partitions) -> bo
     return any(not {*numbers} <= known.get(topic, {}).keys() for topic, numbers in partitions().items())
 
 
-def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: Watch) -> None:
+def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: QueryWatch) -> None:
     """Returns when the query is done or has ended after a batch; raises what stopped it.
 
     Until it is asked to end, those that watch it look at it several times a second.

@@ -38,7 +38,7 @@ def has_place(config: JobConfig) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BadRecordPlaces:
     """The places that the tables of a job name, each made ready once. `common` is what the job says of all tables."""
 
     common: JobConfig

@@ -21,7 +21,7 @@ _LOG = logging.getLogger("bucketline.job")
 _LOOK_SECONDS = 0.1
 
 
-class Beside(Protocol):
+class InThread(Protocol):
     """Begins work in a thread of its own: what it returns or raises."""
 
     def __call__(self, work: Callable[[], T]) -> "Future[T]": ...
@@ -37,7 +37,7 @@ class Patience:
 
 
 @contextmanager
-def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[Beside]:
+def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[InThread]:
     """Begins work while it is open; its Spark jobs are those of `context`, a SparkContext. At its end it waits for the
     work that still runs; only for a short time if `is_asked` says that a signal has come. Then it cancels the jobs of
     work that is not done. An error of the work is raised where its result is asked for, and nowhere else."""

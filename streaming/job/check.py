@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 
-from bucketline.conf.catalog_options import Metastore
+from bucketline.conf.catalog_options import MetastoreKind
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE_SCHEMA, SOURCE_READER, Create, JobConfig, ReaderChoice, RecordFormat
@@ -127,7 +127,7 @@ def check_with(config: JobConfig, schema: TableSchema) -> None:
     plan = plan_write(config.table, schema, sink_options_of(config))
     if plan.sink.schema_evolution is not EvolutionPolicy.EVOLVE:
         _check_types(config, schema, step)
-    if config.catalog is None or config.catalog.metastore is not Metastore.REST:
+    if config.catalog is None or config.catalog.metastore is not MetastoreKind.REST:
         refuse_unregistered(plan.schema.options, config.table)
 
 

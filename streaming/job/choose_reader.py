@@ -21,14 +21,14 @@ from bucketline.streaming.batch.parquet_batch import ParquetReader
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.batch.write_batch import Job
-from bucketline.streaming.job.beside import Beside
+from bucketline.streaming.job.beside import InThread
 from bucketline.streaming.tasks.first_tasks import client_error, start_workers, try_tasks
 
 _LOG = logging.getLogger("bucketline.job")
 _SPLITS = ("minPartitions", "maxRecordsPerPartition")
 _TOKENS = "spark.kafka.clusters."
 
-Chosen = Callable[[], KafkaReader | None]
+ChosenReader = Callable[[], KafkaReader | None]
 """How tasks read Kafka themselves; None when Spark reads. Waits until that is known. Raises OptionError where tasks are
 to read and cannot."""
 
@@ -38,7 +38,7 @@ class JobSink(TableSink):
     """The sink of a job that has made the stream itself, so that tasks may read what the stream stands for, in another
     split; `joins_partitions`, `topics`, `most_records` and `bad_records` are as in `Job`."""
 
-    kafka: Chosen | None = None
+    kafka: ChosenReader | None = None
     joins_partitions: bool = False
     parquet: ParquetReader | None = None
     topics: TopicWatch | None = None
@@ -68,7 +68,9 @@ def splits(options: Mapping[str, str]) -> bool:
     return any(find_option(options, name) is not None for name in _SPLITS)
 
 
-def choose_reader(spark: Any, source: SourceConfig, options: Mapping[str, str], beside: Beside) -> Chosen | None:
+def choose_reader(
+    spark: Any, source: SourceConfig, options: Mapping[str, str], beside: InThread
+) -> ChosenReader | None:
     """How tasks read Kafka themselves, to be asked by the first batch; None when Spark reads. Either way workers are
     started.
 

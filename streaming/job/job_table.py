@@ -11,7 +11,7 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.warehouse.catalog import catalog_of
-from bucketline.state.store.warehouse.metastore import Place
+from bucketline.state.store.warehouse.metastore import TableAddress
 
 
 def open_or_create(config: JobConfig) -> Table:
@@ -68,7 +68,7 @@ def has_table(config: JobConfig) -> bool:
 
 def require_publish(config: JobConfig) -> None:
     """Returns if commits can be published where the job's table is, or will be. Raises UnsupportedTableError."""
-    place = Place(config.table, config.storage)
+    place = TableAddress(config.table, config.storage)
     if config.catalog is not None:
         try:
             place = catalog_of(config.catalog).place(config.table)

@@ -12,7 +12,7 @@ from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.conf.source_options import EARLIEST, LATEST, starts_at
 from bucketline.streaming.job.kafka_admin import JvmAdmin
 from bucketline.streaming.metrics.outlets import show_outlets
-from bucketline.streaming.metrics.registry import REGISTRY, Kind, Labels, Metric, Registry
+from bucketline.streaming.metrics.registry import REGISTRY, Labels, Metric, MetricKind, Registry
 
 _LOG = logging.getLogger("bucketline.job")
 _LOOK_SECONDS = 1.0
@@ -20,11 +20,11 @@ _AT_LATEST, _AT_EARLIEST = -1, -2
 
 PARTITION_BEHIND = Metric(
     "partition_behind_records",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "records of a Kafka partition that are not read yet, labels name, topic, partition",
 )
 
-Offsets = Mapping[str, Mapping[str, int]]
+TopicOffsets = Mapping[str, Mapping[str, int]]
 """Offsets by topic and partition."""
 
 
@@ -42,7 +42,7 @@ class PartitionLag:
         self._looked_at = now() - _LOOK_SECONDS
         self._seen: tuple[int, str] | None = None
 
-    def begin(self, admin: JvmAdmin, options: Mapping[str, str], read: Offsets) -> None:
+    def begin(self, admin: JvmAdmin, options: Mapping[str, str], read: TopicOffsets) -> None:
         """Shows how far the job is behind before its first batch; `read` are the offsets of its checkpoint."""
         if not self._settings.is_shown:
             return
@@ -68,14 +68,14 @@ class PartitionLag:
         for source in json.loads(progress.json()).get("sources", ()):
             self._show(_offsets(source.get("endOffset")), _offsets(source.get("latestOffset")))
 
-    def _show(self, at: Offsets, ends: Offsets) -> None:
+    def _show(self, at: TopicOffsets, ends: TopicOffsets) -> None:
         behind = lag(at, ends)
         if behind:
             self._registry.replace(PARTITION_BEHIND, behind, self._labels)
             show_outlets(self._settings, self._registry)
 
 
-def lag(at: Offsets, ends: Offsets) -> dict[Labels, float]:
+def lag(at: TopicOffsets, ends: TopicOffsets) -> dict[Labels, float]:
     """The records between two offsets of each partition, by the labels of the partition."""
     return {
         (("partition", partition), ("topic", topic)): float(max(0, end - at[topic][partition]))
@@ -85,7 +85,9 @@ def lag(at: Offsets, ends: Offsets) -> dict[Labels, float]:
     }
 
 
-def start_of(options: Mapping[str, str], read: Offsets, ends: Offsets, first: Callable[[], Offsets]) -> Offsets:
+def start_of(
+    options: Mapping[str, str], read: TopicOffsets, ends: TopicOffsets, first: Callable[[], TopicOffsets]
+) -> TopicOffsets:
     """The offsets at which a job begins to read: those of its checkpoint, and the first record of a partition that the
     checkpoint lacks; without a checkpoint those of its options. Empty if the options name a time."""
     if read:
@@ -106,7 +108,7 @@ def start_of(options: Mapping[str, str], read: Offsets, ends: Offsets, first: Ca
     }
 
 
-def _offsets(value: object) -> Offsets:
+def _offsets(value: object) -> TopicOffsets:
     """The offsets in Spark's JSON of a source; nothing for another source."""
     if not isinstance(value, dict):
         return {}

@@ -33,7 +33,7 @@ from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.read_tables import ReadTables
 from bucketline.streaming.tasks.many.spark_tables import Ahead, TableResults, TablesEngine
-from bucketline.streaming.tasks.many.table_notes import NO_TABLE, Notes
+from bucketline.streaming.tasks.many.table_notes import NO_TABLE, TaskNotes
 from bucketline.streaming.tasks.many.write_tables import WriteTables, packed_task
 from bucketline.streaming.tasks.read_task import Records
 from bucketline.streaming.tasks.write_task import owning
@@ -73,7 +73,7 @@ class Attempt:
         self.failed: dict[str, BucketlineError] = {}
         self._started = self._planned = self._ran = time.monotonic()
 
-    def write(self) -> Notes:
+    def write(self) -> TaskNotes:
         """Decides for each table whether it lacks the batch, and writes its files. Nothing is committed. Raises the
         error of a check that fails."""
         notes = self._read_and_write()
@@ -98,7 +98,7 @@ class Attempt:
             self._state.tables.forget(name)
         return changed
 
-    def _read_and_write(self) -> Notes:
+    def _read_and_write(self) -> TaskNotes:
         """Reads until the tasks know the newest state of all tables, and writes."""
         for _ in range(_MOST_READS):
             reading = self._reading()
@@ -137,7 +137,7 @@ class Attempt:
         reading = len(self._source.shares) if isinstance(self._source, KafkaRanges) else most
         return max(1, min(most, max(reading, -(-self._state.touched // _TABLES_A_TASK))))
 
-    def _is_ready(self, notes: Notes) -> bool:
+    def _is_ready(self, notes: TaskNotes) -> bool:
         """Whether the tasks have read with the newest state of all tables. If not, the next read has it."""
         self._refuse_unmatched(notes)
         has_opened = self._open(notes)
@@ -150,7 +150,7 @@ class Attempt:
         changed = [self._fit(turn) for turn in list(self._turns.values()) if turn.is_new]
         return not has_opened and not any(changed)
 
-    def _refuse_unmatched(self, notes: Notes) -> None:
+    def _refuse_unmatched(self, notes: TaskNotes) -> None:
         if self._job.unmatched is not Unmatched.FAIL or self._only is not None:
             return
         unmatched = sorted((str(o), count) for (o, why), count in notes.left.items() if why is Left.UNMATCHED)
@@ -162,7 +162,7 @@ class Attempt:
                 table=origin,
             )
 
-    def _open(self, notes: Notes) -> bool:
+    def _open(self, notes: TaskNotes) -> bool:
         """Whether there are tables that the tasks did not know. They are opened, or created if the job says so."""
         tables = self._state.tables
         names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]
@@ -180,7 +180,7 @@ class Attempt:
                 self._fail(name, e)
         return bool(names)
 
-    def _take_notes(self, notes: Notes) -> None:
+    def _take_notes(self, notes: TaskNotes) -> None:
         """Makes a turn for each table that has records. A turn of an earlier read gets the notes of this one."""
         for number, note in notes.tables.items():
             if number == NO_TABLE:
@@ -230,7 +230,7 @@ class Attempt:
                 except BucketlineError as e:
                     self._note_failure(turn, e)
 
-    def _settle(self, notes: Notes) -> None:
+    def _settle(self, notes: TaskNotes) -> None:
         """Makes every check that may fail a table, and puts bad records aside, before the first commit."""
         try:
             self._check_topics()

@@ -29,7 +29,7 @@ from bucketline.streaming.many.entries import (
 from bucketline.streaming.many.idle import do_owed, owes, renewed
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.ledger import Entry
-from bucketline.streaming.many.ledger_files import Pin, Request, Wish, find_ledger
+from bucketline.streaming.many.ledger_files import BatchPin, TableRequest, Wish, find_ledger
 from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.many.tables import Opened
 from bucketline.streaming.tasks.many.spark_tables import TablesEngine
@@ -78,7 +78,7 @@ def _written(
     aside = frozenset(name for name, entry in entries.items() if not entry.takes_part)
     attempt = Attempt(job, state, identity, engine, source.batch(), span=span, entries=entries, aside=aside)
     notes = attempt.write()
-    pin = Pin(identity.batch_id, identity.digest, job.pin, job.settings, attempt.routes_of_tables)
+    pin = BatchPin(identity.batch_id, identity.digest, job.pin, job.settings, attempt.routes_of_tables)
     state.files.put_pin(pin)
     reports = attempt.commit()
     changed = attempt.changed()
@@ -119,7 +119,7 @@ def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> 
 
 
 def _as_asked(
-    entries: Mapping[str, Entry], requests: tuple[Request, ...], state: ManyState, batch: int
+    entries: Mapping[str, Entry], requests: tuple[TableRequest, ...], state: ManyState, batch: int
 ) -> dict[str, Entry]:
     """The ledger entries after the requests to the job (unpark, forget)."""
     asked = dict(entries)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bucketline.conf.routes.routed_job import Resolved
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
 from bucketline.streaming.batch.recover import CheckpointMismatchError
-from bucketline.streaming.many.ledger import BEFORE_ALL, Entry, Ledger, Offsets, Parked, offsets_text
+from bucketline.streaming.many.ledger import BEFORE_ALL, Entry, FeedOffsets, Ledger, Parked, offsets_text
 from bucketline.streaming.tasks.many.split import Feed, Resolver
 from bucketline.streaming.tasks.many.table_notes import TableNote
 
@@ -15,8 +15,8 @@ from bucketline.streaming.tasks.many.table_notes import TableNote
 class BatchSpan:
     """The offsets between which a batch reads Kafka; both empty for other sources."""
 
-    start: Offsets
-    end: Offsets
+    start: FeedOffsets
+    end: FeedOffsets
 
 
 def span_of(identity: BatchIdentity) -> BatchSpan:
@@ -36,7 +36,7 @@ def identity_for(
     if not span.end:
         return replace(batch, turn=commits, pin=pin)
     known = frozenset() if entry is None else entry.fed
-    cutoff: Offsets = {} if entry is None or entry.cutoff is None else entry.cutoff
+    cutoff: FeedOffsets = {} if entry is None or entry.cutoff is None else entry.cutoff
     feeds = sorted({*known, *fed} & span.end.keys())
     start = {f: max(span.start[f], cutoff.get(f, 0)) for f in feeds if f in span.start}
     topics = {topic for topic, _ in feeds}
@@ -80,7 +80,7 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
         )
 
 
-def ahead_of(entry: Entry, span: BatchSpan) -> Offsets:
+def ahead_of(entry: Entry, span: BatchSpan) -> FeedOffsets:
     """The offsets up to which a table already has records of this batch."""
     return {f: at for f, at in (entry.cutoff or {}).items() if at > span.start.get(f, 0) and f in span.end}
 
@@ -113,7 +113,7 @@ def next_ledger(
     return Ledger(batch.query_id, batch.batch_id, batch.digest, pin, span.end, tables)
 
 
-def _left_of(cutoff: Offsets | None, end: Offsets) -> Offsets | None:
+def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None:
     """The cut-off of a table after a batch; None for the end of the batch. In a partition where the table has more than
     the batch, its own cut-off stays, so that these records are not written twice."""
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
@@ -162,7 +162,7 @@ def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[Bat
     return BatchSpan(start, end), False
 
 
-def caught_up(entry: Entry, end: Offsets, *, is_all: bool) -> Entry:
+def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
     """The ledger entry of a table that has caught up to `end`; `is_all` if it lacks no records."""
     return replace(entry, catching_up=not is_all, cutoff=None if is_all else end)
 
@@ -186,7 +186,7 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
     )
 
 
-def started_again(before: Ledger, reached: Mapping[str, Offsets]) -> Ledger:
+def started_again(before: Ledger, reached: Mapping[str, FeedOffsets]) -> Ledger:
     """The ledger of a new query that continues another one. It begins at the lowest offsets that a table which takes
     part needs. `reached` are the offsets in each table's own newest snapshot."""
     tables: dict[str, Entry] = {}

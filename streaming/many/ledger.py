@@ -17,7 +17,7 @@ FORMAT = 1
 BEFORE_ALL = -1
 """The batch of a ledger that a query begins with."""
 
-Offsets = Mapping[Feed, int]
+FeedOffsets = Mapping[Feed, int]
 """Topic and partition → the next offset."""
 
 
@@ -29,8 +29,8 @@ class Parked:
     batch: int
     user: str
     digest: str | None
-    start: Offsets
-    end: Offsets
+    start: FeedOffsets
+    end: FeedOffsets
     why: str
     since_ms: int
 
@@ -51,7 +51,7 @@ class Entry:
     commits: int = 0
     fed: frozenset[Feed] = frozenset()
     origins: frozenset[Origin] = frozenset()
-    cutoff: Offsets | None = None
+    cutoff: FeedOffsets | None = None
     parked: Parked | None = None
     catching_up: bool = False
     marked_ms: int = 0
@@ -71,10 +71,10 @@ class Ledger:
     batch: int
     digest: str | None
     pin: str
-    end: Offsets
+    end: FeedOffsets
     tables: Mapping[str, Entry] = field(default_factory=dict)
 
-    def cutoff(self, target: str) -> Offsets:
+    def cutoff(self, target: str) -> FeedOffsets:
         """The offsets up to which a table has its records; the end of the batch for a table that the job does not
         know."""
         entry = self.tables.get(target)
@@ -120,7 +120,7 @@ def decode_ledger(data: bytes, path: str) -> Ledger:
         ) from e
 
 
-def _topics(offsets: Offsets) -> dict[str, dict[str, int]]:
+def _topics(offsets: FeedOffsets) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -132,7 +132,7 @@ def offsets_in(topics: Mapping[str, Mapping[str, int]]) -> dict[Feed, int]:
     return {(t, int(p)): int(offset) for t, of in topics.items() for p, offset in of.items()}
 
 
-def offsets_text(offsets: Offsets) -> str:
+def offsets_text(offsets: FeedOffsets) -> str:
     """Offsets as the text that a batch's identity has for a Kafka source."""
     return json.dumps([_topics(offsets)], sort_keys=True)
 

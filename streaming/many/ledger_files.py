@@ -28,7 +28,7 @@ _REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class BatchPin:
     """The settings that decide the rows of a batch, without secrets, by their hash; and the tables that it writes, each
     with the number of its route."""
 
@@ -50,11 +50,11 @@ class Pin:
         return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def decode_pin(data: bytes, path: str) -> Pin:
+def decode_pin(data: bytes, path: str) -> BatchPin:
     """The pin in a file. Raises CorruptFileError."""
     try:
         said: Mapping[str, Any] = json.loads(data)
-        return Pin(said["batch"], said["digest"], said["hash"], said["settings"], dict(said["tables"]))
+        return BatchPin(said["batch"], said["digest"], said["hash"], said["settings"], dict(said["tables"]))
     except (ValueError, KeyError, TypeError) as e:
         raise CorruptFileError(f"{path} is no pin of a batch, or is cut short. {_REMEDY}", path=path) from e
 
@@ -67,7 +67,7 @@ class Wish(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TableRequest:
     """A request about a table. It is a file in the checkpoint until the job has done it."""
 
     wish: Wish
@@ -140,16 +140,16 @@ class LedgerFiles:
         for folder in ("ledger", "pins") if batch >= self.kept else ():
             self.io.delete(f"{self.root}/{folder}/{batch - self.kept}")
 
-    def read_pin(self, batch: int) -> Pin | None:
+    def read_pin(self, batch: int) -> BatchPin | None:
         path = f"{self.root}/pins/{batch}"
         data = self.io.read_optional(path)
         return None if data is None else decode_pin(data, path)
 
-    def put_pin(self, pin: Pin) -> None:
+    def put_pin(self, pin: BatchPin) -> None:
         """Pins a batch. A pin that is there is replaced: callers that must keep it check first."""
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
 
-    def requests(self) -> tuple[Request, ...]:
+    def requests(self) -> tuple[TableRequest, ...]:
         """What the job is asked to do. Raises CorruptFileError."""
         found = []
         for name in self.io.list_names(f"{self.root}/requests"):
@@ -157,16 +157,16 @@ class LedgerFiles:
             data = self.io.read_optional(path)
             try:
                 said = {} if data is None else json.loads(data)
-                found += [Request(Wish(said["wish"]), said["table"])] if said else []
+                found += [TableRequest(Wish(said["wish"]), said["table"])] if said else []
             except (ValueError, KeyError, TypeError) as e:
                 raise CorruptFileError(f"{path} is no request to a job; remove it", path=path) from e
         return tuple(found)
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: TableRequest) -> None:
         """Stores a request, which the job does with its next batch."""
         self.io.overwrite(f"{self.root}/requests/{request.name}", request.encode())
 
-    def done(self, requests: Iterable[Request]) -> None:
+    def done(self, requests: Iterable[TableRequest]) -> None:
         """Removes requests that have been done."""
         for request in requests:
             self.io.delete(f"{self.root}/requests/{request.name}")

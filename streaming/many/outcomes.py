@@ -11,10 +11,10 @@ from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.streaming.tasks.many.table_notes import TableNote
 from bucketline.streaming.tasks.outcome import read_outcome
-from bucketline.streaming.tasks.wire import ERROR, MESSAGES, Result
+from bucketline.streaming.tasks.wire import ERROR, MESSAGES, TaskResult
 
 
-def outcome_of(results: Sequence[Result], note: TableNote, access: BucketAccess) -> Outcome:
+def outcome_of(results: Sequence[TaskResult], note: TableNote, access: BucketAccess) -> Outcome:
     """The outcome of a table. If a task could not write the table, removes the files of the other tasks and raises its
     error."""
     errors = [pickle.loads(r.payload) for r in results if r.kind == ERROR]

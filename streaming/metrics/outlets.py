@@ -14,7 +14,7 @@ from typing import Any
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.metrics_options import JSON_FILE, PROMETHEUS_FILE, PROMETHEUS_PORT, MetricsOptions
-from bucketline.streaming.metrics.registry import REGISTRY, Kind, Registry
+from bucketline.streaming.metrics.registry import REGISTRY, MetricKind, Registry
 
 try:
     import prometheus_client
@@ -83,7 +83,7 @@ class _Collector:
     def collect(self) -> Iterator[Any]:
         for metric, values in self._registry.samples():
             names = sorted({name for labels in values for name, _ in labels})
-            family = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
             metric_family = family(metric.shown_name, metric.doc, labels=names)
             for labels, value in sorted(values.items()):
                 known = dict(labels)

@@ -10,7 +10,7 @@ PREFIX = "bucketline_"
 Labels = tuple[tuple[str, str], ...]
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """A counter only grows; a gauge is what was measured last."""
 
     COUNTER = "counter"
@@ -22,12 +22,12 @@ class Metric:
     """One metric; its name is shown behind `bucketline_`, that of a counter with `_total` at its end."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     doc: str
 
     @property
     def shown_name(self) -> str:
-        return f"{PREFIX}{self.name}{'_total' if self.kind is Kind.COUNTER else ''}"
+        return f"{PREFIX}{self.name}{'_total' if self.kind is MetricKind.COUNTER else ''}"
 
 
 class Registry:
@@ -39,13 +39,13 @@ class Registry:
 
     def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
         """The value of a gauge."""
-        assert metric.kind is Kind.GAUGE, metric.name
+        assert metric.kind is MetricKind.GAUGE, metric.name
         with self._lock:
             self._values.setdefault(metric, {})[_labels(labels)] = value
 
     def add(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
         """What a counter has grown by."""
-        assert metric.kind is Kind.COUNTER and value >= 0, metric.name
+        assert metric.kind is MetricKind.COUNTER and value >= 0, metric.name
         with self._lock:
             values = self._values.setdefault(metric, {})
             key = _labels(labels)
@@ -53,7 +53,7 @@ class Registry:
 
     def replace(self, metric: Metric, values: Mapping[Labels, float], labels: Mapping[str, str]) -> None:
         """All values of a gauge that have these labels beside others; those that are not named are gone."""
-        assert metric.kind is Kind.GAUGE, metric.name
+        assert metric.kind is MetricKind.GAUGE, metric.name
         common = set(labels.items())
         with self._lock:
             kept = {k: v for k, v in self._values.get(metric, {}).items() if not common <= set(k)}

@@ -24,7 +24,7 @@ from bucketline.state.store.read.change_splits import (
 )
 from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.splits import Scan, Split, SplitSizes, TablePlace, pack, plan_scan, read_split
-from bucketline.state.store.read.table_read import Request, filter_condition, plan_changes, rows_schema
+from bucketline.state.store.read.table_read import ReadRequest, filter_condition, plan_changes, rows_schema
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.char_text import chars_of
 from bucketline.streaming.reader.change_columns import ChangeShape, change_names, with_change_columns
@@ -42,7 +42,7 @@ class BatchRead:
 
     options: ReaderOptions
     place: TablePlace
-    request: Request
+    request: ReadRequest
 
     @property
     def has_change_columns(self) -> bool:
@@ -91,7 +91,7 @@ def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> B
     if since is not None:
         columns = change_names(options, place.schema).of_table
     version = options.version if since is None else options.changes_until
-    request = Request(columns, options.filter, version, options.read_optimized, changes_since=since)
+    request = ReadRequest(columns, options.filter, version, options.read_optimized, changes_since=since)
     return BatchRead(options, place, request)
 
 

@@ -17,8 +17,8 @@ from bucketline.state.store.catalog.versions import Versions
 from bucketline.state.store.read.change_splits import ChangeUnit, change_units
 from bucketline.state.store.read.changes import change_files
 from bucketline.state.store.read.splits import Scan, plan_scan
-from bucketline.state.store.read.table_read import Request
-from bucketline.streaming.reader.stream_position import Position
+from bucketline.state.store.read.table_read import ReadRequest
+from bucketline.streaming.reader.stream_position import StreamPosition
 
 REMEDY = (
     "start the query with another checkpoint; so that it does not happen again, set 'consumer-id', which keeps what "
@@ -68,7 +68,7 @@ class StreamPlan:
     """
 
     table: TableHandle
-    request: Request
+    request: ReadRequest
     has_all_columns: bool
     _units: dict[int, list[ChangeUnit]] = field(default_factory=dict)
     _full: Scan | None = None
@@ -77,9 +77,9 @@ class StreamPlan:
     def schema(self) -> TableSchema:
         return self.table.table_schema
 
-    def advance(self, start: Position, limits: Limits, newest_id: int) -> Position:
+    def advance(self, start: StreamPosition, limits: Limits, newest_id: int) -> StreamPosition:
         """How far a micro-batch from `start` on gets, not beyond the snapshot `newest_id`."""
-        end = Position(newest_id + 1)
+        end = StreamPosition(newest_id + 1)
         if end.order < start.order:
             # A start may be named that is not committed yet.
             return start
@@ -90,28 +90,28 @@ class StreamPlan:
             scan = self.full(start.snapshot)
             for number, unit in enumerate(scan.units[start.index :], start.index):
                 if not budget.takes(unit.files):
-                    return Position(start.snapshot, number, is_full=True)
-            start = Position(start.snapshot + 1)
+                    return StreamPosition(start.snapshot, number, is_full=True)
+            start = StreamPosition(start.snapshot + 1)
         for snapshot_id in range(start.snapshot, newest_id + 1):
             first = start.index if snapshot_id == start.snapshot else 0
             for number, change in enumerate(self.changes(snapshot_id)[first:], first):
                 if not budget.takes([change.file]):
-                    return Position(snapshot_id, number)
+                    return StreamPosition(snapshot_id, number)
         return end
 
-    def check_not_rolled_back(self, at: Position) -> None:
+    def check_not_rolled_back(self, at: StreamPosition) -> None:
         """Returns if the table still has the snapshot before a position. Raises SnapshotExpiredError."""
         if (self.table.snapshot_store.latest_id() or 0) + 1 < at.snapshot:
             raise self._expired(at.snapshot - 1)
 
-    def between(self, start: Position, end: Position) -> tuple[Scan | None, list[ChangeUnit]]:
+    def between(self, start: StreamPosition, end: StreamPosition) -> tuple[Scan | None, list[ChangeUnit]]:
         """What is read from `start` to `end`: units of a whole snapshot, if any, and files with changes, in order."""
         scan = None
         if start.is_full:
             scan = self.full(start.snapshot)
             until = end.index if end.is_full and end.snapshot == start.snapshot else len(scan.units)
             scan = replace(scan, units=scan.units[start.index : until])
-            start = Position(start.snapshot + 1)
+            start = StreamPosition(start.snapshot + 1)
         else:
             self._full = None
         changes: list[ChangeUnit] = []

@@ -11,11 +11,11 @@ from typing import Any
 
 from bucketline.conf.errors import OptionError
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamPosition:
     """What was read: everything before it."""
 
     snapshot: int
@@ -26,8 +26,8 @@ class Position:
     def order(self) -> tuple[int, bool, int]:
         return self.snapshot, self.is_full, self.index
 
-    def to_json(self) -> Json:
-        fields: Json = {"snapshot": self.snapshot, "index": self.index}
+    def to_json(self) -> JsonObject:
+        fields: JsonObject = {"snapshot": self.snapshot, "index": self.index}
         return {**fields, "full": True} if self.is_full else fields
 
 
@@ -35,15 +35,15 @@ class Position:
 class Offset:
     """A position, and for the first one after the start that of the start."""
 
-    at: Position
-    started: Position | None = None
+    at: StreamPosition
+    started: StreamPosition | None = None
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         fields = self.at.to_json()
         return fields if self.started is None else {**fields, "started": self.started.to_json()}
 
 
-BEGINNING = Offset(Position(0))
+BEGINNING = Offset(StreamPosition(0))
 """Before the start, wherever that is: no snapshot has the id 0."""
 
 
@@ -59,5 +59,5 @@ def offset_of(stored: Mapping[str, Any]) -> Offset:
         ) from e
 
 
-def _position(stored: Mapping[str, Any]) -> Position:
-    return Position(int(stored["snapshot"]), int(stored["index"]), bool(stored.get("full", False)))
+def _position(stored: Mapping[str, Any]) -> StreamPosition:
+    return StreamPosition(int(stored["snapshot"]), int(stored["index"]), bool(stored.get("full", False)))

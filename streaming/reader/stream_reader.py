@@ -17,7 +17,7 @@ from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.store.catalog.consumers import begin_consumer, set_next_of_consumer
 from bucketline.state.store.read.change_splits import pack_changes, possible_units
 from bucketline.state.store.read.splits import Scan, Split, TablePlace, pack, read_split
-from bucketline.state.store.read.table_read import Request, rows_projection
+from bucketline.state.store.read.table_read import ReadRequest, rows_projection
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.reader.batch_reader import BatchRead, ChangesPartition, split_sizes
@@ -25,7 +25,7 @@ from bucketline.streaming.reader.change_columns import ChangeShape, change_names
 from bucketline.streaming.reader.data_source import DataSourceStreamReader, InputPartition
 from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.stream_plan import REMEDY, Limits, StreamPlan
-from bucketline.streaming.reader.stream_position import BEGINNING, Json, Offset, Position, offset_of
+from bucketline.streaming.reader.stream_position import BEGINNING, JsonObject, Offset, StreamPosition, offset_of
 from bucketline.streaming.reader.stream_start import check_streamable, start_of
 
 try:
@@ -70,13 +70,13 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         self._has_all_columns = read.options.columns is None
         self._world = world
         self._plan: StreamPlan | None = None
-        self._started: Position | None = None
+        self._started: StreamPosition | None = None
         self._noted: int | None = None
 
-    def initialOffset(self) -> Json:
+    def initialOffset(self) -> JsonObject:
         return BEGINNING.to_json()
 
-    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+    def partitions(self, start: JsonObject, end: JsonObject) -> Sequence[InputPartition]:
         first, last = offset_of(start), offset_of(end)
         if first == last:
             return []
@@ -113,7 +113,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         snapshot_id = partition.scan.snapshot_id if isinstance(partition, FullPartition) else None
         return naming_expiry(partition.rows(), self._place.uri, snapshot_id, REMEDY)
 
-    def commit(self, end: Json) -> None:
+    def commit(self, end: JsonObject) -> None:
         """Spark has committed all before `end`: the consumer needs it no more."""
         self._note_progress(offset_of(end).at)
 
@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def plan(self) -> StreamPlan:
         """The plan, made when it is needed first: a reader that travels to tasks needs none."""
         if self._plan is None:
-            request = Request(self._names.of_table, self._options.filter)
+            request = ReadRequest(self._names.of_table, self._options.filter)
             self._plan = StreamPlan(self._place.open(), request, self._has_all_columns)
         return self._plan
 
@@ -133,7 +133,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         """The newest snapshot that its writer will not take back."""
         return self.plan.table.snapshot_store.settled_id(self._world.clock.now_ms())
 
-    def next_offset(self, start: Json, limits: Limits, newest_id: int | None) -> Json:
+    def next_offset(self, start: JsonObject, limits: Limits, newest_id: int | None) -> JsonObject:
         """The end of the next micro-batch from `start` on: `start` itself if there is nothing new."""
         before = offset_of(start)
         if before != BEGINNING:
@@ -147,7 +147,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         end = self.plan.advance(self._started, limits, newest_id or 0)
         return Offset(end, self._started).to_json()
 
-    def _note_progress(self, at: Position) -> None:
+    def _note_progress(self, at: StreamPosition) -> None:
         if self._options.consumer_id is not None and at.snapshot != self._noted:
             table = self.plan.table
             io, path, consumer = table.io, table.metadata_path, self._options.consumer_id
@@ -161,16 +161,16 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 class RememberingReader(StreamReader):
     """For Spark 4.0 and 4.1: remembers where the query stands."""
 
-    _cursor: Json | None = None
+    _cursor: JsonObject | None = None
     _is_guess = False
 
-    def latestOffset(self) -> Json:
+    def latestOffset(self) -> JsonObject:
         self._is_guess = self._cursor is None
         start = self.initialOffset() if self._cursor is None else self._cursor
         self._cursor = self.next_offset(start, self.limits, self.newest_id())
         return self._cursor
 
-    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+    def partitions(self, start: JsonObject, end: JsonObject) -> Sequence[InputPartition]:
         if start == end:
             # Spark asks for an empty range to say where a query stands that was started again.
             if self._is_guess and self.limits:
@@ -192,7 +192,7 @@ if KNOWS_THE_START:
         _target: tuple[int | None] | None = None
         """The newest snapshot when a query with the trigger availableNow began."""
 
-        def latestOffset(self, start: Json, limit: Any) -> Json:
+        def latestOffset(self, start: JsonObject, limit: Any) -> JsonObject:
             limits = Limits() if isinstance(limit, ReadAllAvailable) else self.limits
             return self.next_offset(start, limits, self.newest_id() if self._target is None else self._target[0])
 

@@ -15,7 +15,7 @@ from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
-from bucketline.streaming.reader.stream_position import Position
+from bucketline.streaming.reader.stream_position import StreamPosition
 
 _USUAL_STARTS = ("default", "full", "latest-full")
 
@@ -66,28 +66,28 @@ def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
         )
 
 
-def start_of(table: TableHandle, options: ReaderOptions, newest_id: int | None) -> Position:
+def start_of(table: TableHandle, options: ReaderOptions, newest_id: int | None) -> StreamPosition:
     """Where the options say that a stream starts. `newest_id` is the newest snapshot. Raises OptionError for a version
     that does not exist.
     """
     if options.consumer_id is not None and not options.ignores_progress:
         progress = next_of_consumers(table.io, table.metadata_path).get(options.consumer_id)
         if progress is not None:
-            return Position(progress)
+            return StreamPosition(progress)
     mode = options.scan_mode
     versions = Versions(table.io, table.metadata_path)
     if mode is ScanMode.LATEST:
-        return Position((newest_id or 0) + 1)
+        return StreamPosition((newest_id or 0) + 1)
     if mode is ScanMode.FROM_TIMESTAMP:
-        return Position(_first_since(table, versions, options))
+        return StreamPosition(_first_since(table, versions, options))
     if mode in (ScanMode.FROM_SNAPSHOT, ScanMode.FROM_SNAPSHOT_FULL):
-        return Position(_named(versions, options), is_full=mode is ScanMode.FROM_SNAPSHOT_FULL)
+        return StreamPosition(_named(versions, options), is_full=mode is ScanMode.FROM_SNAPSHOT_FULL)
     if newest_id is None:
-        return Position(1)
+        return StreamPosition(1)
     if mode is ScanMode.COMPACTED_FULL:
         compacted = (s.id for s in table.snapshot_store.newest_first(newest_id) if s.commit_kind is CommitKind.COMPACT)
-        return Position(next(compacted, newest_id), is_full=True)
-    return Position(newest_id, is_full=True)
+        return StreamPosition(next(compacted, newest_id), is_full=True)
+    return StreamPosition(newest_id, is_full=True)
 
 
 def _named(versions: Versions, options: ReaderOptions) -> int:

@@ -28,7 +28,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import SpreadEngine
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.between import Between
-from bucketline.state.store.sql.queries import SpreadRows, Target
+from bucketline.state.store.sql.queries import QueryTarget, SpreadRows
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.system.changes import ROW_KIND, changes_between
 from bucketline.state.store.system.tables import system_table
@@ -88,7 +88,7 @@ class SparkQueries:
         with explained_in_one_line():
             return SpreadRows(frame_schema(frame), frame)
 
-    def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult:
+    def write(self, session: SqlSession, query: Query, target: QueryTarget) -> WriteResult:
         return write_frame(self._engine, self.frame(session, query), target)
 
     def frame(self, session: SqlSession, query: Query) -> Any:

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType as SparkType
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
-from bucketline.state.store.sql.queries import Target
+from bucketline.state.store.sql.queries import QueryTarget
 from bucketline.state.store.sql.spelling import spelled
 from bucketline.state.store.table.changed_write import open_change
 from bucketline.state.store.table.table import handle_of
@@ -31,7 +31,7 @@ _ANSI = "spark.sql.ansi.enabled"
 _WITH_PARTS = (ArrayType, MapType, StructType)
 
 
-def write_frame(engine: SpreadEngine, frame: Any, target: Target) -> WriteResult:
+def write_frame(engine: SpreadEngine, frame: Any, target: QueryTarget) -> WriteResult:
     """Writes the rows as one commit; the newest snapshot's id.
 
     Raises SchemaMismatchError for a number of columns that does not fit and for a row that cannot be stored, and as
@@ -67,7 +67,7 @@ class _Completed:
         return fit_array(column, wanted.as_nullable(), arrow_type(wanted), name, self.rule)
 
 
-def _fitted(frame: Any, target: Target) -> ShapedFrame:
+def _fitted(frame: Any, target: QueryTarget) -> ShapedFrame:
     """The frame with the table's columns, cast to their types as Spark casts what it stores."""
     schema = target.table.schema
     names = spelled(frame.columns, schema.names) if target.names is None else list(target.names)

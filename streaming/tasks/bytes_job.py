@@ -26,8 +26,8 @@ from bucketline.streaming.tasks.wire import (
     GIVEN_BACK,
     MESSAGES,
     Next,
-    Result,
     Routed,
+    TaskResult,
     pack,
     pack_result,
     unpack,
@@ -51,7 +51,9 @@ _AS_IN_QUERIES = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
 that runs queries as well would have twice as many."""
 
 
-def bytes_job(spark: Any, count: int, first: FirstOfNothing, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
+def bytes_job(
+    spark: Any, count: int, first: FirstOfNothing, after: Sequence[tuple[int, Next]] = ()
+) -> list[TaskResult]:
     """Runs `count` tasks that get nothing, and after them so many tasks of each further stage, which get what is routed
     to them. Returns what the last stage says, by the number of the task. Raises Py4JNetworkError where Spark's JVM ends
     before it has handed over all of that.
@@ -67,7 +69,7 @@ def nothing(spark: Any, count: int) -> Any:
 
 def rdd_job(
     spark: Any, rdd: Any, count: int, first: FirstOfBytes, after: Sequence[tuple[int, Next]] = ()
-) -> list[Result]:
+) -> list[TaskResult]:
     """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one."""
     context, parent = spark.sparkContext, rdd
     last_count = after[-1][0] if after else count
@@ -84,7 +86,7 @@ def rdd_job(
     return results_of(said, last_count)
 
 
-def results_of(said: Sequence[bytes], task_count: int) -> list[Result]:
+def results_of(said: Sequence[bytes], task_count: int) -> list[TaskResult]:
     """What so many tasks have said. Raises Py4JNetworkError where it is not all: PySpark takes the end of the
     connection for the end of what is said."""
     if said.count(_END) != task_count:
@@ -207,13 +209,13 @@ class JobTask:
 
     jobs: tuple[bytes, ...]
 
-    def __call__(self) -> Iterator[Result]:
+    def __call__(self) -> Iterator[TaskResult]:
         """The message of the job, as one result; or that it was given back, as in `WriteTask`."""
         job: TaskJob = pickle.loads(self.jobs[task_number()])
         try:
-            result = Result(MESSAGES, encode_messages([job.message()]))
+            result = TaskResult(MESSAGES, encode_messages([job.message()]))
         except GivenBack as e:
-            result = Result(GIVEN_BACK, str(e).encode())
+            result = TaskResult(GIVEN_BACK, str(e).encode())
         yield result
 
 

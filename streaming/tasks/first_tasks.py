@@ -11,7 +11,7 @@ from bucketline.streaming.tasks.bytes_job import FirstOfNothing, bytes_job
 from bucketline.streaming.tasks.kafka_consumers import LibrdkafkaConsumer
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.read_task import ReadKafkaTask
-from bucketline.streaming.tasks.wire import Result
+from bucketline.streaming.tasks.wire import TaskResult
 from bucketline.streaming.tasks.write_task import WriteTask
 
 LOADED = (DecodeStep, ReadKafkaTask, WriteTask)
@@ -60,13 +60,13 @@ class _Trial:
 
     settings: Mapping[str, str]
 
-    def __call__(self) -> Iterator[Result]:
-        yield Result("why", client_error(self.settings).encode())
+    def __call__(self) -> Iterator[TaskResult]:
+        yield TaskResult("why", client_error(self.settings).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
     """A task that says nothing but that it runs."""
 
-    def __call__(self) -> Iterator[Result]:
-        yield Result("up", b"")
+    def __call__(self) -> Iterator[TaskResult]:
+        yield TaskResult("up", b"")

@@ -11,9 +11,9 @@ from bucketline.streaming.tasks.wire import (
     RESULT_DDL,
     ROUTED_DDL,
     Next,
-    Result,
     Routed,
     Sent,
+    TaskResult,
     read_routed,
     result_row,
     routed_row,
@@ -34,7 +34,7 @@ FirstOfRows = Callable[[Batches], Iterator[Any]]
 """A task of the first stage: yields Routed, or Result where the query has one stage."""
 
 
-def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[Result]:
+def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[TaskResult]:
     """Runs `first` in a task for each partition of the frame, and after that so many tasks of each further stage, which
     get what is routed to them. Returns what the last stage says, by the number of the task.
     """
@@ -46,7 +46,7 @@ def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[
             frame = sent(frame, task, count)
             task = _Received(next_task)
         rows = frame.mapInArrow(in_worker(_Results(task)), RESULT_DDL).collect()
-    return [Result(row["kind"], bytes(row["payload"])) for row in rows]
+    return [TaskResult(row["kind"], bytes(row["payload"])) for row in rows]
 
 
 def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:

@@ -88,7 +88,7 @@ def confluent_kafka() -> Any:
 
 
 @dataclass(slots=True)
-class Kept:
+class IdleConsumers:
     """The consumers of this process that no task uses, newest last."""
 
     make: Callable[[Mapping[str, str]], Consumer] = LibrdkafkaConsumer
@@ -111,4 +111,4 @@ class Kept:
             self.idle.popitem(last=False)[1].close()
 
 
-KEPT = Kept()
+KEPT = IdleConsumers()

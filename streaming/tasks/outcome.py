@@ -22,14 +22,16 @@ from bucketline.streaming.tasks.wire import (
     SEEN,
     STATS,
     UNFIT,
-    Result,
+    TaskResult,
     read_stats,
 )
 
 _KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN, MIXED)
 
 
-def read_outcome(results: Iterable[Result], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
+def read_outcome(
+    results: Iterable[TaskResult], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()
+) -> Outcome:
     """The outcome in the results of tasks; `retired` are messages that go with theirs.
 
     Raises GivenBack and UnfitFileError where a task says so: what the others have made is removed then.

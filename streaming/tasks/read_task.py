@@ -71,7 +71,7 @@ Records = Frame | KafkaRanges | ParquetFiles
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadPlan:
     """How rows or records become sealed runs; plain values only, so that it travels. `decode`, `reject_limit` and
     `feeds` are as in `Frame`.
 
@@ -96,7 +96,7 @@ class Reading:
 class Sealing:
     """A reading that is under way in one task, which takes rows or records as they come."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ReadPlan) -> None:
         self._reading = reading
         self._origin = task_number()
         self._sealer = OwnerSealer(reading.seal, reading.to, origin=self._origin)
@@ -162,7 +162,7 @@ class Sealing:
 class ReadTask:
     """Reads the records of a frame; plain values only, so that it travels."""
 
-    reading: Reading
+    reading: ReadPlan
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Routed]:
         return self.reading.runs(pa.Table.from_batches([batch]) for batch in batches)
@@ -172,7 +172,7 @@ class ReadTask:
 class ReadMessagesTask:
     """Reads the records of a frame from messages of Arrow; plain values only, so that it travels."""
 
-    reading: Reading
+    reading: ReadPlan
     schema: pa.Schema
 
     def __call__(self, messages: Iterator[bytes]) -> Iterator[Routed]:
@@ -183,7 +183,7 @@ class ReadMessagesTask:
 class ReadKafkaTask:
     """Reads the offset ranges of its share from Kafka; plain values only, so that it travels."""
 
-    reading: Reading
+    reading: ReadPlan
     source: KafkaRanges
 
     def __call__(self) -> Iterator[Routed]:
@@ -200,7 +200,7 @@ class ReadParquetTask:
     Spark to read, and says so to each task that it writes to: the batch will be run again. If it runs a second time, as
     what it had sent is lost, some of them may have ended."""
 
-    reading: Reading
+    reading: ReadPlan
     source: ParquetFiles
 
     def __call__(self) -> Iterator[Routed]:

@@ -27,15 +27,15 @@ from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.place_task import PlaceTask
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import (
-    Reading,
     ReadKafkaTask,
     ReadMessagesTask,
     ReadParquetTask,
     ReadPartsTask,
+    ReadPlan,
     ReadTask,
     Records,
 )
-from bucketline.streaming.tasks.wire import Next, Result, Routed
+from bucketline.streaming.tasks.wire import Next, Routed, TaskResult
 from bucketline.streaming.tasks.write_task import WriteTask, owning
 
 _MOST_TASKS = 1 << 31
@@ -89,7 +89,7 @@ class SparkEngine:
         stages: Stages[Parts] | Stages[Joined] | Stages[Records],
         write: WriteTask | None,
         *after: tuple[int, Next],
-    ) -> list[Result]:
+    ) -> list[TaskResult]:
         """What the tasks say; `write` is done by those that read, `after` by others, stage by stage."""
         source, to = stages.source, read_destination(stages)
         if isinstance(source, Joined):
@@ -100,7 +100,7 @@ class SparkEngine:
             parts = ReadPartsTask(stages.seal, to, tuple(source.parts), count)
             return bytes_job(self.spark, count, _then(parts, write), after)
         feeds = None if isinstance(source, ParquetFiles) else source.feeds
-        reading = Reading(stages.seal, to, source.decode, source.reject_limit, feeds)
+        reading = ReadPlan(stages.seal, to, source.decode, source.reject_limit, feeds)
         if isinstance(source, KafkaRanges):
             return bytes_job(self.spark, len(source.shares), _then(ReadKafkaTask(reading, source), write), after)
         if isinstance(source, ParquetFiles):
@@ -152,5 +152,5 @@ class _Both:
     read: Callable[..., Iterator[Routed]]
     write: WriteTask
 
-    def __call__(self, *arguments: Any) -> Iterator[Result]:
+    def __call__(self, *arguments: Any) -> Iterator[TaskResult]:
         return self.write((routed.kind, routed.run) for routed in self.read(*arguments))

@@ -73,7 +73,7 @@ Sent = tuple[str, SealedRun | OwnerRun]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TaskResult:
     """What a task says to the driver."""
 
     kind: str
@@ -181,25 +181,25 @@ def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
         yield _sent(heads[i].as_py(), pa.py_buffer(blobs[i].as_py()))
 
 
-def pack_result(result: Result) -> bytes:
+def pack_result(result: TaskResult) -> bytes:
     """A result as bytes."""
     return b"".join((result.kind.encode(), b"\0", result.payload))
 
 
-def unpack_result(data: bytes) -> Result:
+def unpack_result(data: bytes) -> TaskResult:
     """The result in the bytes."""
     kind, _, payload = data.partition(b"\0")
-    return Result(kind.decode(), payload)
+    return TaskResult(kind.decode(), payload)
 
 
-def result_row(result: Result) -> pa.RecordBatch:
+def result_row(result: TaskResult) -> pa.RecordBatch:
     """A result as a row."""
     return pa.RecordBatch.from_pylist([{"kind": result.kind, "payload": result.payload}], schema=RESULT)
 
 
-def stats_result(stats: TaskStats) -> Result:
+def stats_result(stats: TaskStats) -> TaskResult:
     """A task's statistics."""
-    return Result(STATS, stats_blob(stats))
+    return TaskResult(STATS, stats_blob(stats))
 
 
 def stats_blob(stats: TaskStats) -> bytes:

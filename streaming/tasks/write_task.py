@@ -36,8 +36,8 @@ from bucketline.streaming.tasks.wire import (
     REJECTS,
     RUN,
     RUNS,
-    Result,
     Sent,
+    TaskResult,
     stats_result,
 )
 
@@ -55,7 +55,7 @@ class WriteTask:
     owned: OwnedBuckets | None = None
     packs_spills: bool = False
 
-    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
         """Runs and notes in, results out: one of messages and one of statistics a task. After an error none of the new
         files are left.
 
@@ -65,9 +65,9 @@ class WriteTask:
         try:
             yield from self._results(sent)
         except (GivenBack, SharedBucket) as e:
-            yield Result(GIVEN_BACK, str(e).encode())
+            yield TaskResult(GIVEN_BACK, str(e).encode())
 
-    def _results(self, sent: Iterator[Sent]) -> Iterator[Result]:
+    def _results(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
         mixed: list[MixedKey] = []
         refused: list[pa.Table] = []
         stage = replace(self.stage, write=replace(self.stage.write, mixed=mixed.append, refuse=refused.append))
@@ -88,7 +88,7 @@ class WriteTask:
                     assert isinstance(run, SealedRun), "only what is kept for buckets comes by owner"
                     news[run.partition, run.bucket] = bytes(run.blob)
                 else:
-                    yield Result(kind, bytes(run.blob))
+                    yield TaskResult(kind, bytes(run.blob))
             busy: set[BucketId] = set()
             with discarded_on_error(write.access) as messages:
                 for made in write_buckets(stage, buffer, news, threads=threads_that_wait(write)):
@@ -96,7 +96,7 @@ class WriteTask:
                         mixed.append(made)
                         continue
                     if isinstance(made, SnapshotNote):
-                        yield Result(NOTE, made.token.encode())
+                        yield TaskResult(NOTE, made.token.encode())
                         continue
                     busy.add((made.partition, made.bucket))
                     assert self._knows(made), "rows of a bucket came to a task that does not know it"
@@ -106,11 +106,11 @@ class WriteTask:
                         messages.append(IdleBucket(write, bucket_id, stage.states[bucket_id]).message())
         for bad in refused:
             reasons = pa.array([WITHOUT_VALUES] * bad.num_rows, pa.string())
-            yield Result(REJECTS, rejected_rows(bad, reasons, bad.num_rows).blob)
+            yield TaskResult(REJECTS, rejected_rows(bad, reasons, bad.num_rows).blob)
         if messages:
-            yield Result(MESSAGES, encode_messages(messages))
+            yield TaskResult(MESSAGES, encode_messages(messages))
         if mixed:
-            yield Result(MIXED, min(mixed).to_bytes())
+            yield TaskResult(MIXED, min(mixed).to_bytes())
         yield stats_result(TaskStats(accepted_rows=rows, spilled_bytes=buffer.spilled_bytes))
 
     def _knows(self, message: CommitMessage) -> bool:

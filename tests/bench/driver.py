@@ -42,9 +42,9 @@ from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import Job, report, settle, write_once
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.tasks.outcome import read_outcome
-from bucketline.streaming.tasks.read_task import Frame, Reading, ReadTask
+from bucketline.streaming.tasks.read_task import Frame, ReadPlan, ReadTask
 from bucketline.streaming.tasks.spark_engine import read_destination
-from bucketline.streaming.tasks.wire import MESSAGES, STATS, Result, stats_blob
+from bucketline.streaming.tasks.wire import MESSAGES, STATS, TaskResult, stats_blob
 from bucketline.streaming.tasks.write_task import owning
 from tests.bench.rows import COLUMNS, rows_of
 
@@ -118,7 +118,7 @@ class PretendedTasks:
     def run(self, stages: Stages[Any]) -> Outcome:
         to = read_destination(stages)
         started = time.process_time()
-        reading = Reading(stages.seal, to, stages.source.decode, stages.source.reject_limit)
+        reading = ReadPlan(stages.seal, to, stages.source.decode, stages.source.reject_limit)
         write = owning(stages, to)
         tasks = (ReadTask(reading), write)
         sent = [cloudpickle.dumps(task) for task in tasks]
@@ -130,9 +130,9 @@ class PretendedTasks:
         unpickled = time.process_time()
         messages = list(self._messages(stages.write))
         written = stages.tasks.write or 1
-        said = [Result(MESSAGES, encode_messages(messages[n::written])) for n in range(written)]
+        said = [TaskResult(MESSAGES, encode_messages(messages[n::written])) for n in range(written)]
         stats = stats_blob(TaskStats(len(messages)))
-        said += [Result(STATS, stats)] * written
+        said += [TaskResult(STATS, stats)] * written
         answered = time.process_time()
         outcome = read_outcome(said, stages.write.write.access, stages.retired)
         self.cost = Run(

@@ -17,7 +17,7 @@ from bucketline.conf.kafka_client import kafka_client
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.decode.step_for_table import decode_step
-from bucketline.streaming.job.choose_reader import Chosen, JobSink
+from bucketline.streaming.job.choose_reader import ChosenReader, JobSink
 from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -77,7 +77,7 @@ class Stream:
     stages: list[int] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
 
-    def run(self, chosen: Chosen | None, *, joins: bool) -> list[dict[str, Any]]:
+    def run(self, chosen: ChosenReader | None, *, joins: bool) -> list[dict[str, Any]]:
         table = create_table(str(self.root / "k.db" / "t"), COLUMNS, ("id",), options={"bucket": "4"})
         step = decode_step(RecordFormat.JSON, handle_of(table).table_schema, BadRecords(None, 0))
         sink = JobSink(table.path, {"compaction": "none"}, decode=step, kafka=chosen, joins_partitions=joins)

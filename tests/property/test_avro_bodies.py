@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_exact import DamagedRecord, read_value
-from bucketline.streaming.decode.avro.avro_schema import Kind, Node, only_fields, parse_avro_schema
+from bucketline.streaming.decode.avro.avro_schema import AvroKind, Node, only_fields, parse_avro_schema
 from tests.support.models.avro_values import bodies_of, drawn_schema, read_by_fastavro
 
 SEEDS = st.integers(min_value=0, max_value=2**32)
@@ -29,14 +29,14 @@ def as_python(value: object, node: Node) -> object:
     """A value out of Arrow in the form of fastavro."""
     if value is None:
         return None
-    if node.kind is Kind.UNION:
-        children = [child for child in node.children if child.kind is not Kind.NULL]
+    if node.kind is AvroKind.UNION:
+        children = [child for child in node.children if child.kind is not AvroKind.NULL]
         return as_python(value, children[0]) if children else None
-    if node.kind is Kind.RECORD:
+    if node.kind is AvroKind.RECORD:
         return {name: as_python(value[name], child) for name, child in node.read_fields}
-    if node.kind is Kind.ARRAY:
+    if node.kind is AvroKind.ARRAY:
         return [as_python(item, node.children[0]) for item in value]
-    if node.kind is Kind.MAP:
+    if node.kind is AvroKind.MAP:
         return {name: as_python(item, node.children[0]) for name, item in value}
     return value
 

@@ -9,8 +9,8 @@ from bucketline.state.bucket.allocation import Allocation, AllocationRule, Owner
 from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
+    KeyPlaces,
     OldPlaceRule,
-    Places,
     old_place_rule,
     place_rows,
     placed_rows,
@@ -33,9 +33,9 @@ def as_columns(batch: list[tuple[int, int, int]]) -> KeyedRows:
     return KeyedRows(columns[:, 0], hashes, columns[:, 1].astype(np.int32), columns[:, 2].astype(np.int8))
 
 
-def as_places(found: list[tuple[int, int]]) -> Places:
+def as_places(found: list[tuple[int, int]]) -> KeyPlaces:
     columns = np.array(found, np.int32)
-    return Places(columns[:, 0].copy(), columns[:, 1].copy())
+    return KeyPlaces(columns[:, 0].copy(), columns[:, 1].copy())
 
 
 class RowAtATime:

@@ -22,7 +22,7 @@ from bucketline.streaming.tasks.bytes_job import bytes_job, rdd_job
 from bucketline.streaming.tasks.frame_job import frame_job
 from bucketline.streaming.tasks.frame_messages import frame_messages
 from bucketline.streaming.tasks.read_task import drain, joined_messages, task_number
-from bucketline.streaming.tasks.wire import RUN, Result, Routed, Sent
+from bucketline.streaming.tasks.wire import RUN, Routed, Sent, TaskResult
 from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
@@ -158,9 +158,9 @@ class Parents:
 
     carried: bytes = b""
 
-    def __call__(self, *given: Any) -> Iterator[Result]:
+    def __call__(self, *given: Any) -> Iterator[TaskResult]:
         size = sum(len(run.blob) for sent in given for _, run in sent)
-        yield Result(str(os.getppid()), b"%d %d" % (task_number(), size))
+        yield TaskResult(str(os.getppid()), b"%d %d" % (task_number(), size))
 
 
 @dataclass(frozen=True)
@@ -183,11 +183,11 @@ class SayRows:
 
     of_messages: pa.Schema | None = None
 
-    def __call__(self, given: Iterator[Any]) -> Iterator[Result]:
+    def __call__(self, given: Iterator[Any]) -> Iterator[TaskResult]:
         if self.of_messages is None:
-            yield Result("rows", seal(pa.Table.from_batches(given)))
+            yield TaskResult("rows", seal(pa.Table.from_batches(given)))
         else:
-            yield Result("rows", seal(pa.concat_tables(joined_messages(given, self.of_messages))))
+            yield TaskResult("rows", seal(pa.concat_tables(joined_messages(given, self.of_messages))))
 
 
 def test_the_messages_of_a_frame_are_what_a_query_hands_out(spark: Any) -> None:
@@ -230,7 +230,7 @@ def test_tasks_that_get_nothing_share_the_workers_of_queries(spark: Any) -> None
 class Refuse:
     """A task that fails."""
 
-    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
         raise SchemaMismatchError("no such column", column="x")
         yield
 

@@ -18,7 +18,7 @@ import fastavro
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.codec import is_read, pack_block, unpack_block
-from bucketline.state.format.avro.schema import MALFORMED, RecordFormat, holds_records, reading_schema
+from bucketline.state.format.avro.schema import MALFORMED, AvroRecordFormat, holds_records, reading_schema
 
 Record = dict[str, object]
 
@@ -124,7 +124,7 @@ class Container:
             yield offset, count, unpack_block(self.codec, data, offset)
 
 
-def encode_records(records: Sequence[Record], form: RecordFormat, codec: str = DEFAULT_CODEC) -> bytes:
+def encode_records(records: Sequence[Record], form: AvroRecordFormat, codec: str = DEFAULT_CODEC) -> bytes:
     """The bytes of a container holding the records, in order; the same records give the same bytes.
 
     The sync marker is computed from the content, because this code uses no randomness.
@@ -158,7 +158,7 @@ def _header_checksum(schema_text: bytes, codec: bytes) -> bytes:
     return f"{zlib.crc32(codec, zlib.crc32(schema_text)):08x}".encode()
 
 
-def iterate_records(data: bytes, form: RecordFormat) -> Iterator[Record]:
+def iterate_records(data: bytes, form: AvroRecordFormat) -> Iterator[Record]:
     """The records of a container, as dicts by the *writer's* field names: a nullable field may be missing altogether.
 
     Fields that `form` does not know are in the dicts too; a timestamp is its plain long. Blocks are unpacked one by

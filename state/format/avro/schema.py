@@ -44,7 +44,7 @@ MALFORMED = (
 
 
 @dataclass(frozen=True, eq=False)
-class RecordFormat:
+class AvroRecordFormat:
     """The Avro schema for writing records, and for checking those that are read; compared by identity."""
 
     schema: dict[str, Json]
@@ -62,7 +62,7 @@ def nullable(name: str, kind: Json) -> dict[str, Json]:
 
 
 @lru_cache(maxsize=64)
-def reading_schema(text: bytes, form: RecordFormat) -> tuple[object, bool]:
+def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
     """The parsed schema of an array of the writer's records, and if it makes records nullable that `form` does not.
 
     Writers up to Paimon 0.9 do so, and never write a null there: what was read is to pass `holds_records`.

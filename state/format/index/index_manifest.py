@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.schema import NAMESPACE, RecordFormat, nullable
+from bucketline.state.format.avro.schema import NAMESPACE, AvroRecordFormat, nullable
 from bucketline.state.format.entries import DeletionVectorRange, FileKind, IndexManifestEntry
 from bucketline.state.format.metadata_records import AVRO, Encoding, read_records, write_records
 from bucketline.state.format.paths import checked_name
@@ -23,7 +23,7 @@ _GLOBAL_INDEX_FIELDS = (
     "_SOURCE_META",
 )
 
-FORMAT = RecordFormat(
+FORMAT = AvroRecordFormat(
     {
         "type": "record",
         "name": "record",

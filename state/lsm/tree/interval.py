@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.tree.run import KeyOrder, SortedRun
+from bucketline.state.lsm.tree.run import SortedRun, ToComparable
 
 _Ranged = tuple[Any, Any, DataFileMeta]
 
 
-def sections(files: Iterable[DataFileMeta], key_order: KeyOrder) -> list[list[SortedRun]]:
+def sections(files: Iterable[DataFileMeta], key_order: ToComparable) -> list[list[SortedRun]]:
     """The files as sections in key order, each a list of runs; no key is in two sections.
 
     Runs carry no age: which of two rows is newer is decided by their sequence, row by row.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.lsm.tree.run import KeyOrder, LevelSortedRun, SortedRun, sorted_run
+from bucketline.state.lsm.tree.run import LevelSortedRun, SortedRun, ToComparable, sorted_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Levels:
     level0: tuple[DataFileMeta, ...]
     upper: tuple[SortedRun, ...]
     max_level: int
-    key_order: KeyOrder = field(repr=False, compare=False)
+    key_order: ToComparable = field(repr=False, compare=False)
 
     @staticmethod
-    def from_files(files: Iterable[DataFileMeta], num_levels: int, key_order: KeyOrder) -> "Levels":
+    def from_files(files: Iterable[DataFileMeta], num_levels: int, key_order: ToComparable) -> "Levels":
         """The tree of a bucket's live files; `num_levels` counts level 0.
 
         Raises CorruptFileError when a file comes twice, or when files of a level above 0 overlap.

@@ -11,7 +11,7 @@ from typing import Any
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
 
-KeyOrder = Callable[[bytes], Any]
+ToComparable = Callable[[bytes], Any]
 """From a serialized trimmed primary key to a value that Python compares in Paimon's key order."""
 
 
@@ -49,7 +49,7 @@ def run_count(files: Iterable[DataFileMeta]) -> int:
     return level0 + len(set(levels)) - (level0 > 0)
 
 
-def sorted_run(files: Iterable[DataFileMeta], key_order: KeyOrder) -> SortedRun:
+def sorted_run(files: Iterable[DataFileMeta], key_order: ToComparable) -> SortedRun:
     """The run that the files of one level form, given in any order.
 
     Raises CorruptFileError naming both files when two of them overlap: no reader could tell which one is newer.

@@ -11,7 +11,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.lsm.tree.pick import CompactUnit
-from bucketline.state.lsm.tree.run import KeyOrder, SortedRun
+from bucketline.state.lsm.tree.run import SortedRun, ToComparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def plan_rewrite(
     unit: CompactUnit,
     options: CompactOptions,
     max_level: int,
-    key_order: KeyOrder,
+    key_order: ToComparable,
     expired: Collection[str] = (),
 ) -> tuple[Upgrade | Rewrite, ...]:
     """The steps of a compaction, in key order; outputs of one step never overlap those of another.

@@ -41,7 +41,7 @@ class Evaluate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function's name in small letters, the nodes of its arguments, and the node of the call."""
 
     name: str
@@ -60,7 +60,7 @@ class Function:
 
     least: int
     most: int
-    compute: Callable[[Call, Evaluate], Value]
+    compute: Callable[[FunctionCall, Evaluate], Value]
 
     @property
     def takes(self) -> str:

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall, literal
 from bucketline.state.sql.compute.hashes import HASH_FUNCTIONS
 from bucketline.state.sql.compute.json_paths import JSON_FUNCTIONS
 from bucketline.state.sql.compute.meeting import common_type, compared, to_common
@@ -29,15 +29,15 @@ from bucketline.state.sql.dialect import DIALECT
 from bucketline.state.types.if_else import if_else
 
 
-def function_call(node: Any) -> Call | None:
+def function_call(node: Any) -> FunctionCall | None:
     """The call that a node is; None for a node of another kind."""
     if isinstance(node, exp.Anonymous):
-        return Call(str(node.this).lower(), tuple(node.expressions), node)
+        return FunctionCall(str(node.this).lower(), tuple(node.expressions), node)
     read = _SPELLED.get(type(node))
     return None if read is None else read(node)
 
 
-def call_function(call: Call, value: Evaluate) -> Value:
+def call_function(call: FunctionCall, value: Evaluate) -> Value:
     """The result of a function. Raises OptionError for an unknown one, and for an argument that is not understood."""
     function = FUNCTIONS.get(call.name)
     if function is None:
@@ -50,21 +50,21 @@ def call_function(call: Call, value: Evaluate) -> Value:
     return function.compute(call, value)
 
 
-def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[Any], Call]:
+def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[Any], FunctionCall]:
     """A function that reads a node with a grammar of its own as a call. `keys` name the parts of the node, in order."""
 
-    def read(node: Any) -> Call:
+    def read(node: Any) -> FunctionCall:
         for key, said in node.args.items():
             if said and key not in keys and key not in (*notes, *_NOTES):
                 raise OptionError(f"{node.sql(DIALECT)!r} is not supported", key="expression")
         arguments = [node.args[key] for key in keys if node.args.get(key) is not None]
         flat = [n for part in arguments for n in (part if isinstance(part, list) else [part])]
-        return Call(name, tuple(flat), node)
+        return FunctionCall(name, tuple(flat), node)
 
     return read
 
 
-def _trim_call(node: Any) -> Call:
+def _trim_call(node: Any) -> FunctionCall:
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "btrim")
     if node.expression and not node.args.get("position") and "from" not in node.meta:
         # trim(a, 'x') took off 'x' in the older dialect; Spark reads it the other way round.
@@ -73,10 +73,10 @@ def _trim_call(node: Any) -> Call:
             f"trim of two arguments ({text}) is not supported; write trim(BOTH 'x' FROM text)", key="expression"
         )
     arguments = (node.this,) if not node.expression else (node.this, node.expression)
-    return Call(name, arguments, node)
+    return FunctionCall(name, arguments, node)
 
 
-def _like_call(node: Any) -> Call:
+def _like_call(node: Any) -> FunctionCall:
     escape: tuple[Any, ...] = ()
     whole = node
     if isinstance(node, exp.Escape):
@@ -85,18 +85,18 @@ def _like_call(node: Any) -> Call:
         raise OptionError(f"{whole.sql(DIALECT)!r} is not supported", key="expression")
     if isinstance(node.expression, exp.Any | exp.All):
         raise OptionError(f"{whole.sql(DIALECT)!r} is not supported; join several LIKE by OR", key="expression")
-    return Call("not like" if node.args.get("negate") else "like", (node.this, node.expression, *escape), whole)
+    return FunctionCall("not like" if node.args.get("negate") else "like", (node.this, node.expression, *escape), whole)
 
 
-def _extract_call(node: Any) -> Call:
-    return Call("date_part", (exp.Literal.string(str(node.this.name)), node.expression), node)
+def _extract_call(node: Any) -> FunctionCall:
+    return FunctionCall("date_part", (exp.Literal.string(str(node.this.name)), node.expression), node)
 
 
 _NOTES = ("safe", "coalesce", "ignore_nulls", "charset", "null_if_pos_overflow")
 """Parts of a node that sqlglot adds for its dialect, and no user has written."""
 
 
-def _json_call(node: Any) -> Call:
+def _json_call(node: Any) -> FunctionCall:
     """`payload:a.b[0]`."""
     steps = []
     for part in node.expression.expressions:
@@ -106,15 +106,15 @@ def _json_call(node: Any) -> Call:
             steps.append(f"[{part.this}]")
         elif not isinstance(part, exp.JSONPathRoot):
             raise OptionError(f"{node.sql(DIALECT)!r} is not supported", key="expression")
-    return Call("get_json_object", (node.this, exp.Literal.string("$" + "".join(steps))), node)
+    return FunctionCall("get_json_object", (node.this, exp.Literal.string("$" + "".join(steps))), node)
 
 
-def _map_call(node: Any) -> Call:
+def _map_call(node: Any) -> FunctionCall:
     keys, items = node.args["keys"].expressions, node.args["values"].expressions
-    return Call("map", tuple(part for pair in zip(keys, items, strict=True) for part in pair), node)
+    return FunctionCall("map", tuple(part for pair in zip(keys, items, strict=True) for part in pair), node)
 
 
-_SPELLED: Mapping[type[Any], Callable[[Any], Call]] = {
+_SPELLED: Mapping[type[Any], Callable[[Any], FunctionCall]] = {
     exp.Trim: _trim_call,
     exp.Substring: _special("substring", "this", "start", "length"),
     exp.Like: _like_call,
@@ -133,23 +133,23 @@ _SPELLED: Mapping[type[Any], Callable[[Any], Call]] = {
 }
 
 
-def _coalesce(call: Call, value: Evaluate) -> Value:
+def _coalesce(call: FunctionCall, value: Evaluate) -> Value:
     return pc.coalesce(*_in_common(call, value))
 
 
-def _nullif(call: Call, value: Evaluate) -> Value:
+def _nullif(call: FunctionCall, value: Evaluate) -> Value:
     left, right = (value(node) for node in call.arguments)
     same = pc.fill_null(compared("=", left, right, value.context), False)
     return if_else(same, pa.scalar(None, left.type), left)
 
 
-def _nvl2(call: Call, value: Evaluate) -> Value:
+def _nvl2(call: FunctionCall, value: Evaluate) -> Value:
     given, then, other = (value(node) for node in call.arguments)
     target = common_type([then.type, other.type], value.context)
     return if_else(pc.is_valid(given), to_common(then, target, value.context), to_common(other, target, value.context))
 
 
-def _greatest(call: Call, value: Evaluate) -> Value:
+def _greatest(call: FunctionCall, value: Evaluate) -> Value:
     values = _ordered(_in_common(call, value))
     greatest = pc.max_element_wise(*values, skip_nulls=True)
     if not pa.types.is_floating(greatest.type):
@@ -159,7 +159,7 @@ def _greatest(call: Call, value: Evaluate) -> Value:
     return if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
 
-def _least(call: Call, value: Evaluate) -> Value:
+def _least(call: FunctionCall, value: Evaluate) -> Value:
     return pc.min_element_wise(*_ordered(_in_common(call, value)), skip_nulls=True)
 
 
@@ -170,13 +170,13 @@ def _ordered(values: list[Value]) -> list[Value]:
     return values
 
 
-def _in_common(call: Call, value: Evaluate) -> list[Value]:
+def _in_common(call: FunctionCall, value: Evaluate) -> list[Value]:
     values = [value(n) for n in call.arguments]
     target = common_type([v.type for v in values], value.context)
     return [to_common(v, target, value.context) for v in values]
 
 
-def _number_of(call: Call, value: Evaluate) -> Value:
+def _number_of(call: FunctionCall, value: Evaluate) -> Value:
     number = value(call.arguments[0])
     if pa.types.is_null(number.type):
         return number.cast(pa.float64())
@@ -185,17 +185,17 @@ def _number_of(call: Call, value: Evaluate) -> Value:
     return number
 
 
-def _abs(call: Call, value: Evaluate) -> Value:
+def _abs(call: FunctionCall, value: Evaluate) -> Value:
     return pc.abs_checked(_number_of(call, value))
 
 
-def _round(call: Call, value: Evaluate) -> Value:
+def _round(call: FunctionCall, value: Evaluate) -> Value:
     digits = 0 if len(call.arguments) == 1 else literal(call.arguments[1], int)
     return rounded(_number_of(call, value), digits)
 
 
-def _to_whole(mode: str) -> Callable[[Call, Evaluate], Value]:
-    def compute(call: Call, value: Evaluate) -> Value:
+def _to_whole(mode: str) -> Callable[[FunctionCall, Evaluate], Value]:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         number = _number_of(call, value)
         if pa.types.is_integer(number.type):
             return number.cast(pa.int64())
@@ -214,8 +214,8 @@ def _as_java_casts(whole: pa.Array) -> pa.Array:
     return pa.array(found, pa.int64(), mask=is_null)
 
 
-def _two(sign: str) -> Callable[[Call, Evaluate], Value]:
-    def compute(call: Call, value: Evaluate) -> Value:
+def _two(sign: str) -> Callable[[FunctionCall, Evaluate], Value]:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         left, right = (value(node) for node in call.arguments)
         if pa.types.is_null(left.type) or pa.types.is_null(right.type):
             return pa.scalar(None)
@@ -226,10 +226,10 @@ def _two(sign: str) -> Callable[[Call, Evaluate], Value]:
     return compute
 
 
-def _cast_call(type_name: str) -> Callable[[Call, Evaluate], Value]:
+def _cast_call(type_name: str) -> Callable[[FunctionCall, Evaluate], Value]:
     """`int(x)` and its like: CAST(x AS INT)."""
 
-    def compute(call: Call, value: Evaluate) -> Value:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         return value(exp.cast(call.arguments[0].copy(), type_name, dialect=DIALECT))
 
     return compute

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall, literal
 from bucketline.state.sql.compute.moments import by_array
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.compute.time_patterns import distinct_places
@@ -28,7 +28,7 @@ _P1, _P2, _P3, _P4, _P5 = (
 _SEED = 42
 
 
-def _bytes_of(call: Call, value: Evaluate) -> Value:
+def _bytes_of(call: FunctionCall, value: Evaluate) -> Value:
     data = value(call.arguments[0])
     if pa.types.is_null(data.type):
         return data.cast(pa.binary())
@@ -37,8 +37,8 @@ def _bytes_of(call: Call, value: Evaluate) -> Value:
     return data.cast(pa.binary())
 
 
-def _digest(make: Callable[[bytes], object], kind: pa.DataType) -> Callable[[Call, Evaluate], Value]:
-    def compute(call: Call, value: Evaluate) -> Value:
+def _digest(make: Callable[[bytes], object], kind: pa.DataType) -> Callable[[FunctionCall, Evaluate], Value]:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         def digests(data: pa.Array) -> pa.Array:
             # No library hashes columns with these; one value is hashed once.
             coded = data.dictionary_encode()
@@ -50,7 +50,7 @@ def _digest(make: Callable[[bytes], object], kind: pa.DataType) -> Callable[[Cal
     return compute
 
 
-def _sha2(call: Call, value: Evaluate) -> Value:
+def _sha2(call: FunctionCall, value: Evaluate) -> Value:
     bits = literal(call.arguments[1], int)
     make = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
     if bits not in make:
@@ -58,7 +58,7 @@ def _sha2(call: Call, value: Evaluate) -> Value:
     return _digest(lambda data: make[bits](data).hexdigest(), pa.string())(call, value)
 
 
-def _xxhash64(call: Call, value: Evaluate) -> Value:
+def _xxhash64(call: FunctionCall, value: Evaluate) -> Value:
     values = [value(node) for node in call.arguments]
     count = max((len(v) for v in values if isinstance(v, pa.Array)), default=1)
     hashes: _Hashes = np.full(count, _SEED, np.uint64)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall, literal
 from bucketline.state.sql.compute.moments import by_array
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.compute.texts import text_of
@@ -38,7 +38,7 @@ def path_of(text: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
-def _get_json_object(call: Call, value: Evaluate) -> Value:
+def _get_json_object(call: FunctionCall, value: Evaluate) -> Value:
     steps = path_of(literal(call.arguments[1], str))
 
     return by_array(text_of(call.arguments[0], value), lambda texts: json_values(texts, steps))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.state.sql.compute.calls import Call, Evaluate, Function
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall
 from bucketline.state.sql.compute.meeting import common_type
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.dialect import DIALECT
@@ -66,7 +66,7 @@ def _elements(items: pa.ListArray, places: pa.Array, counts_from_one: bool) -> p
     return items.values.take(pa.array(chosen, mask=is_null))
 
 
-def _map(call: Call, value: Evaluate) -> Value:
+def _map(call: FunctionCall, value: Evaluate) -> Value:
     """A map of keys and values in turn. Raises ArrowInvalid for a key that is null or comes twice, as Spark does."""
     if len(call.arguments) % 2:
         raise OptionError(f"{call.text!r}: map takes a value for each key", key="expression")
@@ -96,11 +96,11 @@ def _as_one(values: list[Value]) -> list[Value]:
     return [v.cast(kind) for v in values]
 
 
-def _element_at(call: Call, value: Evaluate) -> Value:
+def _element_at(call: FunctionCall, value: Evaluate) -> Value:
     return item_of(call.arguments[0], call.arguments[1], value, counts_from_one=True)
 
 
-def _size(call: Call, value: Evaluate) -> Value:
+def _size(call: FunctionCall, value: Evaluate) -> Value:
     items = value(call.arguments[0])
     if pa.types.is_map(items.type) and isinstance(items, pa.Array):
         offsets = np.asarray(items.offsets, np.int32)

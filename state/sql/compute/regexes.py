@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall, literal
 from bucketline.state.sql.compute.moments import by_array
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.compute.texts import text_of
@@ -132,12 +132,12 @@ def _refused(pattern: str, why: str) -> OptionError:
     return OptionError(f"the regular expression {pattern!r} is not supported: {why}", key="expression")
 
 
-def _rlike(call: Call, value: Evaluate) -> Value:
+def _rlike(call: FunctionCall, value: Evaluate) -> Value:
     pattern = re2_of(literal(call.arguments[1], str))
     return pc.match_substring_regex(text_of(call.arguments[0], value), pattern)
 
 
-def _regexp_extract(call: Call, value: Evaluate) -> Value:
+def _regexp_extract(call: FunctionCall, value: Evaluate) -> Value:
     group = literal(call.arguments[2], int) if len(call.arguments) > 2 else 1
     pattern = re2_of(literal(call.arguments[1], str), group)
 
@@ -148,7 +148,7 @@ def _regexp_extract(call: Call, value: Evaluate) -> Value:
     return by_array(text_of(call.arguments[0], value), extracted)
 
 
-def _regexp_replace(call: Call, value: Evaluate) -> Value:
+def _regexp_replace(call: FunctionCall, value: Evaluate) -> Value:
     given, new = literal(call.arguments[1], str), literal(call.arguments[2], str)
     if _ends(given):
         raise _refused(given, "$ in a pattern that is replaced")
@@ -159,7 +159,7 @@ def _regexp_replace(call: Call, value: Evaluate) -> Value:
     return pc.replace_substring_regex(text_of(call.arguments[0], value), pattern, unescaped)
 
 
-def _split(call: Call, value: Evaluate) -> Value:
+def _split(call: FunctionCall, value: Evaluate) -> Value:
     given = literal(call.arguments[1], str)
     pattern = re2_of(given)
     if pc.match_substring_regex(pa.array([""]), f"^(?:{pattern})$")[0].as_py():

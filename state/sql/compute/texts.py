@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall, literal
 from bucketline.state.sql.compute.casts import text_of_values
 from bucketline.state.sql.compute.like import match_like
 from bucketline.state.sql.compute.moments import by_array
@@ -28,7 +28,7 @@ def text_of(node: Any, value: Evaluate) -> Value:
     return by_array(text, lambda values: text_of_values(values, value.context))
 
 
-def _of_text(function: Callable[..., Any]) -> Callable[[Call, Evaluate], Value]:
+def _of_text(function: Callable[..., Any]) -> Callable[[FunctionCall, Evaluate], Value]:
     return lambda call, value: function(text_of(call.arguments[0], value))
 
 
@@ -53,19 +53,19 @@ def _respelled(text: Value, signs: Mapping[str, str]) -> Value:
     return reduce(lambda found, sign: pc.replace_substring(found, sign, signs[sign]), signs, text)
 
 
-def _concat(call: Call, value: Evaluate) -> Value:
+def _concat(call: FunctionCall, value: Evaluate) -> Value:
     return pc.binary_join_element_wise(*(text_of(p, value) for p in call.arguments), "")
 
 
-def _trim(function: Callable[..., Any]) -> Callable[[Call, Evaluate], Value]:
-    def compute(call: Call, value: Evaluate) -> Value:
+def _trim(function: Callable[..., Any]) -> Callable[[FunctionCall, Evaluate], Value]:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         characters = " " if len(call.arguments) == 1 else literal(call.arguments[1], str)
         return function(text_of(call.arguments[0], value), characters=characters)
 
     return compute
 
 
-def _substring(call: Call, value: Evaluate) -> Value:
+def _substring(call: FunctionCall, value: Evaluate) -> Value:
     start = literal(call.arguments[1], int)
     length = None if len(call.arguments) < 3 else max(0, literal(call.arguments[2], int))
     text = text_of(call.arguments[0], value)
@@ -77,23 +77,23 @@ def _substring(call: Call, value: Evaluate) -> Value:
     return pc.utf8_slice_codeunits(text, first, None if length is None else first + length)
 
 
-def _left(call: Call, value: Evaluate) -> Value:
+def _left(call: FunctionCall, value: Evaluate) -> Value:
     return pc.utf8_slice_codeunits(text_of(call.arguments[0], value), 0, max(0, literal(call.arguments[1], int)))
 
 
-def _right(call: Call, value: Evaluate) -> Value:
+def _right(call: FunctionCall, value: Evaluate) -> Value:
     count, text = literal(call.arguments[1], int), text_of(call.arguments[0], value)
     return pc.utf8_slice_codeunits(text, -count) if count > 0 else pc.utf8_slice_codeunits(text, 0, 0)
 
 
-def _replace(call: Call, value: Evaluate) -> Value:
+def _replace(call: FunctionCall, value: Evaluate) -> Value:
     text, old = text_of(call.arguments[0], value), literal(call.arguments[1], str)
     if not old:
         return text  # Arrow would put the new text in for ever
     return pc.replace_substring(text, old, "" if len(call.arguments) < 3 else literal(call.arguments[2], str))
 
 
-def _like(call: Call, value: Evaluate) -> Value:
+def _like(call: FunctionCall, value: Evaluate) -> Value:
     text, pattern, *escape = call.arguments
     sign = literal(escape[0], str) if escape else "\\"
     if len(sign) != 1:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.calls import Call, Evaluate, Function, literal
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall, literal
 from bucketline.state.sql.compute.moments import (
     INSTANT,
     as_stamps,
@@ -37,24 +37,24 @@ _TRUNCATED = {
 }
 
 
-def _local(call: Call, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
+def _local(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
     """The result of `compute` for an argument, as local microseconds."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_local(call, moments, value)))
 
 
-def _checked_local(call: Call, moments: pa.Array, value: Evaluate) -> pa.Array:
+def _checked_local(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa.Array:
     try:
         return local_us(moments, value.context)
     except pa.ArrowTypeError as e:
         raise pa.ArrowTypeError(f"{call.text!r}: {e}") from e
 
 
-def _date(call: Call, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
+def _date(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
     """The result of `compute` for an argument, as dates."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_dates(call, moments, value)))
 
 
-def _checked_dates(call: Call, moments: pa.Array, value: Evaluate) -> pa.Array:
+def _checked_dates(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa.Array:
     if pa.types.is_null(moments.type):
         return moments.cast(pa.date32())
     if not (pa.types.is_date(moments.type) or pa.types.is_timestamp(moments.type) or pa.types.is_string(moments.type)):
@@ -67,7 +67,7 @@ def _day_part(function: Callable[..., Any]) -> Function:
 
 
 def _time_part(unit_us: int, modulus: int) -> Function:
-    def compute(call: Call, value: Evaluate) -> Value:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         return _local(call, value, 0, lambda micros: _numbers(micros, lambda m: m // unit_us % modulus, pa.int32()))
 
     return Function(1, 1, compute)
@@ -78,7 +78,7 @@ def _numbers(values: pa.Array, compute: Callable[[Longs], Longs], kind: pa.DataT
     return pa.array(numbers, pa.int64(), mask=np.asarray(values.is_null())).cast(kind)
 
 
-def _second_part(call: Call, value: Evaluate) -> Value:
+def _second_part(call: FunctionCall, value: Evaluate) -> Value:
     def seconds(micros: pa.Array) -> pa.Array:
         units = _numbers(micros, lambda m: m % (60 * SECOND_US), pa.int64())
         # The digits of a decimal are those of its units.
@@ -88,21 +88,21 @@ def _second_part(call: Call, value: Evaluate) -> Value:
     return _local(call, value, 0, seconds)
 
 
-def _date_part(call: Call, value: Evaluate) -> Value:
+def _date_part(call: FunctionCall, value: Evaluate) -> Value:
     name = literal(call.arguments[0], str).lower()
     if name not in _PARTS:
         known = ", ".join(_PARTS).upper()
         raise OptionError(f"{call.text!r}: {name.upper()} is not supported; there are {known}", key="expression")
-    return _PARTS[name].compute(Call(name, call.arguments[1:], call.node), value)
+    return _PARTS[name].compute(FunctionCall(name, call.arguments[1:], call.node), value)
 
 
-def _date_format(call: Call, value: Evaluate) -> Value:
+def _date_format(call: FunctionCall, value: Evaluate) -> Value:
     pattern = literal(call.arguments[1], str)
     written(pa.array([], pa.int64()), pattern)
     return _local(call, value, 0, lambda micros: written(micros, pattern))
 
 
-def _from_unixtime(call: Call, value: Evaluate) -> Value:
+def _from_unixtime(call: FunctionCall, value: Evaluate) -> Value:
     pattern = literal(call.arguments[1], str) if len(call.arguments) > 1 else _FULL
     written(pa.array([], pa.int64()), pattern)
 
@@ -113,21 +113,21 @@ def _from_unixtime(call: Call, value: Evaluate) -> Value:
     return by_array(value(call.arguments[0]), texts)
 
 
-def _whole(numbers: pa.Array, call: Call) -> pa.Array:
+def _whole(numbers: pa.Array, call: FunctionCall) -> pa.Array:
     if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
         raise pa.ArrowTypeError(f"{call.text!r} is asked of {numbers.type}, not of a whole number; use CAST")
     return numbers.cast(pa.int64())
 
 
-def _to_date(call: Call, value: Evaluate) -> Value:
+def _to_date(call: FunctionCall, value: Evaluate) -> Value:
     return _read_dates(call, value, fails=True)
 
 
-def _try_to_date(call: Call, value: Evaluate) -> Value:
+def _try_to_date(call: FunctionCall, value: Evaluate) -> Value:
     return _read_dates(call, value, fails=False)
 
 
-def _read_dates(call: Call, value: Evaluate, *, fails: bool) -> Value:
+def _read_dates(call: FunctionCall, value: Evaluate, *, fails: bool) -> Value:
     def dates(moments: pa.Array) -> pa.Array:
         if not pa.types.is_string(moments.type):
             return _checked_dates(call, moments, value)
@@ -144,15 +144,15 @@ def _read_dates(call: Call, value: Evaluate, *, fails: bool) -> Value:
     return by_array(value(call.arguments[0]), dates)
 
 
-def _to_timestamp(call: Call, value: Evaluate) -> Value:
+def _to_timestamp(call: FunctionCall, value: Evaluate) -> Value:
     return _read_stamps(call, value, fails=True)
 
 
-def _try_to_timestamp(call: Call, value: Evaluate) -> Value:
+def _try_to_timestamp(call: FunctionCall, value: Evaluate) -> Value:
     return _read_stamps(call, value, fails=False)
 
 
-def _read_stamps(call: Call, value: Evaluate, *, fails: bool) -> Value:
+def _read_stamps(call: FunctionCall, value: Evaluate, *, fails: bool) -> Value:
     def stamps(moments: pa.Array) -> pa.Array:
         if pa.types.is_integer(moments.type) and len(call.arguments) == 1:
             return _counted(SECOND_US, moments, value, call)
@@ -170,20 +170,20 @@ def _read_stamps(call: Call, value: Evaluate, *, fails: bool) -> Value:
     return by_array(value(call.arguments[0]), stamps)
 
 
-def _counted(unit_us: int, numbers: pa.Array, value: Evaluate, call: Call) -> pa.Array:
+def _counted(unit_us: int, numbers: pa.Array, value: Evaluate, call: FunctionCall) -> pa.Array:
     instants = pc.multiply_checked(_whole(numbers, call), unit_us).cast(INSTANT)
     return instants if value.context.has_instants else local_us(instants, value.context).cast(pa.timestamp("us"))
 
 
 def _of_count(unit_us: int) -> Function:
-    def compute(call: Call, value: Evaluate) -> Value:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         return by_array(value(call.arguments[0]), lambda numbers: _counted(unit_us, numbers, value, call))
 
     return Function(1, 1, compute)
 
 
 def _count_of(unit_us: int) -> Function:
-    def compute(call: Call, value: Evaluate) -> Value:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         def counts(moments: pa.Array) -> pa.Array:
             _checked_local(call, moments.slice(0, 0), value)
             instants = instants_of(moments, value.context).cast(pa.int64())
@@ -194,7 +194,7 @@ def _count_of(unit_us: int) -> Function:
     return Function(1, 1, compute)
 
 
-def _unix_timestamp(call: Call, value: Evaluate) -> Value:
+def _unix_timestamp(call: FunctionCall, value: Evaluate) -> Value:
     def seconds(moments: pa.Array) -> pa.Array:
         if pa.types.is_string(moments.type):
             pattern = literal(call.arguments[1], str) if len(call.arguments) > 1 else _FULL
@@ -211,7 +211,7 @@ def _unix_timestamp(call: Call, value: Evaluate) -> Value:
     return by_array(value(call.arguments[0]), seconds)
 
 
-def _date_trunc(call: Call, value: Evaluate) -> Value:
+def _date_trunc(call: FunctionCall, value: Evaluate) -> Value:
     unit = literal(call.arguments[0], str).lower()
     _truncated_to(unit, np.array([0], np.int64), call)
     context = value.context
@@ -220,7 +220,7 @@ def _date_trunc(call: Call, value: Evaluate) -> Value:
     )
 
 
-def _trunc(call: Call, value: Evaluate) -> Value:
+def _trunc(call: FunctionCall, value: Evaluate) -> Value:
     unit = literal(call.arguments[1], str).lower()
     if unit not in ("week", "quarter") and _TRUNCATED.get(unit) not in ("Y", "M"):
         raise OptionError(f"{call.text!r}: trunc knows YEAR, QUARTER, MONTH and WEEK", key="expression")
@@ -233,7 +233,7 @@ def _trunc(call: Call, value: Evaluate) -> Value:
     return _date(call, value, 0, days)
 
 
-def _truncated_to(unit: str, micros: Longs, call: Call) -> Longs:
+def _truncated_to(unit: str, micros: Longs, call: FunctionCall) -> Longs:
     stamps = micros.astype("M8[us]")
     if unit == "week":
         days = micros // DAY_US
@@ -248,8 +248,8 @@ def _truncated_to(unit: str, micros: Longs, call: Call) -> Longs:
     return stamps.astype(f"M8[{code}]").astype("M8[us]").astype(np.int64)
 
 
-def _moved(sign: int) -> Callable[[Call, Evaluate], Value]:
-    def compute(call: Call, value: Evaluate) -> Value:
+def _moved(sign: int) -> Callable[[FunctionCall, Evaluate], Value]:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         count = value(call.arguments[1])
         if not (pa.types.is_integer(count.type) and count.type.bit_width <= 32):
             raise pa.ArrowTypeError(f"{call.text!r}: so many days are an INT, not {count.type}")
@@ -273,7 +273,7 @@ def by_two(left: Value, right: Value, compute: Callable[[pa.Array, pa.Array], pa
     return compute(left, right)
 
 
-def _datediff(call: Call, value: Evaluate) -> Value:
+def _datediff(call: FunctionCall, value: Evaluate) -> Value:
     def days(end: pa.Array, start: pa.Array) -> pa.Array:
         ends, starts = (_checked_dates(call, d, value).cast(pa.int32()) for d in (end, start))
         return pc.subtract_checked(ends, starts)
@@ -281,7 +281,7 @@ def _datediff(call: Call, value: Evaluate) -> Value:
     return by_two(value(call.arguments[0]), value(call.arguments[1]), days)
 
 
-def _last_day(call: Call, value: Evaluate) -> Value:
+def _last_day(call: FunctionCall, value: Evaluate) -> Value:
     def last(dates: pa.Array) -> pa.Array:
         numbers = dates.cast(pa.int32())
 
@@ -293,7 +293,7 @@ def _last_day(call: Call, value: Evaluate) -> Value:
     return _date(call, value, 0, last)
 
 
-def _make_date(call: Call, value: Evaluate) -> Value:
+def _make_date(call: FunctionCall, value: Evaluate) -> Value:
     numbers = [value(node) for node in call.arguments]
     if not all(pa.types.is_integer(n.type) for n in numbers):
         raise pa.ArrowTypeError(f"{call.text!r} is asked of other types than INT")
@@ -307,8 +307,8 @@ def _make_date(call: Call, value: Evaluate) -> Value:
     return made if any(isinstance(n, pa.Array) for n in numbers) else made[0]
 
 
-def _utc(to_utc: bool) -> Callable[[Call, Evaluate], Value]:
-    def compute(call: Call, value: Evaluate) -> Value:
+def _utc(to_utc: bool) -> Callable[[FunctionCall, Evaluate], Value]:
+    def compute(call: FunctionCall, value: Evaluate) -> Value:
         zone = literal(call.arguments[1], str)
         try:
             from_local(pa.array([0]), zone)
@@ -332,7 +332,7 @@ def _back(micros: pa.Array, value: Evaluate) -> pa.Array:
     return instants if value.context.has_instants else local_us(instants, value.context).cast(pa.timestamp("us"))
 
 
-def _now(call: Call, value: Evaluate) -> Value:
+def _now(call: FunctionCall, value: Evaluate) -> Value:
     now = value.context.now_us
     if now is None:
         raise OptionError(f"{call.text} is not supported here", key="expression", function=call.name)

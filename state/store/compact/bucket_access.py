@@ -15,7 +15,7 @@ from bucketline.state.format.row_age import RowAge, row_age
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
-from bucketline.state.lsm.tree.run import KeyOrder
+from bucketline.state.lsm.tree.run import ToComparable
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.datafile.file_settings import Postponed, file_settings
@@ -61,7 +61,7 @@ class BucketAccess:
         return CompactOptions.of(self.schema.settings)
 
     @cached_property
-    def key_order(self) -> KeyOrder:
+    def key_order(self) -> ToComparable:
         return key_order([f.type for f in self.schema.select(self.schema.trimmed_primary_key)])
 
     def age(self) -> RowAge | None:

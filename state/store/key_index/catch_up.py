@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketline.conf.wording import counted
 from bucketline.state.bucket.allocation import Int32s
-from bucketline.state.bucket.cross_partition import NOWHERE, OldPlaceRule, Places, old_place_rule
+from bucketline.state.bucket.cross_partition import NOWHERE, KeyPlaces, OldPlaceRule, old_place_rule
 from bucketline.state.bucket.key_entries import HashedKeys, KeyEntries, number_keys
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
@@ -189,7 +189,9 @@ def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expire
     moved = alive & ~was_there
     left = np.concatenate([numbers[moved], gone])
     counts = _counts(
-        index, came=Places(partitions[moved], buckets[moved]), left=Places(old.partitions[left], old.buckets[left])
+        index,
+        came=KeyPlaces(partitions[moved], buckets[moved]),
+        left=KeyPlaces(old.partitions[left], old.buckets[left]),
     )
     return IndexChange(puts, delta.keys.take(gone), counts)
 
@@ -205,7 +207,7 @@ def _check_single(alive: np.ndarray) -> None:
         )
 
 
-def _counts(index: KeyIndex, *, came: Places, left: Places) -> dict[tuple[int, int], int]:
+def _counts(index: KeyIndex, *, came: KeyPlaces, left: KeyPlaces) -> dict[tuple[int, int], int]:
     """The new number of keys in each bucket that keys came to or left."""
     change: dict[tuple[int, int], int] = {}
     for places, sign in ((came, 1), (left, -1)):

@@ -22,7 +22,7 @@ import pyarrow as pa
 from rocksdict import Rdict
 
 from bucketline.state.bucket.allocation import Int32s
-from bucketline.state.bucket.cross_partition import Places
+from bucketline.state.bucket.cross_partition import KeyPlaces
 from bucketline.state.bucket.key_entries import (
     LABEL_KEY,
     KeyEntries,
@@ -122,7 +122,7 @@ class KeyIndex:
             database = Rdict(f"{directory}/{_DATABASE}", options)
         return KeyIndex(directory, scope, database, settings)
 
-    def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> Places:
+    def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> KeyPlaces:
         """The places of n normalized keys, ascending; keys last written before `alive_since` (seconds) have none."""
         parts = []
         with self._errors():
@@ -131,8 +131,8 @@ class KeyIndex:
                 values = read(self._database, stored_keys(keys.slice(start, CHUNK_ROWS)))
                 parts.append(read_places(values, alive_since=alive_since))
         if not parts:
-            return Places(np.empty(0, np.int32), np.empty(0, np.int32))
-        return Places(np.concatenate([p.partitions for p in parts]), np.concatenate([p.buckets for p in parts]))
+            return KeyPlaces(np.empty(0, np.int32), np.empty(0, np.int32))
+        return KeyPlaces(np.concatenate([p.partitions for p in parts]), np.concatenate([p.buckets for p in parts]))
 
     def codes(self, partitions: Sequence[bytes]) -> Int32s:
         """The code of each serialized partition. New codes are stored with the next change."""

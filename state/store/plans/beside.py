@@ -79,7 +79,7 @@ class Turns:
                 )
 
 
-class Beside:
+class CompactionThread:
     """The thread: it sleeps until `notice` wakes it, and never runs two turns at a time."""
 
     def __init__(self, turns: Turns, *, lease_ms: int = LEASE_MS) -> None:

@@ -15,7 +15,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.plans.lease import Claim, Lease, Sighting, Verdict, judge, sighting
-from bucketline.state.plans.plan import Item, ItemState, Plan, Result
+from bucketline.state.plans.plan import Item, ItemResult, ItemState, Plan
 from bucketline.state.store.engine.engine import Engine, Jobs
 from bucketline.state.store.plans.item_work import ItemJob, ItemWork, Lost, Made, MoveJob, Unclear
 from bucketline.state.store.plans.make_plan import OpenItems
@@ -47,7 +47,7 @@ class Finished:
     """
 
     item: Item
-    result: Result | None
+    result: ItemResult | None
     reason: str | None = None
     failures: int = 0
 
@@ -147,7 +147,7 @@ class Compactor:
         if verdict is Verdict.GIVE_UP:
             last = "" if view.failure is None else f", the last with: {view.failure}"
             why = f"each try ended in an error{last}" if view.failures else "no worker came to its end"
-            result = self._folder.record(plan, item.number, Result(ItemState.FAILED, None, why))
+            result = self._folder.record(plan, item.number, ItemResult(ItemState.FAILED, None, why))
             return Finished(item, result, result.reason, view.failures)
         if verdict is not Verdict.TAKE:
             return None
@@ -164,7 +164,7 @@ class Compactor:
         jobs: list[tuple[Claimed, ItemJob]] = []
         for c in claimed:
             looked = ends.attempt(c, partial(self._look, c))
-            if isinstance(looked, Result):
+            if isinstance(looked, ItemResult):
                 ends.close(c, looked)
             elif looked is not None:
                 jobs.append((c, looked))
@@ -175,7 +175,7 @@ class Compactor:
             self._commit(group, ends)
         return ends.finished
 
-    def _look(self, c: Claimed) -> ItemJob | Result:
+    def _look(self, c: Claimed) -> ItemJob | ItemResult:
         """All items of a round are looked at in one snapshot."""
         if not self._is_fresh:
             self._work.refresh()
@@ -202,13 +202,13 @@ class Compactor:
             if self._is_dropped:
                 break
             made = ends.attempt(c, partial(self._run, c, job))
-            if isinstance(made, Result):
+            if isinstance(made, ItemResult):
                 ends.close(c, made)
             elif made is not None:
                 done_jobs.append((c, job, made))
         return done_jobs
 
-    def _run(self, c: Claimed, job: ItemJob) -> Made | Result:
+    def _run(self, c: Claimed, job: ItemJob) -> Made | ItemResult:
         """What the job has made; or the item's result, where it ended in an error because its inputs are gone."""
         try:
             return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages
@@ -218,7 +218,7 @@ class Compactor:
                 self._is_fresh = False
                 with suppress(BucketlineError):
                     looked = self._look(c)
-                    if isinstance(looked, Result):
+                    if isinstance(looked, ItemResult):
                         return looked
             raise
 
@@ -260,7 +260,7 @@ class Compactor:
         self._is_fresh = False
         for c in claims:
             looked = ends.attempt(c, partial(self._look, c))
-            if isinstance(looked, Result):
+            if isinstance(looked, ItemResult):
                 ends.close(c, looked)
             elif looked is not None:
                 ends.give_back(c, lost.reason, failed=False)
@@ -293,7 +293,7 @@ class _Ends:
                 self.give_back(c, reason, failed=True)
             return None
 
-    def close(self, c: Claimed, result: Result) -> None:
+    def close(self, c: Claimed, result: ItemResult) -> None:
         """Records what became of an item."""
         try:
             result = self._folder.record(c.plan, c.item.number, result)

@@ -21,7 +21,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.tree.pick import CompactUnit
 from bucketline.state.plans.item_unit import Obsolete, live_inputs, unit_of
-from bucketline.state.plans.plan import Item, ItemState, Plan, Result
+from bucketline.state.plans.plan import Item, ItemResult, ItemState, Plan
 from bucketline.state.store.compact.append_compact import compact_append
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.compact.compactor import compact_unit
@@ -107,12 +107,14 @@ class ItemWork(Protocol):
         """Goes to the newest snapshot. Raises BucketlineError."""
         ...
 
-    def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | Result:
+    def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | ItemResult:
         """What is to be done for an item, or its result where nothing is. The job ends once there is a file at the path
         `given_back`. Raises BucketlineError."""
         ...
 
-    def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
+    def commit(
+        self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]
+    ) -> Sequence[ItemResult] | Lost | Unclear:
         """Commits what was made for items of a plan, in one snapshot. Raises BucketlineError where nothing was
         published."""
         ...
@@ -131,7 +133,7 @@ class TableWork:
     def refresh(self) -> None:
         self._at = self._at.refreshed()
 
-    def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | Result:
+    def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | ItemResult:
         at, view = self._at, self._at.view
         vectors, files = at.deletion_entries().get(item.place, ()), view.files(item.place)
         total = real_counts(view).get(item.partition, 0) if item.moves_rows else view.total_of_bucket(item.place)
@@ -169,23 +171,29 @@ class TableWork:
     def _access(self) -> BucketAccess:
         return self._at.plan.access
 
-    def _closed(self, plan: Plan, item: Item, obsolete: Obsolete) -> Result:
+    def _closed(self, plan: Plan, item: Item, obsolete: Obsolete) -> ItemResult:
         made = self._own_commit(plan, item) if obsolete.inputs_gone else None
-        return Result(ItemState.OBSOLETE, None, obsolete.reason) if made is None else Result(ItemState.DONE, made)
+        return (
+            ItemResult(ItemState.OBSOLETE, None, obsolete.reason) if made is None else ItemResult(ItemState.DONE, made)
+        )
 
-    def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
+    def commit(
+        self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]
+    ) -> Sequence[ItemResult] | Lost | Unclear:
         empty = [all(m.is_empty for m in messages) for messages in made]
         numbers = [j.item.number for j, is_empty in zip(jobs, empty, strict=True) if not is_empty]
         if not numbers:
-            return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
+            return [ItemResult(ItemState.OBSOLETE, None, _NOTHING_LEFT)] * len(jobs)
         change = Compact(tuple(m for messages in made for m in messages))
         author = Author(plan.user, numbers[0], {ITEMS: ",".join(map(str, numbers))})
         committed = commit_change(self._at, change, author, PlannedAt(jobs[0].based_on, jobs[0].planned_ms))
         match committed.dropped:
             case None:
                 self._at = self._at.after(committed)
-                result = Result(ItemState.DONE, committed.snapshots[-1].id)
-                return [Result(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty]
+                result = ItemResult(ItemState.DONE, committed.snapshots[-1].id)
+                return [
+                    ItemResult(ItemState.OBSOLETE, None, _NOTHING_LEFT) if is_empty else result for is_empty in empty
+                ]
             case Conflict() as lost:
                 return Lost(f"{lost.rule}: {lost.message}")
             case Unknown() as unknown:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.paths import COMPACTION_DIR
 from bucketline.state.plans.lease import Claim, ItemView, Lease, Release
-from bucketline.state.plans.plan import Plan, Result
+from bucketline.state.plans.plan import ItemResult, Plan
 from bucketline.state.plans.plan_json import (
     decode_lease,
     decode_plan,
@@ -185,13 +185,13 @@ class PlanFolder:
         """The file that says that the item was given back."""
         return self._path(claim.plan_id, claim.number, "release", claim.epoch)
 
-    def record(self, plan: Plan, number: int, result: Result) -> Result:
+    def record(self, plan: Plan, number: int, result: ItemResult) -> ItemResult:
         """Closes an item; with what, by us or by who was faster. Raises CorruptFileError, StorageError."""
         if self._publish(self._path(plan.plan_id, number, "result"), encode_result(result)):
             return result
         return self.result(plan, number) or result
 
-    def result(self, plan: Plan, number: int) -> Result | None:
+    def result(self, plan: Plan, number: int) -> ItemResult | None:
         """What became of an item; None while it is open. Raises CorruptFileError, StorageError."""
         path = self._path(plan.plan_id, number, "result")
         data = self._io.read_optional(path)

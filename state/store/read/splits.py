@@ -28,7 +28,7 @@ from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.projection import Projection, is_tracked
 from bucketline.state.store.read.prune import BucketFiles, prune
 from bucketline.state.store.read.row_groups import FileShare
-from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows
+from bucketline.state.store.read.table_read import ReadRequest, file_access, index_entries, plan_rows
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.order import key_order
 
@@ -122,7 +122,9 @@ class Scan:
         return replace(self, units=())
 
 
-def plan_scan(table: TableHandle, request: Request, *, snapshot: Snapshot | None = None, least_level: int = 0) -> Scan:
+def plan_scan(
+    table: TableHandle, request: ReadRequest, *, snapshot: Snapshot | None = None, least_level: int = 0
+) -> Scan:
     """The units of a read of a snapshot; files below `least_level` are left out. Raises as `Table.to_batches`.
 
     With `snapshot` that one is read under the schema of the handle, of its own branch alone.

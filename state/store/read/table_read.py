@@ -47,7 +47,7 @@ ReadRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReadRequest:
     """A read request; see `Table.to_batches`."""
 
     columns: Iterable[str] | None = None
@@ -58,7 +58,7 @@ class Request:
     limit: int | None = None
 
 
-def read_table(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> ReadRows:
+def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> ReadRows:
     """The schema of the requested rows, and the rows, batch by batch; of what is `seen`, if that is given. Raises as
     `Table.to_batches`."""
     if request.limit is not None and request.limit < 0:
@@ -70,7 +70,7 @@ def read_table(table: TableHandle, request: Request, *, seen: Sequence[Sight] = 
     return schema, rows if request.limit is None else _first(rows, request.limit)
 
 
-def read_whole(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> pa.Table:
+def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> pa.Table:
     """As `read_table`, all rows at once. Up to `_MOST_READERS` parts of buckets are read at the same time, one on each
     core. Memory: the rows, and what each reader holds.
     """
@@ -91,7 +91,7 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
     return plan_condition(filter, (with_tracked(schema) if is_tracked(schema) else schema).fields)
 
 
-def _projection_of(sight: Sight, request: Request) -> Projection:
+def _projection_of(sight: Sight, request: ReadRequest) -> Projection:
     """As `plan_projection`; what does not fit the schema is refused with the name of the file that says it."""
     check_names(request.columns, "columns")
     try:
@@ -110,7 +110,7 @@ def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatc
         left -= batch.num_rows
 
 
-def _rows_at(table: TableHandle, request: Request, seen: Sequence[Sight]) -> ReadRows:
+def _rows_at(table: TableHandle, request: ReadRequest, seen: Sequence[Sight]) -> ReadRows:
     plan = plan_rows(table, request, seen=seen)
     rows = [_rows_of(p, plan.projection) for p in plan.planned]
     if len(rows) == 1:
@@ -121,12 +121,12 @@ def _rows_at(table: TableHandle, request: Request, seen: Sequence[Sight]) -> Rea
     )
 
 
-def rows_projection(table: TableHandle, request: Request) -> Projection:
+def rows_projection(table: TableHandle, request: ReadRequest) -> Projection:
     """The columns and the filter of a request under the schema of the handle. Raises as `Table.to_batches`."""
     return _projection_of(Sight(table, table.table_schema, None), request)
 
 
-def rows_schema(table: TableHandle, request: Request) -> pa.Schema:
+def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
     """The schema of the rows of a read of a snapshot. Raises as `Table.to_batches`."""
     own = own_sight(table, request.version)
     refuse_unreadable(own.schema, is_named=request.version is not None)
@@ -134,7 +134,7 @@ def rows_schema(table: TableHandle, request: Request) -> pa.Schema:
     return arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
 
 
-def plan_rows(table: TableHandle, request: Request, *, seen: Sequence[Sight] = ()) -> "RowsPlan":
+def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> "RowsPlan":
     """What is read of a snapshot: the one that is requested, or what is `seen`. Raises as `Table.to_batches`."""
     asked = list(seen) or sights(table, request.version)
     for sight in asked:
@@ -282,7 +282,7 @@ class ChangesPlan:
     snapshots: Sequence[Snapshot]
 
 
-def plan_changes(table: TableHandle, request: Request, changes_since: Version) -> ChangesPlan:
+def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Version) -> ChangesPlan:
     """The snapshots of the branch that was opened; no other branch has a part in its changes."""
     if request.read_optimized:
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
@@ -299,7 +299,7 @@ def plan_changes(table: TableHandle, request: Request, changes_since: Version) -
     return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))
 
 
-def _changes_of(table: TableHandle, request: Request, changes_since: Version) -> ReadRows:
+def _changes_of(table: TableHandle, request: ReadRequest, changes_since: Version) -> ReadRows:
     plan = plan_changes(table, request, changes_since)
     schema = plan.sight.schema
     out = arrow_schema(schema.select(plan.projection.columns))

@@ -27,7 +27,7 @@ class _Cursor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SqlSession:
+class SqlTransaction:
     """One transaction. Statements have `?` for their values."""
 
     cursor: _Cursor
@@ -85,7 +85,7 @@ class SqlDatabase:
             )
 
     @contextmanager
-    def session(self) -> Iterator[SqlSession]:
+    def session(self) -> Iterator[SqlTransaction]:
         """A transaction: committed at the end, rolled back by an error.
 
         Raises RowTakenError for a row that is there already, StorageError for what else the database refuses.
@@ -95,7 +95,7 @@ class SqlDatabase:
         try:
             connection = self._connect(driver)
             try:
-                yield SqlSession(connection.cursor(), "?" if self.is_sqlite else "%s")
+                yield SqlTransaction(connection.cursor(), "?" if self.is_sqlite else "%s")
                 connection.commit()
             finally:
                 connection.close()

@@ -11,7 +11,7 @@ from bucketline.conf.catalog_options import JdbcSettings
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.table_name import TableName
-from bucketline.state.store.server.sql_database import RowTakenError, SqlDatabase, SqlSession
+from bucketline.state.store.server.sql_database import RowTakenError, SqlDatabase, SqlTransaction
 
 _KEY = "catalog_key VARCHAR(255) NOT NULL"
 _CREATE = {
@@ -114,7 +114,7 @@ class SqlNames:
         return self.key, name.database, name.table
 
     @contextmanager
-    def _session(self) -> Iterator[SqlSession]:
+    def _session(self) -> Iterator[SqlTransaction]:
         _make_missing(self.database, _CREATE)
         with self.database.session() as session:
             yield session
@@ -169,7 +169,7 @@ class SqlLock:
         return False
 
 
-def _replace_properties(session: SqlSession, row: tuple[str, str, str], properties: Mapping[str, str]) -> None:
+def _replace_properties(session: SqlTransaction, row: tuple[str, str, str], properties: Mapping[str, str]) -> None:
     session.change(f"DELETE FROM paimon_table_properties WHERE {_OF_TABLE}", *row)
     for key, text in sorted(properties.items()):
         session.change("INSERT INTO paimon_table_properties VALUES (?,?,?,?,?)", *row, key, text)

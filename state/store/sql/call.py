@@ -18,7 +18,7 @@ from bucketline.conf.option import whole_number
 from bucketline.conf.table.table_options import listed
 from bucketline.conf.table.table_settings import BucketSettings
 from bucketline.state.sql.procedures import COMPACT_DATABASE, SORT_STRATEGIES, STRATEGIES, bind_call
-from bucketline.state.sql.statement import Call, TableName
+from bucketline.state.sql.statement import Call, TableReference
 from bucketline.state.sql.words import Words
 from bucketline.state.store.catalog.branches import MAIN
 from bucketline.state.store.sql.arguments import (
@@ -63,20 +63,20 @@ def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
     return _PROCEDURES[statement.procedure](table, arguments)
 
 
-def read_table_name(text: str) -> TableName:
+def read_table_name(text: str) -> TableReference:
     """The table that an argument names, as `db.t`; parts may be in backticks, and `db.*` means all tables."""
     if text.endswith(".*"):
-        return TableName("*", text[:-2])
+        return TableReference("*", text[:-2])
     words = Words(text)
     words.verb = f"table '{text}'"
     if "/" in text and "`" not in text:
-        return TableName(text)
+        return TableReference(text)
     name = words.table()
     words.end()
     return name
 
 
-def _compact(session: SqlSession, name: TableName, arguments: Arguments, queries: Queries) -> pa.Table:
+def _compact(session: SqlSession, name: TableReference, arguments: Arguments, queries: Queries) -> pa.Table:
     strategy, sort = arguments.get("compact_strategy"), arguments.get("order_strategy", "none").strip().lower()
     columns = [c.strip() for c in arguments["order_by"].split(",")] if "order_by" in arguments else []
     if sort == "none" and columns:
@@ -136,7 +136,7 @@ def _compact_database(session: SqlSession, catalog: str | None, arguments: Argum
             if not including.fullmatch(full) or (spared is not None and spared.fullmatch(full)):
                 continue
             try:
-                _compact(session, TableName(table, database, catalog), given, queries)
+                _compact(session, TableReference(table, database, catalog), given, queries)
                 compacted += 1
             except BucketlineError as e:
                 _LOG.warning("%s was not compacted: %s", full, e)
@@ -202,7 +202,7 @@ def _expire_snapshots(table: Table, arguments: Arguments) -> pa.Table:
     return pa.table({"deleted_snapshots_count": pa.array([result.snapshots], pa.int32())})
 
 
-def _remove_orphans_of(session: SqlSession, name: TableName, arguments: Arguments) -> pa.Table:
+def _remove_orphans_of(session: SqlSession, name: TableReference, arguments: Arguments) -> pa.Table:
     catalog = session.catalog_of(name.catalog)
     results = []
     for table in catalog.list_tables(name.database or session.database):

@@ -12,8 +12,8 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.expression import SqlExpression
 from bucketline.state.sql.dialect import refused, sql_text
-from bucketline.state.sql.statement import Delete, Insert, Truncate, Update
-from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, Target, engine_of
+from bucketline.state.sql.statement import Delete, Insert, TruncateTable, Update
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, QueryTarget, engine_of
 from bucketline.state.store.sql.relation import (
     bind_columns,
     is_literal,
@@ -51,7 +51,7 @@ def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table
     literals = _literal_rows(statement, [fields[n] for n in names], queries)
     partition = dict(statement.partition) or None
     if literals is None:
-        target = Target(table, None if statement.by_name else names, fixed, statement.overwrite, partition)
+        target = QueryTarget(table, None if statement.by_name else names, fixed, statement.overwrite, partition)
         written = queries.write(session, statement.query, target)
         if written is not None:
             return snapshot_result(written)
@@ -215,7 +215,7 @@ def _condition(table: Table, where: exp.Expression, alias: str) -> SqlExpression
     return SqlExpression(sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias)))
 
 
-def truncate(session: SqlSession, statement: Truncate) -> pa.Table:
+def truncate(session: SqlSession, statement: TruncateTable) -> pa.Table:
     table = session.table(statement.name, writes=True)
     if statement.partition is None:
         return snapshot_result(table.truncate())

@@ -25,11 +25,11 @@ from bucketline.state.sql.statement import (
     Reset,
     Set,
     Show,
-    TableName,
+    TableReference,
     Use,
 )
 from bucketline.state.sql.words import database_name, table_name
-from bucketline.state.store.sql.queries import Queries, Target
+from bucketline.state.store.sql.queries import Queries, QueryTarget
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
 from bucketline.state.store.sql.session import SqlSession, is_path, refuse_system_table
 from bucketline.state.store.sql.spelling import finds, spelled_change, spelled_keys
@@ -66,7 +66,7 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
     try:
         if isinstance(rows, pa.RecordBatchReader):
             return snapshot_result(table.write(rows))
-        return snapshot_result(queries.write(session, statement.query, Target(table, table.schema.names, {})))
+        return snapshot_result(queries.write(session, statement.query, QueryTarget(table, table.schema.names, {})))
     except BaseException:
         if handle_of(table).snapshot_store.latest_id() is None:
             catalog.drop_table(name)
@@ -303,7 +303,7 @@ def rename(session: SqlSession, statement: RenameTable) -> pa.Table:
     catalog, name = session.place(statement.name)
     to = statement.to
     if to.database is None:
-        to = TableName(to.table, name.partition(".")[0], statement.name.catalog)
+        to = TableReference(to.table, name.partition(".")[0], statement.name.catalog)
     target, new = session.place(to)
     if target is not catalog:
         raise refused(f"ALTER TABLE: {statement.name} cannot be renamed into another catalog")

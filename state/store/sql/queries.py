@@ -16,7 +16,7 @@ from bucketline.state.store.table.write_result import WriteResult
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class QueryTarget:
     """Where the rows of a query go. Its columns become those of the table by position (`names`), or by their own names
     (None); other columns of the table get the constants, or are null. `overwrites` says that they replace what
     `partition` matches, or, without it, what `Table.overwrite` does by the table's options."""
@@ -56,7 +56,7 @@ class Queries(Protocol):
         """The rows where they are computed; None where that is this process. Raises as `rows`."""
         ...
 
-    def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult | None:
+    def write(self, session: SqlSession, query: Query, target: QueryTarget) -> WriteResult | None:
         """Writes the rows of a query where they are computed; None where that is this process."""
         ...
 
@@ -84,7 +84,7 @@ class LocalQueries:
         del session, query
         return None
 
-    def write(self, session: SqlSession, query: Query, target: Target) -> WriteResult | None:
+    def write(self, session: SqlSession, query: Query, target: QueryTarget) -> WriteResult | None:
         del session, query, target
         return None
 

@@ -25,7 +25,7 @@ from bucketline.state.sql.statement import (
     Set,
     Show,
     Statement,
-    Truncate,
+    TruncateTable,
     Update,
     Use,
 )
@@ -82,7 +82,7 @@ def run_statement(session: SqlSession, statement: Statement, queries: Queries = 
             return change.update(session, statement, queries)
         case Delete():
             return change.delete(session, statement, queries)
-        case Truncate():
+        case TruncateTable():
             return change.truncate(session, statement)
         case Merge():
             return merge(session, statement, queries)

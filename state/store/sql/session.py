@@ -12,7 +12,7 @@ from bucketline.conf.table.other_options import has_no_effect
 from bucketline.conf.table.read_options import BRANCH, INCREMENTAL_BETWEEN_SCAN_MODE, VERSIONS, is_read_option
 from bucketline.state.format.table_name import DEFAULT_DATABASE
 from bucketline.state.sql.dialect import refused
-from bucketline.state.sql.statement import Relation, TableName
+from bucketline.state.sql.statement import Relation, TableReference
 from bucketline.state.store.sql.between import BETWEEN, RANGE_KEYS, Between, changed_between
 from bucketline.state.store.system.tables import shows_snapshot
 from bucketline.state.store.table.table import Table, handle_of, open_table
@@ -64,13 +64,13 @@ class SqlSession:
             raise refused(f"there is no catalog '{wanted}'{did_you_mean(wanted, self.catalogs)}", catalog=wanted)
         return self.catalogs[wanted]
 
-    def place(self, name: TableName) -> tuple[Catalog, str]:
+    def place(self, name: TableReference) -> tuple[Catalog, str]:
         """The catalog of a table, and its name there: `database.table`, or `database.table$branch_b`."""
         database = self.database if name.database is None else name.database
         suffix = "" if name.branch is None else f"$branch_{name.branch}"
         return self.catalog_of(name.catalog), f"{database}.{name.table}{suffix}"
 
-    def table(self, name: TableName, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
+    def table(self, name: TableReference, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
         """The table, opened with the options that were set for it, and with a statement's own.
 
         `writes`: options that say what is read do not matter. Raises OptionError for a hint that has no effect, and for
@@ -111,7 +111,7 @@ class SqlSession:
             raise refused(f"the hint '{mode}' has no effect without '{BETWEEN}'", option=mode)
         return table, between
 
-    def options_for(self, name: TableName) -> dict[str, str]:
+    def options_for(self, name: TableReference) -> dict[str, str]:
         """The options of the session that are for this table: those for all, then those that name it."""
         shared, own = {}, {}
         place = (name.catalog or self.catalog or DEFAULT_CATALOG, name.database or self.database, name.table)
@@ -154,13 +154,13 @@ class SqlSession:
             self.options.pop(key, None)
 
 
-def refuse_system_table(name: TableName) -> None:
+def refuse_system_table(name: TableReference) -> None:
     """Returns if a name is one of a table that can be changed. Raises OptionError."""
     if name.system is not None:
         raise refused(f"{name} is a system table, which cannot be changed")
 
 
-def is_path(name: TableName) -> bool:
+def is_path(name: TableReference) -> bool:
     """Whether the name is a table's path or URI, in backticks."""
     return name.database is None and ("/" in name.table)
 

@@ -1,7 +1,7 @@
 """The storage of a table that a catalog keeps, as its link says."""
 
 from bucketline.conf.catalog_link import CatalogLink
-from bucketline.conf.catalog_options import Metastore
+from bucketline.conf.catalog_options import MetastoreKind
 from bucketline.state.determinism import World
 from bucketline.state.format.table_name import parse_table_name
 from bucketline.state.store.server.rest_settings import rest_client
@@ -18,7 +18,7 @@ def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
     """The storage `io`, with what the catalog of the linked table asks for."""
     name = parse_table_name(link.table)
     root = plain_io(link.path, link.settings.storage, world)[1]
-    if link.settings.metastore is Metastore.REST:
+    if link.settings.metastore is MetastoreKind.REST:
         rest = link.settings.rest
         return RestTableIO(io, link, RestTable(rest_client(rest), name, link.uuid), root, rest.lends_keys, world)
     settings = link.settings.jdbc

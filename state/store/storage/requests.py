@@ -5,7 +5,7 @@ from enum import Enum
 from threading import Lock
 
 
-class Request(Enum):
+class RequestKind(Enum):
     """The kinds that stores charge for in different ways."""
 
     GET = "get"
@@ -47,7 +47,7 @@ class RequestCounter:
         self._lock = Lock()
         self._counts = RequestCounts()
 
-    def add(self, kind: Request, count: int = 1) -> None:
+    def add(self, kind: RequestKind, count: int = 1) -> None:
         with self._lock:
             self._counts = replace(self._counts, **{kind.value: getattr(self._counts, kind.value) + count})
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.kept_rows import read_kept
-from bucketline.state.store.read.table_read import ReadRows, Request, read_table, rows_schema
+from bucketline.state.store.read.table_read import ReadRequest, ReadRows, read_table, rows_schema
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 ROW_KIND = "rowkind"
@@ -22,7 +22,7 @@ _ADDED = pa.array([int(RowKind.INSERT), int(RowKind.UPDATE_AFTER)], pa.int8())
 
 def read_optimized(table: TableHandle) -> ReadRows:
     """The rows of the last level alone, or of all files of an append table."""
-    return read_table(table, Request(read_optimized=True))
+    return read_table(table, ReadRequest(read_optimized=True))
 
 
 def audit_log(table: TableHandle) -> ReadRows:
@@ -34,10 +34,10 @@ def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool)
     """The changes after snapshot `since`, up to and including `until`, with the columns of `until`. `as_log`: as
     `audit_log`; else without the rows that were removed or replaced. Raises as `Table.to_batches`."""
     version = None if since == until else until
-    schema = rows_schema(table, Request(version=version))
+    schema = rows_schema(table, ReadRequest(version=version))
     rows: Iterator[pa.RecordBatch] = iter(())
     if since < until:
-        _, rows = read_table(table, Request(version=version, changes_since=since))
+        _, rows = read_table(table, ReadRequest(version=version, changes_since=since))
     if as_log:
         return _as_log(schema.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False)), rows)
     return schema, _kept_changes(schema, rows)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
-from bucketline.conf.catalog_options import Metastore as MetastoreKind
+from bucketline.conf.catalog_options import CatalogSettings, MetastoreKind, catalog_settings
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.external_options import EXTERNAL_PATHS
 from bucketline.conf.table.read_options import BRANCH
@@ -28,7 +27,7 @@ from bucketline.state.store.server.rest_settings import configured
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import Table, open_table
 from bucketline.state.store.warehouse.folders import FolderMetastore
-from bucketline.state.store.warehouse.metastore import Metastore, Place
+from bucketline.state.store.warehouse.metastore import Metastore, TableAddress
 from bucketline.state.store.warehouse.rest_metastore import RestMetastore
 from bucketline.state.store.warehouse.sql_metastore import SqlMetastore
 
@@ -191,7 +190,7 @@ class Catalog:
             raise OptionError(f"Table {target} already exists.", key="table", value=to)
         self.metastore.rename_table(source, target)
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> TableAddress:
         """What opens a table in any process: where it is, or would be made.
 
         Raises TableNotFoundError where only the table itself says where it is, and there is none.

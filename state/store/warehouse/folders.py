@@ -13,7 +13,7 @@ from bucketline.state.store.catalog.new_schema import publish_first_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.folders import make_folder, rename_folder
-from bucketline.state.store.warehouse.metastore import Place
+from bucketline.state.store.warehouse.metastore import TableAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class FolderMetastore:
     def has_table(self, name: TableName) -> bool:
         return self._has_schema(self._table(name))
 
-    def place(self, name: TableName) -> Place:
-        return Place(f"{self.warehouse}/{name.database}{DATABASE_SUFFIX}/{name.table}", self.storage)
+    def place(self, name: TableName) -> TableAddress:
+        return TableAddress(f"{self.warehouse}/{name.database}{DATABASE_SUFFIX}/{name.table}", self.storage)
 
     def make_table(self, name: TableName, schema: TableSchema) -> bool:
         return publish_first_schema(self.io, self._table(name), schema)

@@ -9,7 +9,7 @@ from bucketline.state.format.table_name import TableName
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TableAddress:
     """What opens a table in any process: its URI, and storage options."""
 
     uri: str
@@ -39,7 +39,7 @@ class Metastore(Protocol):
 
     def has_table(self, name: TableName) -> bool: ...
 
-    def place(self, name: TableName) -> Place:
+    def place(self, name: TableName) -> TableAddress:
         """Where a table is, or would be made. Raises TableNotFoundError where only the table itself says it."""
         ...
 

@@ -16,7 +16,7 @@ from bucketline.state.format.table_name import TableName
 from bucketline.state.store.server.rest_client import NotThereError, RestClient, TakenError
 from bucketline.state.store.server.rest_settings import configured, rest_client
 from bucketline.state.store.server.rest_table import table_path
-from bucketline.state.store.warehouse.metastore import Place
+from bucketline.state.store.warehouse.metastore import TableAddress
 
 _DATABASES = "databases"
 
@@ -59,7 +59,7 @@ class RestMetastore:
     def has_table(self, name: TableName) -> bool:
         return self._exists(*table_path(name))
 
-    def place(self, name: TableName) -> Place:
+    def place(self, name: TableName) -> TableAddress:
         settings = configured(self.settings)
         try:
             answer = self.client.get(*table_path(name))
@@ -70,9 +70,11 @@ class RestMetastore:
             raise TableNotFoundError(f"the catalog does not say where the table {name} is", table=str(name))
         if answer.get("isExternal"):
             # The server knows its name only: as in Paimon, its files decide.
-            return Place(uri, settings.storage)
+            return TableAddress(uri, settings.storage)
         uuid = answer.get("id")
-        return Place(uri, CatalogLink(settings, str(name), uri, None if uuid is None else str(uuid)).as_options())
+        return TableAddress(
+            uri, CatalogLink(settings, str(name), uri, None if uuid is None else str(uuid)).as_options()
+        )
 
     def make_table(self, name: TableName, schema: TableSchema) -> bool:
         options = {**schema.options, CATALOG_OF_TABLE: self.settings.metastore.value}

@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.new_schema import publish_first_schema
 from bucketline.state.store.server.sql_names import SqlNames
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.warehouse.folders import FolderMetastore
-from bucketline.state.store.warehouse.metastore import Place
+from bucketline.state.store.warehouse.metastore import TableAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SqlMetastore:
     def has_table(self, name: TableName) -> bool:
         return self.names.has_table(name)
 
-    def place(self, name: TableName) -> Place:
+    def place(self, name: TableName) -> TableAddress:
         if not self.has_table(name):
             raise TableNotFoundError(f"there is no table {name} in the catalog", table=str(name))
         return self._place(name)
@@ -82,6 +82,6 @@ class SqlMetastore:
         with self.names.renaming(name, target):
             self.folders.rename_table(name, target)
 
-    def _place(self, name: TableName) -> Place:
+    def _place(self, name: TableName) -> TableAddress:
         uri = self.folders.place(name).uri
-        return Place(uri, CatalogLink(self.settings, str(name), uri).as_options())
+        return TableAddress(uri, CatalogLink(self.settings, str(name), uri).as_options())

@@ -14,7 +14,7 @@ import pyarrow as pa
 from bucketline.streaming.decode.avro.avro_columns import read_column
 from bucketline.streaming.decode.avro.avro_cursor import Cursor, DamagedRecords, LongRecords, Longs
 from bucketline.streaming.decode.avro.avro_exact import LEFT_OVER, DamagedRecord, read_value
-from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node
+from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node
 
 _MOST_TURNS = 16
 _FEW = 16
@@ -99,20 +99,20 @@ def _arrow_ready(value: object, node: Node) -> object:
     """The value with maps as lists of pairs, which older releases of pyarrow ask for."""
     if value is None or node.is_text:
         return value
-    if isinstance(value, dict) and node.kind is Kind.MAP:
+    if isinstance(value, dict) and node.kind is AvroKind.MAP:
         return [(name, _arrow_ready(item, node.children[0])) for name, item in value.items()]
-    if isinstance(value, dict) and node.kind is Kind.RECORD:
+    if isinstance(value, dict) and node.kind is AvroKind.RECORD:
         return {name: _arrow_ready(value[name], child) for name, child in node.read_fields}
     if isinstance(value, list):
         return [_arrow_ready(item, node.children[0]) for item in value]
-    if node.kind is Kind.UNION:
+    if node.kind is AvroKind.UNION:
         return _arrow_ready(value, _branch_of(value, node.children))
     return value
 
 
 def _branch_of(value: object, branches: Sequence[Node]) -> Node:
     """A branch with the form of the value; all branches that are not null have the same Arrow type."""
-    kinds = (Kind.MAP, Kind.RECORD) if isinstance(value, dict) else (Kind.ARRAY,)
+    kinds = (AvroKind.MAP, AvroKind.RECORD) if isinstance(value, dict) else (AvroKind.ARRAY,)
     return next((branch for branch in branches if branch.kind in kinds), branches[0])
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bucketline.streaming.decode.avro.avro_cursor import Cursor, DamagedRecords, LongRecords, Longs
 from bucketline.streaming.decode.avro.avro_exact import inside_of
-from bucketline.streaming.decode.avro.avro_schema import Kind, Node
+from bucketline.streaming.decode.avro.avro_schema import AvroKind, Node
 
 _FEW_ROWS, _MANY_ITEMS = 16, 64
 _INT = np.iinfo(np.int32)
@@ -28,24 +28,24 @@ def read_column(node: Node, cursor: Cursor, path: str = "") -> pa.Array:
 def skip_column(node: Node, cursor: Cursor, path: str = "") -> None:
     """Goes over the next value of each row, with the same checks, but for UTF-8 and what a map's keys are."""
     kind = node.kind
-    if kind in (Kind.BYTES, Kind.STRING):
+    if kind in (AvroKind.BYTES, AvroKind.STRING):
         cursor.skip(cursor.lengths(path), path)
-    elif kind is Kind.RECORD:
+    elif kind is AvroKind.RECORD:
         for name, child in zip(node.names, node.children, strict=True):
             skip_column(child, cursor, inside_of(path, name))
-    elif kind is Kind.UNION:
+    elif kind is AvroKind.UNION:
         for branch, rows in _branches(node, cursor, path):
             part = cursor.some(rows)
             skip_column(branch, part, path)
             cursor.go_on(rows, part)
-    elif kind in (Kind.ARRAY, Kind.MAP):
+    elif kind in (AvroKind.ARRAY, AvroKind.MAP):
         _each_item(node, cursor, path, lambda part: _skip_item(node, part, path))
-    elif kind is not Kind.NULL:
+    elif kind is not AvroKind.NULL:
         read_column(node, cursor, path)
 
 
 def _skip_item(node: Node, part: Cursor, path: str) -> None:
-    if node.kind is Kind.MAP:
+    if node.kind is AvroKind.MAP:
         part.skip(part.lengths(path), path)
     skip_column(node.children[0], part, path)
 
@@ -134,7 +134,7 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
     kind = node.arrow
     columns, places = [pa.nulls(0, kind)], [np.zeros(0, dtype=np.int64)]
     for branch, rows in _branches(node, cursor, path):
-        if branch.kind is Kind.NULL:
+        if branch.kind is AvroKind.NULL:
             continue
         if len(rows) == len(cursor):
             return _as(kind, read_column(branch, cursor, path))
@@ -206,7 +206,7 @@ def _each_item(node: Node, cursor: Cursor, path: str, read: Callable[[Cursor], o
     Items come in blocks: a count, then that many items; a negative count has the block's bytes behind it. A count of 0
     is the end.
     """
-    fewest = node.children[0].fewest_bytes + (node.kind is Kind.MAP)
+    fewest = node.children[0].fewest_bytes + (node.kind is AvroKind.MAP)
     rows_of_items: list[Longs] = [np.zeros(0, dtype=np.int64)]
     open_rows = np.arange(len(cursor), dtype=np.int64)
     turns = 0
@@ -242,19 +242,19 @@ def _block_counts(part: Cursor, fewest: int, path: str) -> Longs:
     return counts
 
 
-_READERS: dict[Kind, Callable[[Node, Cursor, str], pa.Array]] = {
-    Kind.NULL: _null,
-    Kind.BOOLEAN: _boolean,
-    Kind.INT: _int,
-    Kind.LONG: _long,
-    Kind.FLOAT: _float,
-    Kind.DOUBLE: _double,
-    Kind.BYTES: _bytes,
-    Kind.STRING: _string,
-    Kind.FIXED: _fixed,
-    Kind.ENUM: _enum,
-    Kind.RECORD: _record,
-    Kind.UNION: _union,
-    Kind.ARRAY: _array,
-    Kind.MAP: _map,
+_READERS: dict[AvroKind, Callable[[Node, Cursor, str], pa.Array]] = {
+    AvroKind.NULL: _null,
+    AvroKind.BOOLEAN: _boolean,
+    AvroKind.INT: _int,
+    AvroKind.LONG: _long,
+    AvroKind.FLOAT: _float,
+    AvroKind.DOUBLE: _double,
+    AvroKind.BYTES: _bytes,
+    AvroKind.STRING: _string,
+    AvroKind.FIXED: _fixed,
+    AvroKind.ENUM: _enum,
+    AvroKind.RECORD: _record,
+    AvroKind.UNION: _union,
+    AvroKind.ARRAY: _array,
+    AvroKind.MAP: _map,
 }

@@ -12,7 +12,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 
-from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node
+from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node
 
 MOST_DEPTH = 200
 """How deep values may lie in values; only records that contain themselves can be deeper than their schema."""
@@ -46,22 +46,22 @@ class _Reading:
         self._records = records
         self._depth = 0
         self._in_text = False
-        self._readers: dict[Kind, Callable[[Node, str], object]] = {
-            Kind.NULL: lambda node, path: None,
-            Kind.BOOLEAN: self._boolean,
-            Kind.INT: self._int,
-            Kind.LONG: lambda node, path: self._number(path),
-            Kind.FLOAT: lambda node, path: struct.unpack("<f", self._bytes(4, path))[0],
-            Kind.DOUBLE: lambda node, path: struct.unpack("<d", self._bytes(8, path))[0],
-            Kind.BYTES: lambda node, path: self._bytes(self._length(path), path),
-            Kind.STRING: self._string,
-            Kind.FIXED: lambda node, path: self._bytes(node.size, path),
-            Kind.ENUM: self._enum,
-            Kind.ARRAY: self._array,
-            Kind.MAP: self._map,
-            Kind.UNION: self._union,
-            Kind.RECORD: self._record,
-            Kind.NAME: lambda node, path: self.value(self._records[node.name], path),
+        self._readers: dict[AvroKind, Callable[[Node, str], object]] = {
+            AvroKind.NULL: lambda node, path: None,
+            AvroKind.BOOLEAN: self._boolean,
+            AvroKind.INT: self._int,
+            AvroKind.LONG: lambda node, path: self._number(path),
+            AvroKind.FLOAT: lambda node, path: struct.unpack("<f", self._bytes(4, path))[0],
+            AvroKind.DOUBLE: lambda node, path: struct.unpack("<d", self._bytes(8, path))[0],
+            AvroKind.BYTES: lambda node, path: self._bytes(self._length(path), path),
+            AvroKind.STRING: self._string,
+            AvroKind.FIXED: lambda node, path: self._bytes(node.size, path),
+            AvroKind.ENUM: self._enum,
+            AvroKind.ARRAY: self._array,
+            AvroKind.MAP: self._map,
+            AvroKind.UNION: self._union,
+            AvroKind.RECORD: self._record,
+            AvroKind.NAME: lambda node, path: self.value(self._records[node.name], path),
         }
 
     def value(self, node: Node, path: str) -> object:
@@ -155,7 +155,7 @@ class _Reading:
 
     def _items(self, node: Node, path: str) -> Iterator[None]:
         """Once for each item that comes next."""
-        fewest = node.children[0].fewest_bytes + (node.kind is Kind.MAP)
+        fewest = node.children[0].fewest_bytes + (node.kind is AvroKind.MAP)
         while count := self._number(path):
             if count < 0:
                 count = -count
@@ -171,19 +171,19 @@ class _Reading:
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise DamagedRecord(f"{path}the value is nested more than {MOST_DEPTH} deep")
-        if node.kind is Kind.NAME:
+        if node.kind is AvroKind.NAME:
             self._skip(self._records[node.name], path)
-        elif node.kind in (Kind.STRING, Kind.BYTES):
+        elif node.kind in (AvroKind.STRING, AvroKind.BYTES):
             self._bytes(self._length(path), path)
-        elif node.kind is Kind.RECORD:
+        elif node.kind is AvroKind.RECORD:
             for name, child in zip(node.names, node.children, strict=True):
                 self._skip(child, inside_of(path, name))
-        elif node.kind is Kind.UNION:
+        elif node.kind is AvroKind.UNION:
             branches = node.children
             self._skip(branches[self._one_of(len(branches), path, f"union has {len(branches)} branches")], path)
-        elif node.kind in (Kind.ARRAY, Kind.MAP):
+        elif node.kind in (AvroKind.ARRAY, AvroKind.MAP):
             for _ in self._items(node, path):
-                if node.kind is Kind.MAP:
+                if node.kind is AvroKind.MAP:
                     self._bytes(self._length(path), path)
                 self._skip(node.children[0], path)
         else:

@@ -18,14 +18,14 @@ from bucketline.streaming.decode.avro.avro_cursor import Longs
 from bucketline.streaming.decode.avro.avro_frames import SchemaName, frames_of
 from bucketline.streaming.decode.avro.avro_needs import wider_need
 from bucketline.streaming.decode.avro.avro_rows import Misfits, columns_of
-from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node, only_fields
+from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node, only_fields
 from bucketline.streaming.decode.avro.avro_source import source_of, value_node
 from bucketline.streaming.decode.debezium_envelope import Images, joined_objects, moved
 from bucketline.streaming.decode.json_blocks import Objects
 from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, row_shape
 from bucketline.streaming.decode.other_messages import Skipped, skipped_kind
 from bucketline.streaming.decode.row_changes import has_text
-from bucketline.streaming.decode.schema_needs import NO_NEED, Watch, declared_need, joined
+from bucketline.streaming.decode.schema_needs import NO_NEED, WatchFor, declared_need, joined
 
 _SAYS_WHAT_BECAME = ("__deleted", "__op")
 _OF_SOURCE: dict[str, object] = {"source": {part: {} for part in SOURCE_PARTS}}
@@ -58,7 +58,7 @@ class _Group:
     def row(self) -> Node | None:
         """The record that the values are; None where they are something else."""
         node = value_node(self.schema.root)
-        return node if node.kind is Kind.RECORD else None
+        return node if node.kind is AvroKind.RECORD else None
 
     def read(self, wanted: Mapping[str, object]) -> Bodies:
         return read_bodies(self.records, only_fields(self.schema, wanted), self.begin)
@@ -71,7 +71,7 @@ class AvroReader:
 
     schemas: KnownSchemas = field(compare=False)
 
-    def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: Watch = Watch.NOTHING) -> Objects:
+    def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor = WatchFor.NOTHING) -> Objects:
         """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
         groups, bad = self._groups(records)
         known = {f.name for f in fields}
@@ -89,7 +89,7 @@ class AvroReader:
                 parts.append(moved(_fitting(read, shape, need), group.positions))
         return joined_objects(parts)
 
-    def events(self, values: pa.Array, images: Images, watch: Watch = Watch.NOTHING) -> Objects:
+    def events(self, values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
         """As `debezium_envelope.read_events`."""
         groups, bad = self._groups(values)
         parts = [_nothing(bad, images.shape({}).arrow)]
@@ -102,9 +102,9 @@ class AvroReader:
             shape = images.shape(source)
             read = group.read(_wanted(images))
             need = NO_NEED
-            if watch is not Watch.NOTHING and len(read.values):
+            if watch is not WatchFor.NOTHING and len(read.values):
                 need = images.need_of_rows(wider_need(read.values, shape))
-                need = joined(need, images.declared_need(source)) if watch is Watch.ALL else need
+                need = joined(need, images.declared_need(source)) if watch is WatchFor.ALL else need
             parts.append(moved(_fitting(read, shape, need), group.positions))
         return joined_objects(parts)
 
@@ -150,12 +150,12 @@ def _wanted(images: Images) -> Mapping[str, object]:
     return {"before": _names(before), "after": _names(images.fields), "op": {}, "source": source}
 
 
-def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: Watch) -> pa.DataType:
+def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: WatchFor) -> pa.DataType:
     """What the values need beyond their columns. Without values nothing is needed, whatever a schema declares."""
-    if watch is Watch.NOTHING or not len(read.values):
+    if watch is WatchFor.NOTHING or not len(read.values):
         return NO_NEED
     need = wider_need(read.values, shape)
-    return joined(need, declared_need(source_of(group.schema), fields)) if watch is Watch.ALL else need
+    return joined(need, declared_need(source_of(group.schema), fields)) if watch is WatchFor.ALL else need
 
 
 def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:

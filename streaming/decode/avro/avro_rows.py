@@ -17,7 +17,7 @@ from bucketline.streaming.decode.avro.avro_cursor import Longs
 from bucketline.streaming.decode.avro.avro_exact import as_text
 from bucketline.streaming.decode.avro.avro_schema import UUID_BYTES, parse_avro_schema
 from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, number_of_bits, raw_type
-from bucketline.streaming.decode.json_shape import Form, JsonKind, Reading, Shape
+from bucketline.streaming.decode.json_shape import Form, JsonKind, Shape, ValueReading
 from bucketline.streaming.decode.values.decimals import decimals_as
 from bucketline.streaming.decode.values.time_parts import parts_of
 
@@ -122,7 +122,7 @@ def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
 def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
     form = shape.form_of(_kind_of(values.type))
     if form is None and pa.types.is_binary(values.type):  # Avro's big-decimal, which has its scale among its bytes
-        form = next((one for one in shape.forms if one.reading is Reading.VARIABLE_DECIMAL), None)
+        form = next((one for one in shape.forms if one.reading is ValueReading.VARIABLE_DECIMAL), None)
     if form is None:
         return _none(values, shape, places, path, misfits)
     pending = [(0, len(values))]
@@ -160,11 +160,11 @@ def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
     target = shape.arrow
     if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
         return _of_bytes(values, shape, form)
-    if form.reading is Reading.VARIABLE_DECIMAL:
+    if form.reading is ValueReading.VARIABLE_DECIMAL:
         return _variable_decimal(values, target)
-    if form.reading is Reading.PARTS:
+    if form.reading is ValueReading.PARTS:
         return convert_leaf(parts_of(values), shape, form)
-    if form.reading is Reading.LITERAL:
+    if form.reading is ValueReading.LITERAL:
         return _literals(values).cast(target)
     wanted = raw_type(shape.type, form)
     if pa.types.is_decimal(wanted):
@@ -175,11 +175,11 @@ def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 
 def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
     target = shape.arrow
-    if form.reading is Reading.VARIABLE_DECIMAL:
+    if form.reading is ValueReading.VARIABLE_DECIMAL:
         return _variable_decimal(_big_decimals(values), target)
-    if form.reading is Reading.DECIMAL_BYTES:
+    if form.reading is ValueReading.DECIMAL_BYTES:
         return decimals_as(values.cast(pa.large_binary()), form.scale, target)
-    if form.reading is Reading.BITS:
+    if form.reading is ValueReading.BITS:
         return number_of_bits(values.cast(pa.large_binary()), target)
     if pa.types.is_binary(target) or pa.types.is_fixed_size_binary(target):
         return values.cast(pa.binary()).cast(target)

@@ -22,7 +22,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from bucketline.state.errors import SchemaMismatchError
 
 
-class Kind(Enum):
+class AvroKind(Enum):
     """What is written in the bytes."""
 
     NULL = "null"
@@ -43,22 +43,22 @@ class Kind(Enum):
 
 
 _PLAIN = {
-    Kind.NULL: pa.null(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.BYTES: pa.binary(),
-    Kind.STRING: pa.string(),
-    Kind.FIXED: pa.binary(),
-    Kind.ENUM: pa.string(),
-    Kind.NAME: pa.string(),
+    AvroKind.NULL: pa.null(),
+    AvroKind.BOOLEAN: pa.bool_(),
+    AvroKind.INT: pa.int32(),
+    AvroKind.LONG: pa.int64(),
+    AvroKind.FLOAT: pa.float32(),
+    AvroKind.DOUBLE: pa.float64(),
+    AvroKind.BYTES: pa.binary(),
+    AvroKind.STRING: pa.string(),
+    AvroKind.FIXED: pa.binary(),
+    AvroKind.ENUM: pa.string(),
+    AvroKind.NAME: pa.string(),
 }
 UUID_BYTES = pa.binary(16)
 """The Arrow type of UUIDs in bytes."""
 _LOGICAL = "logicalType"
-_WIDER = ((Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE))
+_WIDER = ((AvroKind.INT, AvroKind.LONG), (AvroKind.FLOAT, AvroKind.DOUBLE))
 _MOST_NODES, _MOST_DEPTH = 20_000, 100
 _STRUCTURE = frozenset({"type", "name", "namespace", "aliases", "fields", "symbols", "items", "values", "size", "doc"})
 
@@ -73,7 +73,7 @@ class Node:
     `fewest_bytes` is what the shortest value takes.
     """
 
-    kind: Kind
+    kind: AvroKind
     name: str = ""
     children: tuple["Node", ...] = ()
     names: tuple[str, ...] = ()
@@ -93,14 +93,14 @@ class Node:
         """The Arrow type of the values. Every part of it is nullable."""
         if self.is_text:
             return pa.string()
-        if self.kind is Kind.RECORD:
+        if self.kind is AvroKind.RECORD:
             return pa.struct([(name, child.arrow) for name, child in self.read_fields])
-        if self.kind is Kind.ARRAY:
+        if self.kind is AvroKind.ARRAY:
             return pa.list_(self.children[0].arrow)
-        if self.kind is Kind.MAP:
+        if self.kind is AvroKind.MAP:
             return pa.map_(pa.string(), self.children[0].arrow)
-        if self.kind is Kind.UNION:
-            types = [child.arrow for child in self.children if child.kind is not Kind.NULL]
+        if self.kind is AvroKind.UNION:
+            types = [child.arrow for child in self.children if child.kind is not AvroKind.NULL]
             return types[-1] if len(set(types)) == 1 else _widest(self.children) if types else pa.null()
         return UUID_BYTES if self.is_uuid else _PLAIN[self.kind]
 
@@ -108,7 +108,9 @@ class Node:
     def is_uuid(self) -> bool:
         """Whether the values are the 16 bytes of UUIDs."""
         return (
-            self.kind is Kind.FIXED and self.size == UUID_BYTES.byte_width and self.properties.get(_LOGICAL) == "uuid"
+            self.kind is AvroKind.FIXED
+            and self.size == UUID_BYTES.byte_width
+            and self.properties.get(_LOGICAL) == "uuid"
         )
 
     @property
@@ -157,9 +159,9 @@ def only_fields(schema: AvroSchema, wanted: Mapping[str, object]) -> AvroSchema:
 def _only(node: Node, wanted: Mapping[str, object]) -> Node:
     if not wanted:
         return node
-    if node.kind is Kind.UNION:
+    if node.kind is AvroKind.UNION:
         return replace(node, children=tuple(_only(child, wanted) for child in node.children))
-    if node.kind is not Kind.RECORD or node.is_text:
+    if node.kind is not AvroKind.RECORD or node.is_text:
         return node
     children = []
     for name, child in zip(node.names, node.children, strict=True):
@@ -206,35 +208,35 @@ class _Building:
             return replace(self._named(str(schema["name"])), properties=properties)
         self._count(1)
         if kind == "array":
-            return self._of_items(Kind.ARRAY, schema["items"], properties)
+            return self._of_items(AvroKind.ARRAY, schema["items"], properties)
         if kind == "map":
-            return self._of_items(Kind.MAP, schema["values"], properties)
+            return self._of_items(AvroKind.MAP, schema["values"], properties)
         return replace(self.node(kind), properties=properties)
 
     def _of_name(self, name: str) -> Node:
         if name in self.named:
             return self._named(name)
         self._count(1)
-        kind = Kind(name)
-        return Node(kind, fewest_bytes={Kind.NULL: 0, Kind.FLOAT: 4, Kind.DOUBLE: 8}.get(kind, 1))
+        kind = AvroKind(name)
+        return Node(kind, fewest_bytes={AvroKind.NULL: 0, AvroKind.FLOAT: 4, AvroKind.DOUBLE: 8}.get(kind, 1))
 
-    def _of_items(self, kind: Kind, items: object, properties: Mapping[str, object]) -> Node:
+    def _of_items(self, kind: AvroKind, items: object, properties: Mapping[str, object]) -> Node:
         child = self.node(items)
-        if kind is Kind.ARRAY and child.fewest_bytes == 0:
+        if kind is AvroKind.ARRAY and child.fewest_bytes == 0:
             raise ValueError("the items of an array take no bytes, so that a few bytes could mean any number of them")
         return Node(kind, children=(child,), properties=properties, is_text=False)
 
     def _union(self, branches: list[Node]) -> Node:
-        types = {branch.arrow for branch in branches if branch.kind is not Kind.NULL}
+        types = {branch.arrow for branch in branches if branch.kind is not AvroKind.NULL}
         is_text = len(types) > 1 and _widest(branches) == pa.string()
-        is_text |= any(branch.kind is Kind.NAME for branch in branches)
-        return Node(Kind.UNION, children=tuple(branches), is_text=is_text)
+        is_text |= any(branch.kind is AvroKind.NAME for branch in branches)
+        return Node(AvroKind.UNION, children=tuple(branches), is_text=is_text)
 
     def _named(self, name: str) -> Node:
         if name in self._open:
             self._again.add(name)
             self._count(1)
-            return Node(Kind.NAME, name=name, is_text=True)
+            return Node(AvroKind.NAME, name=name, is_text=True)
         if name in self._ready:
             self._count(self._sizes[name])
             return self._ready[name]
@@ -253,14 +255,14 @@ class _Building:
         assert isinstance(schema, Mapping)
         self._count(1)
         if schema["type"] == "enum":
-            return Node(Kind.ENUM, name=name, names=tuple(schema["symbols"]))
+            return Node(AvroKind.ENUM, name=name, names=tuple(schema["symbols"]))
         if schema["type"] == "fixed":
-            return Node(Kind.FIXED, name=name, size=int(schema["size"]), fewest_bytes=int(schema["size"]))
+            return Node(AvroKind.FIXED, name=name, size=int(schema["size"]), fewest_bytes=int(schema["size"]))
         fields = list(schema["fields"])
         children = tuple(_with_field(self.node(f["type"]), f) for f in fields)
         names = tuple(str(f["name"]) for f in fields)
         fewest = sum(child.fewest_bytes for child in children)
-        return Node(Kind.RECORD, name=name, children=children, names=names, fewest_bytes=fewest)
+        return Node(AvroKind.RECORD, name=name, children=children, names=names, fewest_bytes=fewest)
 
     def _count(self, more: int) -> None:
         self._nodes += more
@@ -276,7 +278,7 @@ def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
 
 def _widest(branches: Sequence[Node]) -> pa.DataType:
     """The type of the values of all branches; text where none holds them exactly."""
-    kinds = {branch.kind for branch in branches} - {Kind.NULL}
+    kinds = {branch.kind for branch in branches} - {AvroKind.NULL}
     for narrow, wide in _WIDER:
         if kinds <= {narrow, wide} and not any(branch.is_text for branch in branches):
             return _PLAIN[wide]

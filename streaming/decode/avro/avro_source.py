@@ -8,18 +8,18 @@ Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium
 
 from collections.abc import Mapping
 
-from bucketline.streaming.decode.avro.avro_schema import AvroSchema, Kind, Node
+from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node
 from bucketline.streaming.decode.json_shape import MAP_ENTRIES, SourceSchema
 
 _MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 _TYPES = {
-    Kind.BOOLEAN: "boolean",
-    Kind.INT: "int32",
-    Kind.LONG: "int64",
-    Kind.FLOAT: "float",
-    Kind.DOUBLE: "double",
-    Kind.BYTES: "bytes",
-    Kind.FIXED: "bytes",
+    AvroKind.BOOLEAN: "boolean",
+    AvroKind.INT: "int32",
+    AvroKind.LONG: "int64",
+    AvroKind.FLOAT: "float",
+    AvroKind.DOUBLE: "double",
+    AvroKind.BYTES: "bytes",
+    AvroKind.FIXED: "bytes",
 }
 _LOGICAL = {
     "date": "org.apache.kafka.connect.data.Date",
@@ -34,9 +34,9 @@ _LOGICAL = {
     "decimal": "org.apache.kafka.connect.data.Decimal",
 }
 _BASE = {
-    "date": (Kind.INT,),
-    "time-millis": (Kind.INT,),
-    "decimal": (Kind.BYTES, Kind.FIXED),
+    "date": (AvroKind.INT,),
+    "time-millis": (AvroKind.INT,),
+    "decimal": (AvroKind.BYTES, AvroKind.FIXED),
 }
 """The types that a logical type may have; long where it is not here. Others say nothing, as Avro asks for."""
 
@@ -48,36 +48,36 @@ def source_of(schema: AvroSchema) -> SourceSchema:
 
 def value_node(node: Node) -> Node:
     """The node itself, or that of the values of a union with null."""
-    if node.kind is not Kind.UNION or node.is_text:
+    if node.kind is not AvroKind.UNION or node.is_text:
         return node
-    present = [child for child in node.children if child.kind is not Kind.NULL]
+    present = [child for child in node.children if child.kind is not AvroKind.NULL]
     return present[-1] if len(present) == 1 else node
 
 
 def _source(node: Node) -> SourceSchema:
-    is_optional = node.kind is Kind.NULL or any(child.kind is Kind.NULL for child in node.children)
-    return {**_of_values(value_node(node)), "optional": is_optional and node.kind in (Kind.NULL, Kind.UNION)}
+    is_optional = node.kind is AvroKind.NULL or any(child.kind is AvroKind.NULL for child in node.children)
+    return {**_of_values(value_node(node)), "optional": is_optional and node.kind in (AvroKind.NULL, AvroKind.UNION)}
 
 
 def _of_values(node: Node) -> SourceSchema:
     if node.is_text:
         return {"type": "string"}
-    if node.kind is Kind.UNION:
-        wide = {child.kind for child in node.children} - {Kind.NULL}
-        return {"type": "int64" if Kind.LONG in wide else "double" if Kind.DOUBLE in wide else "string"}
-    if node.kind is Kind.RECORD:
+    if node.kind is AvroKind.UNION:
+        wide = {child.kind for child in node.children} - {AvroKind.NULL}
+        return {"type": "int64" if AvroKind.LONG in wide else "double" if AvroKind.DOUBLE in wide else "string"}
+    if node.kind is AvroKind.RECORD:
         fields = [{"field": name, **_source(child)} for name, child in zip(node.names, node.children, strict=True)]
         return {"type": "struct", "name": node.properties.get("connect.name", node.name), "fields": fields}
     if _is_entries(node):
         keys, values = (_source(child) for child in node.children[0].children)
         return {"type": "map", "name": MAP_ENTRIES, "keys": keys, "values": values}
-    if node.kind is Kind.ARRAY:
+    if node.kind is AvroKind.ARRAY:
         return {"type": "array", "items": _source(node.children[0])}
-    if node.kind is Kind.MAP:
+    if node.kind is AvroKind.MAP:
         return {"type": "map", "keys": {"type": "string"}, "values": _source(node.children[0])}
     if node.is_uuid:
         return {"type": "string"}
-    if node.kind is Kind.BYTES and node.properties.get("logicalType") == "big-decimal":
+    if node.kind is AvroKind.BYTES and node.properties.get("logicalType") == "big-decimal":
         return {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
     kind = node.properties.get("connect.type", _TYPES.get(node.kind, "string"))
     return {"type": kind, "name": _name(node), "parameters": _parameters(node)}
@@ -85,8 +85,8 @@ def _of_values(node: Node) -> SourceSchema:
 
 def _is_entries(node: Node) -> bool:
     """Whether an array is a map of Connect whose keys are no texts, or may be null: Avro's maps have texts alone."""
-    entry = node.children[0] if node.kind is Kind.ARRAY else node
-    if entry is node or entry.kind is not Kind.RECORD or entry.names != ("key", "value"):
+    entry = node.children[0] if node.kind is AvroKind.ARRAY else node
+    if entry is node or entry.kind is not AvroKind.RECORD or entry.names != ("key", "value"):
         return False
     return entry.name == _MAP_ENTRY or entry.properties.get("connect.internal.type") == "MapEntry"
 
@@ -96,7 +96,7 @@ def _name(node: Node) -> object:
     if name is not None:
         return name
     logical = str(node.properties.get("logicalType"))
-    return _LOGICAL.get(logical) if node.kind in _BASE.get(logical, (Kind.LONG,)) else None
+    return _LOGICAL.get(logical) if node.kind in _BASE.get(logical, (AvroKind.LONG,)) else None
 
 
 def _parameters(node: Node) -> Mapping[str, object]:

@@ -21,7 +21,7 @@ class Output:
     is_needed: bool = False
 
 
-class Images(Enum):
+class JudgedImages(Enum):
     """The rows that a condition is applied to."""
 
     NEW = "new"
@@ -50,7 +50,7 @@ class ComputedColumns:
     grows: bool
     where: SqlExpression | None
     expect: tuple[Expectation, ...]
-    images: Images
+    images: JudgedImages
     context: Context
     kept: tuple[str, ...] = ()
     tells_time: bool = False

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.columns.compute_rows import Bools, same_values
-from bucketline.streaming.decode.columns.computed_columns import Images
+from bucketline.streaming.decode.columns.computed_columns import JudgedImages
 
 Kinds = npt.NDArray[np.int8]
 Longs = npt.NDArray[np.int64]
@@ -43,12 +43,12 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
     return kinds, stays
 
 
-def judged(kinds: Kinds, origin: Longs, passes: Bools, images: Images, inserted: Bools) -> tuple[Kinds, Bools]:
+def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, inserted: Bools) -> tuple[Kinds, Bools]:
     """The new kinds, and which rows stay. `inserted` are rows that the source says are new."""
     kinds = kinds.copy()
-    if images is Images.INSERTS:
+    if images is JudgedImages.INSERTS:
         return kinds, passes
-    if images is Images.OWN:
+    if images is JudgedImages.OWN:
         older = np.flatnonzero((kinds[:-1] == _UB) & (kinds[1:] == _UA) & (origin[:-1] == origin[1:]) & ~passes[1:])
         kinds[older] = _D
         return kinds, passes

@@ -28,7 +28,7 @@ from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.columns.compute_rows import condition_of, value_of
-from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, Images, Output
+from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, JudgedImages, Output
 
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 _NUMBERS: Mapping[SourceKind, DataType] = {
@@ -79,13 +79,13 @@ def plan_columns(
     keys = tuple(dict.fromkeys((*schema.primary_keys, *places)))
     needed = {*keys, *schema.partition_keys, *schema.settings.merge.sequence_fields}
     outputs = _outputs(selection, schema, needed)
-    images = Images.INSERTS if not decode.has_row_kinds else Images.OWN if takes_back else Images.NEW
+    images = JudgedImages.INSERTS if not decode.has_row_kinds else JudgedImages.OWN if takes_back else JudgedImages.NEW
     _check_deletes(where, images, schema)
     plain = tuple(o.field.name for o in outputs if o.expression is not None and _is_plain(o))
     texts = [e for o in outputs if (e := o.expression) is not None]
     used = [*texts, *(() if where is None else (where,))]
     named = dict.fromkeys(name for e in used for name in names_in(e))
-    if where is not None and images is Images.NEW and decode in _EVENTS:
+    if where is not None and images is JudgedImages.NEW and decode in _EVENTS:
         named[OP] = None
     inputs = _inputs(named, schema, decode, dict(types))
     known = {f.name.lower(): f.name for f in inputs}
@@ -202,10 +202,10 @@ def _type_of(source: SourceType) -> DataType:
     return _NUMBERS.get(source.kind, _TEXT)
 
 
-def _check_deletes(where: SqlExpression | None, images: Images, schema: TableSchema) -> None:
+def _check_deletes(where: SqlExpression | None, images: JudgedImages, schema: TableSchema) -> None:
     """Raises OptionError if a row that does not pass would have to be deleted, but the table takes no deletes."""
     merge = schema.settings.merge
-    if where is None or images is not Images.NEW:
+    if where is None or images is not JudgedImages.NEW:
         return
     if merge.ignore_delete or not merging_of(schema).takes_deletes():
         raise OptionError(
@@ -230,7 +230,7 @@ def _check(planned: ComputedColumns, schema: TableSchema) -> None:
         key = f"expect.{expectation.name}.check"
         check = _checked(SqlExpression(expectation.check), key)
         _explained(key, lambda c=check: condition_of(c, made, 0, planned.context))
-        if expectation.otherwise in (Otherwise.DROP, Otherwise.REJECT) and planned.images is Images.OWN:
+        if expectation.otherwise in (Otherwise.DROP, Otherwise.REJECT) and planned.images is JudgedImages.OWN:
             raise OptionError(
                 f"expect.{expectation.name}.otherwise: the table's merge engine takes old rows back, so that a row "
                 "cannot be left out alone; warn and fail are supported",

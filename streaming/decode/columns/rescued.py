@@ -20,7 +20,7 @@ from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import DataField
 from bucketline.streaming.decode.late_columns import cut_out
 from bucketline.streaming.decode.row_changes import as_binary
-from bucketline.streaming.decode.texts.json_scan import Scan, slices
+from bucketline.streaming.decode.texts.json_scan import ScannedJson, slices
 
 Path = tuple[str, ...]
 
@@ -79,7 +79,7 @@ class Mending:
     def _cut(self, decode: RecordFormat, name: str, records: list[int]) -> bool:
         at = pa.array(records, pa.int64())
         try:
-            scan = Scan.of(self.values.take(at))
+            scan = ScannedJson.of(self.values.take(at))
             paths = {(*image, name) for image in (*IMAGES[decode], *_OLD_IMAGES.get(decode, ()))}
             found = [path for path in sorted(paths) if len(scan.values_at(path).starts)]
             cut = cut_out(scan, dict.fromkeys(found)) if found else None  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def _scanned(
     values: pa.Array,
 ) -> pa.Array:
     """As `rescued_texts`, of these values. Raises ValueError where one cannot be looked into."""
-    scan = Scan.of(values)
+    scan = ScannedJson.of(values)
     texts = pa.nulls(records.num_rows, pa.string())
     for path in IMAGES[decode]:
         images = scan.values_at(path)
@@ -152,7 +152,7 @@ def _of_images(
     images: pa.Array,
 ) -> pa.Array:
     """The rescued texts of rows that are JSON objects; `numbers` are the numbers of their records."""
-    scan = Scan.of(images)
+    scan = ScannedJson.of(images)
     keys, found = scan.entries()
     names = slices(scan.data, keys.starts + 1, keys.ends - 1).cast(pa.string())
     owners = numbers[keys.texts]

@@ -12,7 +12,7 @@ from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.columns.compute_rows import by_halves, condition_of, value_of
-from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, Images
+from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, JudgedImages
 from bucketline.streaming.decode.columns.expectations import find_unexpected
 from bucketline.streaming.decode.columns.judge_images import (
     is_new_image,
@@ -58,7 +58,7 @@ def rows_of_table(
         for row, why in failed.items():
             if output.is_needed or was[row] != _DELETE:
                 bad.setdefault(int(records[row]), f"field {output.field.name}: {why}")
-    keeps_old = plan.images is Images.OWN
+    keeps_old = plan.images is JudgedImages.OWN
     now, stays = without_moves(was, records, [values[name] for name in plan.keys], keeps_old=keeps_old)
     if plan.where is not None:
         now, stays = _where(plan, columns, now, stays, records, bad)
@@ -89,16 +89,16 @@ def _where(
     assert where is not None, "there is a condition"
     test = partial(condition_of, where, context=plan.context)
     truth, failed = by_halves(test, columns, len(kinds))
-    is_judged = is_new_image(kinds) if plan.images is Images.NEW else np.ones(len(kinds), np.bool_)
+    is_judged = is_new_image(kinds) if plan.images is JudgedImages.NEW else np.ones(len(kinds), np.bool_)
     for row, why in failed.items():
         if is_judged[row]:
             bad.setdefault(int(records[row]), f"where: {why}")
     passes: npt.NDArray[np.bool_] = np.asarray(truth.fill_null(False))
-    if plan.images is Images.OWN:
+    if plan.images is JudgedImages.OWN:
         for record in records[lacking_old(kinds, records)].tolist():
             bad.setdefault(record, _NEEDS_OLD)
     inserted = np.zeros(len(kinds), np.bool_)
-    if OP in columns and plan.images is Images.NEW:
+    if OP in columns and plan.images is JudgedImages.NEW:
         inserted = np.asarray(columns[OP].fill_null("")) == "c"
     kinds, kept = judged(kinds, records, passes, plan.images, inserted)
     return kinds, stays & kept

@@ -21,7 +21,7 @@ import pyarrow as pa
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import SAME_TYPES, MessageOptions, TypeMapping, TypeMappings
 from bucketline.streaming.decode.avro.avro_frames import SchemaName, frames_of
-from bucketline.streaming.decode.avro.avro_schema import Kind
+from bucketline.streaming.decode.avro.avro_schema import AvroKind
 from bucketline.streaming.decode.avro.avro_source import source_of, value_node
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.debezium_envelope import Images
@@ -100,7 +100,7 @@ def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str,
 def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
     """The schema of that name; None if there is none, or it is not a schema of records."""
     schema = schemas.schema(name)
-    if isinstance(schema, str) or value_node(schema.root).kind is not Kind.RECORD:
+    if isinstance(schema, str) or value_node(schema.root).kind is not AvroKind.RECORD:
         return None
     return source_of(schema)
 

@@ -52,7 +52,7 @@ class Ranges:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ScannedJson:
     """JSON objects, with the places of their strings and brackets."""
 
     data: Bytes
@@ -65,7 +65,7 @@ class Scan:
     partners: Positions
 
     @staticmethod
-    def of(texts: pa.Array) -> "Scan":
+    def of(texts: pa.Array) -> "ScannedJson":
         """The scan of JSON objects. Shapes: n binary without nulls in."""
         data, bounds = bytes_of(texts)
         quotes = _without_escaped(data, np.flatnonzero(data == _QUOTE))
@@ -83,7 +83,7 @@ class Scan:
             raise NotScanned("brackets do not match")
         partners = np.zeros(len(brackets), dtype=np.int64)
         partners[order[::2]], partners[order[1::2]] = brackets[order[1::2]], brackets[order[::2]]
-        return Scan(data, bounds, quotes[::2], quotes[1::2], brackets, depths, levels, partners)
+        return ScannedJson(data, bounds, quotes[::2], quotes[1::2], brackets, depths, levels, partners)
 
     @property
     def roots(self) -> Ranges:

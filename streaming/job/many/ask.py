@@ -4,7 +4,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.streaming.many.ledger import Ledger
-from bucketline.streaming.many.ledger_files import LedgerFiles, Request, Wish, ledger_files
+from bucketline.streaming.many.ledger_files import LedgerFiles, TableRequest, Wish, ledger_files
 
 
 def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
@@ -20,7 +20,7 @@ def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
         )
     if wish is Wish.UNPARK and ledger.tables[table].parked is None:
         raise OptionError(f"{table!r} is not parked", key=wish.value)
-    files_of(routed).ask(Request(wish, table))
+    files_of(routed).ask(TableRequest(wish, table))
 
 
 def files_of(routed: RoutedJob) -> LedgerFiles:

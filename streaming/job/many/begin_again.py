@@ -15,7 +15,7 @@ from bucketline.streaming.job.job_table import has_table, open_existing
 from bucketline.streaming.job.run import set_aside
 from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.many.entries import started_again
-from bucketline.streaming.many.ledger import Entry, Offsets, offsets_in
+from bucketline.streaming.many.ledger import Entry, FeedOffsets, offsets_in
 from bucketline.streaming.many.ledger_files import LedgerFiles
 
 _LOG = logging.getLogger("bucketline.job")
@@ -49,7 +49,7 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles) -> None:
     _LOG.warning("the old checkpoint was renamed to %s; the new one goes on where the tables have got to", kept)
 
 
-def _reached(routed: RoutedJob, name: str, entry: Entry, query: str) -> Offsets:
+def _reached(routed: RoutedJob, name: str, entry: Entry, query: str) -> FeedOffsets:
     """The end offsets in the newest snapshot of a query in a table; empty if the query has made none."""
     found = (routed.resolve(origin.name, origin.topic) for origin in sorted(entry.origins, key=str))
     to = next((to for to in found if isinstance(to, Resolved) and to.table == name), None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.kafka_client import kafka_client
-from bucketline.streaming.many.ledger import Offsets
+from bucketline.streaming.many.ledger import FeedOffsets
 from bucketline.streaming.tasks.many.split import Feed
 
 _ANSWER_S = 5.0
@@ -16,7 +16,7 @@ _ANSWER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnreadRecords:
     """The unread records of a partition: its end offset, and when the first unread record was written, in milliseconds;
     None if nothing waits or it is not known."""
 
@@ -28,16 +28,16 @@ class Waiting:
 class KafkaNow:
     """The partitions that Kafka has answered for; `why` says why others have no answer."""
 
-    partitions: Mapping[Feed, Waiting]
+    partitions: Mapping[Feed, UnreadRecords]
     why: str | None = None
 
-    def behind(self, reached: Offsets) -> int | None:
+    def behind(self, reached: FeedOffsets) -> int | None:
         """The number of unread records; None if a partition is not known."""
         if not all(feed in self.partitions for feed in reached):
             return None
         return sum(max(0, self.partitions[feed].end - offset) for feed, offset in reached.items())
 
-    def behind_since_ms(self, reached: Offsets) -> int | None:
+    def behind_since_ms(self, reached: FeedOffsets) -> int | None:
         """When the oldest unread record was written; None if there is none, or it is not known."""
         return min((at for feed in reached if (at := self.next_of(feed)) is not None), default=None)
 
@@ -46,7 +46,7 @@ class KafkaNow:
         return None if found is None else found.next_ms
 
 
-def ask_kafka(options: Mapping[str, str], reached: Offsets) -> KafkaNow:
+def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
     """The records in Kafka after these offsets. It raises no error, so that a status still shows the rest."""
     if not reached:
         return KafkaNow({})
@@ -71,13 +71,13 @@ def ask_kafka(options: Mapping[str, str], reached: Offsets) -> KafkaNow:
         consumer.close()
 
 
-def _asked(client: Any, consumer: Any, reached: Offsets) -> KafkaNow:
+def _asked(client: Any, consumer: Any, reached: FeedOffsets) -> KafkaNow:
     deadline = time.monotonic() + _ANSWER_S
-    found: dict[Feed, Waiting] = {}
+    found: dict[Feed, UnreadRecords] = {}
     for feed in sorted(reached):
         left = max(0.1, deadline - time.monotonic())
         _, end = consumer.get_watermark_offsets(client.TopicPartition(*feed), timeout=left)
-        found[feed] = Waiting(end)
+        found[feed] = UnreadRecords(end)
     behind = {feed: reached[feed] for feed in found if found[feed].end > reached[feed]}
     if behind:
         consumer.assign([client.TopicPartition(topic, number, at) for (topic, number), at in sorted(behind.items())])
@@ -88,5 +88,5 @@ def _asked(client: Any, consumer: Any, reached: Offsets) -> KafkaNow:
                 del behind[feed]
                 kind, at_ms = message.timestamp()
                 if message.error() is None and kind != client.TIMESTAMP_NOT_AVAILABLE:
-                    found[feed] = Waiting(found[feed].end, at_ms)
+                    found[feed] = UnreadRecords(found[feed].end, at_ms)
     return KafkaNow(found)

@@ -32,7 +32,7 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end, queries
-from bucketline.streaming.job.bad_place import Places
+from bucketline.streaming.job.bad_place import BadRecordPlaces
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_without_table, sink_options_of
 from bucketline.streaming.job.choose_reader import choose_reader, splits
@@ -220,7 +220,7 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
         commit_parallelism=routed.commit_parallelism,
         nameless=nameless,
         bad_records=common.bad_records,
-        places=Places(common, source_options(common.source).options),
+        places=BadRecordPlaces(common, source_options(common.source).options),
         pin=pin,
         settings=text,
         one=one,

@@ -14,10 +14,10 @@ from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.conf.reader_choice import not_native, obstacles
 from bucketline.conf.source_options import KAFKA
 from bucketline.streaming.metrics.outlets import open_outlets, show_outlets
-from bucketline.streaming.metrics.registry import REGISTRY, Kind, Metric, Registry
+from bucketline.streaming.metrics.registry import REGISTRY, Metric, MetricKind, Registry
 from bucketline.streaming.tasks.first_tasks import client_error
 
-UP = Metric("up", Kind.GAUGE, "1 from the start of a job to its end, 0 after it, label name")
+UP = Metric("up", MetricKind.GAUGE, "1 from the start of a job to its end, 0 after it, label name")
 
 _NAMES_JARS = ("--packages", "--jars", "--driver-class-path")
 _SETTINGS_WITH_JARS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath", "spark.archives")

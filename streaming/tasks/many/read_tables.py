@@ -36,7 +36,7 @@ from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.split import Feed, Origin, Part, Resolver, Splitter, not_before, spans
 from bucketline.streaming.tasks.many.table_notes import NO_TABLE, NewTable, TableNote, TaskNotes
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.read_task import Reading, Sealing, joined_messages, task_number
+from bucketline.streaming.tasks.read_task import ReadPlan, Sealing, joined_messages, task_number
 from bucketline.streaming.tasks.wire import REJECTS, RUNS, SEEN, TABLES, Routed, routed_note
 
 RECORD_BYTES = 32 << 20
@@ -72,7 +72,7 @@ class TableReading:
         of_rows, decode = feeds if self.looks else None, self.decode
         if decode.computed is not None and decode.computed.tells_time:
             decode = replace(decode, now_us=now_us)
-        return Sealing(Reading(self.seal, self.among(tasks), decode, self.reject_limit, of_rows))
+        return Sealing(ReadPlan(self.seal, self.among(tasks), decode, self.reject_limit, of_rows))
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ def unpacked(data: bytes) -> TableReading:
     return found
 
 
-class Kept(Protocol):
+class SharedTables(Protocol):
     """A value that workers can read: broadcast by Spark, or the value itself."""
 
     @property
@@ -127,7 +127,7 @@ class ReadTables:
     routes: Resolver
     unmatched: Unmatched
     decode: RecordFormat
-    known: Kept
+    known: SharedTables
     notes_to: int
     nameless: DecodeStep
     registry: RegistrySchemas | None = None

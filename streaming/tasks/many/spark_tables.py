@@ -14,20 +14,20 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.streaming.tasks.frame_messages import frame_messages
 from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.read_tables import (
-    Kept,
     KnownTables,
     ReadTables,
     ReadTablesOfFrame,
     ReadTablesOfKafka,
+    SharedTables,
 )
-from bucketline.streaming.tasks.many.table_notes import Notes, pass_on, read_notes, table_of
+from bucketline.streaming.tasks.many.table_notes import TaskNotes, pass_on, read_notes, table_of
 from bucketline.streaming.tasks.many.two_steps import TwoSteps, steps_without_input
 from bucketline.streaming.tasks.many.write_tables import WriteTables
 from bucketline.streaming.tasks.read_task import Frame
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from bucketline.streaming.tasks.wire import Result
+from bucketline.streaming.tasks.wire import TaskResult
 
-TableResults = Mapping[int, Sequence[Result]]
+TableResults = Mapping[int, Sequence[TaskResult]]
 """The results of the tasks that write, by the number of the table."""
 
 
@@ -35,7 +35,7 @@ class Ahead(Protocol):
     """Records that have been read and sealed, and wait to be written."""
 
     @property
-    def notes(self) -> Notes:
+    def notes(self) -> TaskNotes:
         """The notes of the tasks that have read."""
         ...
 
@@ -57,7 +57,7 @@ class TablesEngine(Protocol):
         """The number of tasks that run at the same time."""
         ...
 
-    def keep(self, known: KnownTables) -> Kept:
+    def keep(self, known: KnownTables) -> SharedTables:
         """The tables in a form that tasks can read, until `keep` is called with others."""
         ...
 
@@ -83,12 +83,12 @@ class SparkTables:
     def parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
 
-    def keep(self, known: KnownTables) -> Kept:
+    def keep(self, known: KnownTables) -> SharedTables:
         """As `TablesEngine.keep`: broadcast once, and destroyed when others are kept."""
         if self._broadcast is None or self._broadcast.value is not known:
             self.close()
             self._broadcast = self.spark.sparkContext.broadcast(known)
-        kept: Kept = self._broadcast
+        kept: SharedTables = self._broadcast
         return kept
 
     def close(self) -> None:
@@ -121,15 +121,15 @@ class SparkTables:
 class _Sent:
     steps: TwoSteps
     count: int
-    notes: Notes
+    notes: TaskNotes
 
     def write(self, tables: WriteTables) -> TableResults:
         return by_table(self.steps.run(tables, range(self.count)))
 
 
-def by_table(results: Sequence[Result]) -> TableResults:
+def by_table(results: Sequence[TaskResult]) -> TableResults:
     """Results of the tasks that write, grouped by the number of the table."""
-    found: dict[int, list[Result]] = {}
+    found: dict[int, list[TaskResult]] = {}
     for result in results:
         number, payload = table_of(result.payload)
         found.setdefault(number, []).append(replace(result, payload=payload))

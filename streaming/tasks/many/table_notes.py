@@ -16,7 +16,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed, decod
 from bucketline.streaming.decode.schema_needs import joined_needs
 from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen, decode_seen, joined_seen
 from bucketline.streaming.tasks.many.split import Feed, Origin, joined_spans
-from bucketline.streaming.tasks.wire import MIXED, NEEDS, REJECTS, SEEN, TABLES, Result, Sent
+from bucketline.streaming.tasks.wire import MIXED, NEEDS, REJECTS, SEEN, TABLES, Sent, TaskResult
 
 NO_TABLE = -1
 """The number that stands for records that belong to no table."""
@@ -64,8 +64,8 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class TaskNotes:
-    """The notes of one task: by number of the table, by target for tables that it did not know, and the number of
-    records that it left out, by their origin."""
+    """The notes of one task, or of all tasks together: by number of the table, by target for tables that the task did
+    not know, and the number of records that were left out, by their origin."""
 
     tables: Mapping[int, TableNote] = field(default_factory=dict)
     new: Mapping[str, NewTable] = field(default_factory=dict)
@@ -76,15 +76,11 @@ class TaskNotes:
         return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
 
 
-Notes = TaskNotes
-"""The notes of all tasks, combined."""
-
-
-def pass_on(sent: Iterable[Sent]) -> Iterator[Result]:
+def pass_on(sent: Iterable[Sent]) -> Iterator[TaskResult]:
     """The work of the task for notes: it passes each note to the driver, with the number of its table in front."""
     for kind, run in sent:
         assert isinstance(run, SealedRun), "rows go to the tasks that write"
-        yield Result(kind, of_table(run.bucket, bytes(run.blob)))
+        yield TaskResult(kind, of_table(run.bucket, bytes(run.blob)))
 
 
 def of_table(number: int, payload: bytes) -> bytes:
@@ -97,7 +93,7 @@ def table_of(payload: bytes) -> tuple[int, bytes]:
     return int.from_bytes(payload[:_NUMBER_BYTES], "little", signed=True), payload[_NUMBER_BYTES:]
 
 
-def read_notes(results: Iterable[Result]) -> Notes:
+def read_notes(results: Iterable[TaskResult]) -> TaskNotes:
     """The notes of all tasks, combined; the same whatever order the tasks have ended in."""
     by_kind: dict[str, dict[int, list[bytes]]] = {NEEDS: {}, REJECTS: {}, SEEN: {}, MIXED: {}}
     told: list[TaskNotes] = []
@@ -130,7 +126,7 @@ def read_notes(results: Iterable[Result]) -> Notes:
             rejects=tuple(said[REJECTS]),
             mixed=tuple(sorted(map(MixedKey.from_bytes, said[MIXED]))),
         )
-    return Notes(dict(sorted(tables.items())), dict(sorted(new.items())), left, parked)
+    return TaskNotes(dict(sorted(tables.items())), dict(sorted(new.items())), left, parked)
 
 
 def _first(one: BucketlineError | None, other: BucketlineError | None) -> BucketlineError | None:

@@ -29,7 +29,7 @@ from bucketline.streaming.tasks.bytes_job import (
     python_rdd_of,
     results_of,
 )
-from bucketline.streaming.tasks.wire import Next, Result
+from bucketline.streaming.tasks.wire import Next, TaskResult
 
 
 class TwoSteps:
@@ -47,7 +47,7 @@ class TwoSteps:
             pairs = java.pairwise_rdd(read).asJavaPairRDD()
             self._sent = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(count, 0)))
 
-    def run(self, task: Next, numbers: Sequence[int]) -> list[Result]:
+    def run(self, task: Next, numbers: Sequence[int]) -> list[TaskResult]:
         """The results of these tasks of the second stage. All of them do `task`."""
         if not numbers:
             return []

@@ -21,7 +21,7 @@ from bucketline.state.store.write.owned.owner_runs import OwnerRun
 from bucketline.state.store.write.run_buffer import SpillFile
 from bucketline.streaming.tasks.many.table_notes import of_table
 from bucketline.streaming.tasks.read_task import task_number
-from bucketline.streaming.tasks.wire import ERROR, MESSAGES, RUNS, Result, Sent
+from bucketline.streaming.tasks.wire import ERROR, MESSAGES, RUNS, Sent, TaskResult
 from bucketline.streaming.tasks.write_task import WriteTask
 
 _LEAST_MERGE_BYTES = 16 << 20
@@ -52,7 +52,7 @@ class WriteTables:
     budget_bytes: int = 256 << 20
     directory: str | None = None
 
-    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
         """The results of the tables, each with the number of its table in front. The result of a table that fails is
         its error; the other tables are written."""
         with _Runs(self.budget_bytes, self.directory) as runs:
@@ -64,15 +64,15 @@ class WriteTables:
             numbers = sorted(runs.tables() | {n for n, tasks in self.idle.items() if me in tasks})
             yield from self._written(numbers, runs)
 
-    def _written(self, numbers: list[int], runs: "_Runs") -> Iterator[Result]:
+    def _written(self, numbers: list[int], runs: "_Runs") -> Iterator[TaskResult]:
         tasks = {number: _unpacked(self.tables[number]) for number in numbers}
         is_far = any(answers_late(task.stage.write.access.files.io) for task in tasks.values())
         threads = min(AT_ONCE, len(numbers)) if is_far else 1
 
-        def results(number: int) -> list[Result]:
+        def results(number: int) -> list[TaskResult]:
             return [*_results(_sharing(tasks[number], threads), runs.take(number))]
 
-        done: list[tuple[int, list[Result]]] = []
+        done: list[tuple[int, list[TaskResult]]] = []
         try:
             if threads < 2:
                 for number in numbers:
@@ -88,15 +88,15 @@ class WriteTables:
                 _discard(tasks[number], said)
             raise
         for number, said in done:
-            yield from (Result(r.kind, of_table(number, r.payload)) for r in said)
+            yield from (TaskResult(r.kind, of_table(number, r.payload)) for r in said)
 
 
-def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[Result]:
+def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[TaskResult]:
     """The results of a table. An error that is about the table is one of them."""
     try:
         yield from list(task(runs))
     except BucketlineError as e:
-        yield Result(ERROR, pickle.dumps(e))
+        yield TaskResult(ERROR, pickle.dumps(e))
 
 
 def _sharing(task: WriteTask, threads: int) -> WriteTask:
@@ -112,7 +112,7 @@ def _sharing(task: WriteTask, threads: int) -> WriteTask:
     return replace(task, stage=replace(task.stage, write=write))
 
 
-def _discard(task: WriteTask, said: list[Result]) -> None:
+def _discard(task: WriteTask, said: list[TaskResult]) -> None:
     """Removes the written files of a table, after an error that fails the whole task."""
     try:
         with discarded_on_error(task.stage.write.access) as messages:

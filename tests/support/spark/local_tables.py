@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from bucketline.state.store.engine.local_engine import LocalEngine
-from bucketline.streaming.tasks.many.read_tables import Kept, KnownTables, ReadTables
+from bucketline.streaming.tasks.many.read_tables import KnownTables, ReadTables, SharedTables
 from bucketline.streaming.tasks.many.spark_tables import Ahead, TableResults, by_table
-from bucketline.streaming.tasks.many.table_notes import Notes, pass_on, read_notes
+from bucketline.streaming.tasks.many.table_notes import TaskNotes, pass_on, read_notes
 from bucketline.streaming.tasks.many.write_tables import WriteTables
 from bucketline.streaming.tasks.wire import Routed, pack, unpack
 from tests.support.spark.tasks import _task
@@ -31,7 +31,7 @@ class LocalTables:
     reads: int = 0
     engine: Any = field(default_factory=LocalEngine)
 
-    def keep(self, known: KnownTables) -> Kept:
+    def keep(self, known: KnownTables) -> SharedTables:
         return _Here(pickle.loads(pickle.dumps(known)))
 
     @contextmanager
@@ -51,7 +51,7 @@ class LocalTables:
 @dataclass
 class _Sent:
     sent: list[list[bytes]]
-    notes: Notes
+    notes: TaskNotes
 
     def write(self, tables: WriteTables) -> TableResults:
         results = []

@@ -25,8 +25,8 @@ from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.entries import BatchSpan, started_again
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
-from bucketline.streaming.many.ledger import Entry, Offsets, offsets_in
-from bucketline.streaming.many.ledger_files import Request, Wish, ledger_files
+from bucketline.streaming.many.ledger import Entry, FeedOffsets, offsets_in
+from bucketline.streaming.many.ledger_files import TableRequest, Wish, ledger_files
 from bucketline.streaming.many.pinned import begun_otherwise
 from bucketline.streaming.many.tables import Tables
 from tests.support.spark.local_tables import LocalTables
@@ -179,7 +179,7 @@ checkpoint: {self.root}/checkpoint
         self.plans, self.done = [], 0
         self.crash()
 
-    def _reached(self, name: str) -> Offsets:
+    def _reached(self, name: str) -> FeedOffsets:
         written = next(newest_offsets(open_table(name), self.query), None)
         return {} if written is None else offsets_in(written.topics)
 
@@ -216,7 +216,7 @@ checkpoint: {self.root}/checkpoint
 
     def ask(self, wish: Wish, table: str) -> None:
         """Leaves a request for the job."""
-        self.state().files.ask(Request(wish, f"{self.root}/w/{table}"))
+        self.state().files.ask(TableRequest(wish, f"{self.root}/w/{table}"))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         found = open_table(f"{self.root}/w/{table}").to_arrow().to_pylist()

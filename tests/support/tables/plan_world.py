@@ -15,7 +15,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import World as Sources
 from bucketline.state.errors import StorageError
 from bucketline.state.plans.lease import Lease, next_beat_ms
-from bucketline.state.plans.plan import Item, ItemState, Plan, Result
+from bucketline.state.plans.plan import Item, ItemResult, ItemState, Plan
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.plans.compactor import Compactor
 from bucketline.state.store.plans.item_work import ItemJob, Lost, Made, Unclear
@@ -244,8 +244,8 @@ class SimWork:
         if {f.name for f in item.inputs} <= self.world.live:
             return (plan, item)
         if (plan.plan_id, item.number) in self.world.commits:
-            return Result(ItemState.DONE, self.world.commits.index((plan.plan_id, item.number)))
-        return Result(ItemState.OBSOLETE, None, "inputs are gone")
+            return ItemResult(ItemState.DONE, self.world.commits.index((plan.plan_id, item.number)))
+        return ItemResult(ItemState.OBSOLETE, None, "inputs are gone")
 
     @property
     def workers(self) -> Workers:
@@ -267,7 +267,9 @@ class SimWork:
             raise ValueError("the work fails")
         return Outcome(tuple(CommitMessage(item.partition, item.bucket, item.total_buckets) for _, item in jobs))
 
-    def commit(self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]) -> Sequence[Result] | Lost | Unclear:
+    def commit(
+        self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]
+    ) -> Sequence[ItemResult] | Lost | Unclear:
         world, items = self.world, [item for _, item in jobs]  # type: ignore[misc,attr-defined,str-unpack]
         world.turn(self.process)
         if world.happens(world.weather.storage_fails):
@@ -280,7 +282,7 @@ class SimWork:
             return Unclear("the answer was lost")
         if not done:
             return Lost("inputs are gone")
-        return [Result(ItemState.DONE, world.commits.index((plan.plan_id, i.number))) for i in items]
+        return [ItemResult(ItemState.DONE, world.commits.index((plan.plan_id, i.number))) for i in items]
 
     def discard(self, made: Made) -> None:
         self.world.turn(self.process)

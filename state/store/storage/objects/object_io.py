@@ -36,7 +36,7 @@ from bucketline.state.store.storage.objects.object_store import (
     clients_of,
 )
 from bucketline.state.store.storage.objects.object_writer import PART_BYTES, ObjectWriter
-from bucketline.state.store.storage.requests import Request, RequestCounts
+from bucketline.state.store.storage.requests import RequestCounts, RequestKind
 from bucketline.state.store.storage.wrapped_io import bare
 
 try:
@@ -83,7 +83,7 @@ class ObjectIO:
 
     def read(self, path: str) -> bytes:
         key = self._key(path)
-        return self._clients.ask(Request.GET, path, lambda client: bytes(obstore.get(client, key).bytes()))
+        return self._clients.ask(RequestKind.GET, path, lambda client: bytes(obstore.get(client, key).bytes()))
 
     def read_optional(self, path: str) -> bytes | None:
         return unless_missing(self.read, path)
@@ -104,7 +104,7 @@ class ObjectIO:
         self.require_publish()
         key = self._key(path)
         try:
-            self._clients.answer(Request.PUT, lambda pair: _create_at(pair.once, key, data))
+            self._clients.answer(RequestKind.PUT, lambda pair: _create_at(pair.once, key, data))
         except TAKEN_ERRORS as e:
             return self._is_ours(path, data, e)
         except STORE_ERRORS as e:
@@ -114,15 +114,15 @@ class ObjectIO:
     def overwrite(self, path: str, data: bytes) -> None:
         clients, key = self._clients, self._key(path)
         clients.remembered.forget(path)
-        clients.ask(Request.PUT, path, lambda client: obstore.put(client, key, data, use_multipart=False))
+        clients.ask(RequestKind.PUT, path, lambda client: obstore.put(client, key, data, use_multipart=False))
 
     def list_names(self, directory: str) -> list[str]:
         clients, prefix = self._clients, self._key(directory)
         listing = clients.ask(
-            Request.LIST, directory, lambda client: obstore.list_with_delimiter(client, prefix or None)
+            RequestKind.LIST, directory, lambda client: obstore.list_with_delimiter(client, prefix or None)
         )
         paths = [*listing["common_prefixes"], *(o["path"] for o in listing["objects"])]
-        clients.counter.add(Request.LIST, _pages(len(paths)) - 1)
+        clients.counter.add(RequestKind.LIST, _pages(len(paths)) - 1)
         return sorted({p.rpartition("/")[2] for p in paths if p != prefix})
 
     def list_files(self, directory: str) -> list[FileInfo]:
@@ -146,7 +146,7 @@ class ObjectIO:
     def delete(self, path: str) -> None:
         clients, key = self._clients, self._key(path)
         clients.remembered.forget(path)
-        clients.ask(Request.DELETE, path, lambda client: _delete_at(client, key))
+        clients.ask(RequestKind.DELETE, path, lambda client: _delete_at(client, key))
 
     def delete_folder(self, directory: str) -> None:
         clients = self._clients
@@ -155,7 +155,7 @@ class ObjectIO:
             clients.remembered.forget(f"{self.address.bucket}/{key}")
         for start in range(0, len(keys), _PAGE_FILES):
             page = keys[start : start + _PAGE_FILES]
-            clients.ask(Request.DELETE, directory, partial(_delete_at, keys=page))
+            clients.ask(RequestKind.DELETE, directory, partial(_delete_at, keys=page))
 
     def open_input(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(read_object(self._clients, path, self._key(path)), mode="r")
@@ -183,7 +183,7 @@ class ObjectIO:
         clients, key = self._clients, self._key(path)
         for left in reversed(range(_TRIES)):
             try:
-                clients.answer(Request.PUT, lambda pair: _create_at(pair.patient, key, data))
+                clients.answer(RequestKind.PUT, lambda pair: _create_at(pair.patient, key, data))
                 return
             except TAKEN_ERRORS as e:
                 # The client may have repeated a put of its own whose answer was lost.
@@ -202,11 +202,11 @@ class ObjectIO:
         clients = self._clients
         if self.exists(path):
             raise exists_already(path)
-        clients.counter.add(Request.PUT, 2)
+        clients.counter.add(RequestKind.PUT, 2)
 
         def counted() -> Iterator[bytes]:
             for part in coming:
-                clients.counter.add(Request.PUT)
+                clients.counter.add(RequestKind.PUT)
                 yield part
 
         obstore.put(
@@ -246,7 +246,7 @@ class ObjectIO:
         clients, key = self._clients, self._key(path)
         try:
             for content in (b"first", b"second"):
-                clients.answer(Request.PUT, partial(_create_once, key, content))
+                clients.answer(RequestKind.PUT, partial(_create_once, key, content))
         except TAKEN_ERRORS as e:
             return self._is_ours(path, b"first", e)
         except STORE_ERRORS as e:
@@ -256,7 +256,7 @@ class ObjectIO:
 
     def _head(self, path: str) -> tuple[int, datetime]:
         key = self._key(path)
-        meta = self._clients.ask(Request.HEAD, path, lambda client: obstore.head(client, key))
+        meta = self._clients.ask(RequestKind.HEAD, path, lambda client: obstore.head(client, key))
         return int(meta["size"]), meta["last_modified"]
 
     def _listed(self, directory: str) -> list[tuple[str, int, datetime]]:
@@ -267,8 +267,8 @@ class ObjectIO:
             pages = obstore.list(client, prefix, chunk_size=_PAGE_FILES)
             return [(str(o["path"]), int(o["size"]), o["last_modified"]) for page in pages for o in page]
 
-        objects = clients.ask(Request.LIST, directory, listed)
-        clients.counter.add(Request.LIST, _pages(len(objects)) - 1)
+        objects = clients.ask(RequestKind.LIST, directory, listed)
+        clients.counter.add(RequestKind.LIST, _pages(len(objects)) - 1)
         return objects
 
 

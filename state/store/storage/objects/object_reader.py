@@ -15,7 +15,7 @@ from bucketline.state.store.storage.objects.object_errors import (
 )
 from bucketline.state.store.storage.objects.object_store import StoreClients
 from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReader
-from bucketline.state.store.storage.requests import Request
+from bucketline.state.store.storage.requests import RequestKind
 
 try:
     import obstore
@@ -33,18 +33,18 @@ def read_object(clients: StoreClients, path: str, key: str) -> RangedReader:
 
 def _range(clients: StoreClients, path: str, key: str, start: int, end: int) -> memoryview:
     return clients.ask(
-        Request.GET, path, lambda client: memoryview(obstore.get_range(client, key, start=start, end=end))
+        RequestKind.GET, path, lambda client: memoryview(obstore.get_range(client, key, start=start, end=end))
     )
 
 
 def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
     """The object's size, and its last bytes."""
     if not clients.takes_suffix:
-        size = int(clients.ask(Request.HEAD, path, lambda client: obstore.head(client, key))["size"])
+        size = int(clients.ask(RequestKind.HEAD, path, lambda client: obstore.head(client, key))["size"])
         return size, _range(clients, path, key, max(0, size - TAIL_BYTES), size) if size else memoryview(b"")
     options = {"range": {"suffix": TAIL_BYTES}}
     try:
-        answer = clients.answer(Request.GET, lambda pair: obstore.get(pair.patient, key, options=options))
+        answer = clients.answer(RequestKind.GET, lambda pair: obstore.get(pair.patient, key, options=options))
         return int(answer.meta["size"]), memoryview(answer.bytes())
     except STORE_ERRORS as e:
         if status_of(e) == RANGE_NOT_THERE:
@@ -57,7 +57,7 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
     """As `_open`, where the store sends the whole object whatever range it is asked for: some do, if it is empty."""
-    answer = clients.ask(Request.GET, path, lambda client: obstore.get(client, key))
+    answer = clients.ask(RequestKind.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):
         size = int(answer.meta["size"])
         if size > TAIL_BYTES:

@@ -37,7 +37,7 @@ from bucketline.state.store.storage.objects.object_errors import (
     says_keys_have_ended,
 )
 from bucketline.state.store.storage.remembered import RememberedFor
-from bucketline.state.store.storage.requests import Request, RequestCounter
+from bucketline.state.store.storage.requests import RequestCounter, RequestKind
 
 try:
     from obstore import store as obstore_stores
@@ -118,12 +118,12 @@ class StoreClients:
     refuses_second: bool | None = None
     _renewing: Lock = field(default_factory=Lock)
 
-    def ask(self, kind: Request, path: str, send: Callable[[Any], T]) -> T:
+    def ask(self, kind: RequestKind, path: str, send: Callable[[Any], T]) -> T:
         """What the client that repeats is answered about a path. Raises StorageError."""
         with object_errors(path):
             return self.answer(kind, lambda pair: send(pair.patient))
 
-    def answer(self, kind: Request, send: Callable[[ClientPair], T]) -> T:
+    def answer(self, kind: RequestKind, send: Callable[[ClientPair], T]) -> T:
         """What a client is answered; the request is sent again with new keys where the store says that those that
         signed it have ended: then it has done nothing. Raises what the client raises.
         """

@@ -11,7 +11,7 @@ from bucketline.state.sql.compute.conditions import Filter
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version
-from bucketline.state.store.read.table_read import Request, live_files, read_table, read_whole
+from bucketline.state.store.read.table_read import ReadRequest, live_files, read_table, read_whole
 from bucketline.state.store.read.views import snapshots_table
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.maintenance import tags_table
@@ -86,7 +86,7 @@ class ReadableTable:
         """The rows as one table; parts of it are read at the same time, at most eight, one on each core. Arguments,
         order of rows and errors are those of `to_batches`.
         """
-        return read_whole(self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit))
+        return read_whole(self._handle, ReadRequest(columns, filter, snapshot, read_optimized, changes_since, limit))
 
     def to_batches(
         self,
@@ -112,7 +112,7 @@ class ReadableTable:
         exist, UnsupportedTableError for a table that cannot be read, CorruptFileError and StorageError.
         """
         schema, rows = read_table(
-            self._handle, Request(columns, filter, snapshot, read_optimized, changes_since, limit)
+            self._handle, ReadRequest(columns, filter, snapshot, read_optimized, changes_since, limit)
         )
         return pa.RecordBatchReader.from_batches(schema, rows)
 

@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.read.fallback import Sight, sights
 from bucketline.state.store.read.projection import filtered
-from bucketline.state.store.read.table_read import ReadRows, Request, filter_condition, read_table, read_whole
+from bucketline.state.store.read.table_read import ReadRequest, ReadRows, filter_condition, read_table, read_whole
 from bucketline.state.store.system.tables import keeps_rows, system_table
 from bucketline.state.types.arrow import logical_fields
 
@@ -57,12 +57,12 @@ class SnapshotSource:
     def whole(self, wanted: Wanted) -> pa.Table:
         return read_whole(self.table, self._request(wanted), seen=self.seen)
 
-    def _request(self, wanted: Wanted) -> Request:
+    def _request(self, wanted: Wanted) -> ReadRequest:
         filter = wanted.filter
         if wanted.also is not None:
             own = next(s for s in self.seen if s.table is self.table)
             filter = filter_condition(filter, own.schema).also(wanted.also)
-        return Request(wanted.columns, filter, None, self.read_optimized, limit=wanted.limit)
+        return ReadRequest(wanted.columns, filter, None, self.read_optimized, limit=wanted.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool
     """The rows of a snapshot: the one that is named, else that of the options, else the newest. Raises as
     `Table.to_batches`."""
     seen = tuple(sights(table, version))
-    schema, _ = read_table(table, Request(read_optimized=read_optimized, limit=0), seen=seen)
+    schema, _ = read_table(table, ReadRequest(read_optimized=read_optimized, limit=0), seen=seen)
     return SnapshotSource(schema, table, seen, read_optimized)
 
 

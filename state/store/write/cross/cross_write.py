@@ -20,8 +20,8 @@ from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32
 from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
+    KeyPlaces,
     Placement,
-    Places,
     old_place_rule,
     place_rows,
     placed_rows,
@@ -217,7 +217,7 @@ class _Placer:
         self._own = Ownership(plan.keys.share, plan.keys.shares)
         self._allocations: dict[int, Allocation] = {}
         self._moved_keys: pa.Array | None = None
-        self._moved = Places(np.empty(0, np.int32), np.empty(0, np.int32))
+        self._moved = KeyPlaces(np.empty(0, np.int32), np.empty(0, np.int32))
         self._seen: tuple[pa.Array, Feeds] | None = None
         self.growth = 0
         self.mixed: MixedKey | None = None
@@ -268,30 +268,30 @@ class _Placer:
         fresh = keys.filter(pa.array(~known))
         self._seen = pa.concat_arrays([seen, fresh]), np.concatenate([seen_feeds, of_keys[~known]])
 
-    def _overlaid(self, keys: pa.Array, indexed: Places) -> Places:
+    def _overlaid(self, keys: pa.Array, indexed: KeyPlaces) -> KeyPlaces:
         """The places in the index, overruled by those of keys that the batch has moved."""
         if self._moved_keys is None or not len(self._moved_keys):
             return indexed
         at = pc.index_in(keys, value_set=self._moved_keys)
         known = np.asarray(pc.is_valid(at))
         where = np.asarray(pc.fill_null(at, 0))
-        return Places(
+        return KeyPlaces(
             np.where(known, self._moved.partitions[where], indexed.partitions).astype(np.int32),
             np.where(known, self._moved.buckets[where], indexed.buckets).astype(np.int32),
         )
 
-    def _remember(self, keys: pa.Array, old: Places, new: Places) -> None:
+    def _remember(self, keys: pa.Array, old: KeyPlaces, new: KeyPlaces) -> None:
         changed = (old.partitions != new.partitions) | (old.buckets != new.buckets)
         if not changed.any():
             return
         fresh_keys = keys.filter(pa.array(changed))
-        fresh = Places(new.partitions[changed], new.buckets[changed])
+        fresh = KeyPlaces(new.partitions[changed], new.buckets[changed])
         if self._moved_keys is None:
             self._moved_keys, self._moved = fresh_keys, fresh
             return
         kept = np.asarray(pc.invert(pc.is_in(self._moved_keys, value_set=fresh_keys)))
         self._moved_keys = pa.concat_arrays([self._moved_keys.filter(pa.array(kept)), fresh_keys])
-        self._moved = Places(
+        self._moved = KeyPlaces(
             np.concatenate([self._moved.partitions[kept], fresh.partitions]),
             np.concatenate([self._moved.buckets[kept], fresh.buckets]),
         )

@@ -13,7 +13,7 @@ from bucketline.state.bucket.cross_partition import (
     NOWHERE,
     KeyedRows,
     KeyEffect,
-    Places,
+    KeyPlaces,
     key_effect,
     old_place_rule,
     place_rows,
@@ -90,8 +90,8 @@ def place_batch(
 
 
 def _row_and_old_codes(
-    index: KeyIndex, rows: pa.Table, old: Places, schema: TableSchema
-) -> tuple[Int32s, Places, Int32s]:
+    index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
+) -> tuple[Int32s, KeyPlaces, Int32s]:
     """Partitions of rows and of old places, numbered 0, 1, ... in this batch; and the index's code of each number."""
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)
@@ -100,4 +100,4 @@ def _row_and_old_codes(
     known = old.partitions != NOWHERE
     numbers = np.full(len(old.partitions), NOWHERE, np.int32)
     numbers[known] = np.searchsorted(stored, old.partitions[known])
-    return of_rows, Places(numbers, old.buckets), stored
+    return of_rows, KeyPlaces(numbers, old.buckets), stored

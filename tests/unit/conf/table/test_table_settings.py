@@ -10,7 +10,7 @@ from bucketline.conf.table import table_settings
 from bucketline.conf.table.changelog_options import ChangelogProducer
 from bucketline.conf.table.choices import FileFormat, NullKeys, SortOrder
 from bucketline.conf.table.merge_options import MergeEngine
-from bucketline.conf.table.settings import OptionalValue, Settings, Value
+from bucketline.conf.table.settings import OptionalValue, OptionValue, Settings
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.schema_json import TableSchema
 
@@ -63,7 +63,7 @@ def test_an_option_is_read_once_for_all_who_ask() -> None:
         return text
 
     class Topic(Settings):
-        word = Value(Option("word", parse, "none", "a word"))
+        word = OptionValue(Option("word", parse, "none", "a word"))
         other = OptionalValue(Option("other", parse, None, "another word"))
 
     topic = Topic({"word": "x"})
@@ -94,5 +94,5 @@ def test_a_schema_carries_its_settings_to_tasks() -> None:
 
 def test_every_option_of_a_table_that_is_a_setting_is_one_setting() -> None:
     topics = [found for found in vars(table_settings).values() if isinstance(found, type)]
-    keys = [m.option.key for t in topics for m in vars(t).values() if isinstance(m, Value | OptionalValue)]
+    keys = [m.option.key for t in topics for m in vars(t).values() if isinstance(m, OptionValue | OptionalValue)]
     assert len(keys) > 80 and len(keys) == len(set(keys))

@@ -12,9 +12,9 @@ import pytest
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.columns import AvroColumns
 from bucketline.state.format.avro.container import BLOCK_RECORDS, encode_records, iterate_records, open_container
-from bucketline.state.format.avro.schema import Json, RecordFormat, nullable
+from bucketline.state.format.avro.schema import AvroRecordFormat, Json, nullable
 
-FORM = RecordFormat(
+FORM = AvroRecordFormat(
     {
         "type": "record",
         "name": "record",
@@ -152,7 +152,7 @@ def test_records_that_may_be_null_are_read_and_a_null_is_none() -> None:
     outer: Json = {"type": "record", "name": "entry", "fields": [{"name": "stats", "type": inner}]}
     loose: Json = {"type": "record", "name": "entry", "fields": [{"name": "stats", "type": ["null", inner]}]}
     assert isinstance(outer, dict)
-    form, entry = RecordFormat(outer), {"stats": {"low": b"1"}}
+    form, entry = AvroRecordFormat(outer), {"stats": {"low": b"1"}}
     assert list(iterate_records(_written(loose, [entry]), form)) == [entry]
     with pytest.raises(CorruptFileError, match="a null in the place of a record"):
         list(iterate_records(_written(loose, [entry, {"stats": None}]), form))
@@ -166,7 +166,7 @@ def test_records_that_may_be_null_are_read_and_a_null_is_none() -> None:
 
 
 def test_records_that_are_defined_once_and_named_again_are_read() -> None:
-    form = RecordFormat(
+    form = AvroRecordFormat(
         {
             "type": "record",
             "name": "record",

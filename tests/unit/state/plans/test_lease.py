@@ -13,7 +13,7 @@ from bucketline.state.plans.lease import (
     judge,
     sighting,
 )
-from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result, executors_worth_having
+from bucketline.state.plans.plan import InputFile, Item, ItemResult, ItemState, Plan, executors_worth_having
 
 LEASE = Lease("somebody", 1000)
 
@@ -70,7 +70,7 @@ def test_a_lease_that_cannot_be_read_yet_is_held_for_the_judges_own_period() -> 
 
 @pytest.mark.parametrize("state", [ItemState.DONE, ItemState.FAILED, ItemState.OBSOLETE])
 def test_a_result_closes_an_item_for_ever(state: ItemState) -> None:
-    view = ItemView(1, LEASE, "b", Release("x"), MOST_FAILURES, Result(state))
+    view = ItemView(1, LEASE, "b", Release("x"), MOST_FAILURES, ItemResult(state))
     assert verdict(view, 10**9, Sighting(1, "b", 0)) is Verdict.CLOSED and view.state is state
 
 

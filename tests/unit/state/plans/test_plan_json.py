@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.plans.lease import Lease, Release
-from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result
+from bucketline.state.plans.plan import InputFile, Item, ItemResult, ItemState, Plan
 from bucketline.state.plans.plan_json import (
     decode_lease,
     decode_plan,
@@ -52,7 +52,7 @@ def test_a_lease_a_release_and_a_result_are_read_as_they_were_written(
 ) -> None:
     assert decode_lease(encode_lease(Lease(owner, period)), "p") == Lease(owner, period)
     assert decode_release(encode_release(Release(reason)), "p") == Release(reason)
-    assert decode_result(encode_result(Result(state, snapshot, reason)), "p") == Result(state, snapshot, reason)
+    assert decode_result(encode_result(ItemResult(state, snapshot, reason)), "p") == ItemResult(state, snapshot, reason)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"{}", b'{"version": 1}', b'{"version": 1, "items": 7}'])

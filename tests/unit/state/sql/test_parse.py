@@ -41,14 +41,14 @@ from bucketline.state.sql.statement import (
     Reset,
     Set,
     Show,
-    TableName,
-    Truncate,
+    TableReference,
+    TruncateTable,
     Update,
     Use,
 )
 from bucketline.state.types.columns_text import parse_columns
 
-T = TableName("t")
+T = TableReference("t")
 INT, STRING = (f.type for f in parse_columns("a INT, b STRING"))
 
 
@@ -64,7 +64,7 @@ def test_flink_and_spark_spell_the_same_table() -> None:
         "PRIMARY KEY (k, dt) NOT ENFORCED) COMMENT 'c' PARTITIONED BY (dt) "
         "WITH ('bucket' = '2', 'merge-engine' = 'first-row')"
     )
-    assert (flink.name, flink.exist_ok, flink.comment) == (TableName("t", "db"), True, "c")
+    assert (flink.name, flink.exist_ok, flink.comment) == (TableReference("t", "db"), True, "c")
     assert flink.columns == "k BIGINT COMMENT 'it''s', v STRING, dt STRING"
     assert (flink.primary_key, flink.partition_by) == (("k", "dt"), ("dt",))
     assert flink.options == {"bucket": "2", "merge-engine": "first-row"}
@@ -93,7 +93,7 @@ def test_types_of_paimon_are_kept_as_they_are_written() -> None:
 
 def test_columns_come_from_another_table_or_from_a_query() -> None:
     like = created("CREATE TABLE t WITH ('bucket'='1') LIKE db.s (EXCLUDING OPTIONS)")
-    assert (like.like, like.like_options, like.options) == (TableName("s", "db"), False, {"bucket": "1"})
+    assert (like.like, like.like_options, like.options) == (TableReference("s", "db"), False, {"bucket": "1"})
     query = created("CREATE TABLE t PARTITIONED BY (dt) AS WITH q AS (SELECT 1 a) SELECT * FROM q").query
     assert query is not None and query.text.startswith("WITH q") and query.relations == ()
 
@@ -126,8 +126,8 @@ STATEMENTS: dict[str, Any] = {
     "SET a.b = c d -- comment\n": Set("a.b", "c d"),
     "SET": Set(None, None),
     "RESET 'a.b'": Reset("a.b"),
-    "TRUNCATE TABLE t PARTITION (dt = '1')": Truncate(T, {"dt": "1"}),
-    "ALTER TABLE t RENAME TO u": RenameTable(T, TableName("u")),
+    "TRUNCATE TABLE t PARTITION (dt = '1')": TruncateTable(T, {"dt": "1"}),
+    "ALTER TABLE t RENAME TO u": RenameTable(T, TableReference("u")),
     "ALTER TABLE t DROP PARTITION (dt='1', hr=2), PARTITION (dt='3')": DropPartitions(
         T, ({"dt": "1", "hr": "2"}, {"dt": "3"})
     ),

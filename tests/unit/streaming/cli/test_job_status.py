@@ -14,8 +14,8 @@ from bucketline.state.store.table.table import create_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.job_status import job_status
-from bucketline.streaming.job.many.lag import KafkaNow, Waiting
-from bucketline.streaming.many.ledger import Offsets
+from bucketline.streaming.job.many.lag import KafkaNow, UnreadRecords
+from bucketline.streaming.many.ledger import FeedOffsets
 from tests.support.spark.many_shop import QUERY, Shop
 from tests.support.spark.stream_run import StreamRun
 
@@ -34,11 +34,11 @@ def test_the_tables_of_a_job_are_shown_with_what_waits_for_them(tmp_path: Path) 
     shop.batch()
     (tmp_path / "checkpoint" / "metadata").write_text(json.dumps({"id": QUERY}))
     ends = dict(shop.topic.ends)
-    asked: list[Offsets] = []
+    asked: list[FeedOffsets] = []
 
-    def ask(options: Mapping[str, str], reached: Offsets) -> KafkaNow:
+    def ask(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
         asked.append(reached)
-        return KafkaNow({feed: Waiting(offset + 2, 1_000) for feed, offset in reached.items()})
+        return KafkaNow({feed: UnreadRecords(offset + 2, 1_000) for feed, offset in reached.items()})
 
     rows, unknown = job_status(shop.routed, ask=ask)
     found = {Path(row["table"]).name: row for row in rows.to_pylist()}
@@ -79,7 +79,7 @@ checkpoint: {tmp_path}/checkpoint
 table: {tmp_path}/t
 """
     job = resolve_job(read_settings(text, name="job.yaml"))
-    rows, _ = job_status(job, ask=lambda options, reached: KafkaNow({feed: Waiting(10) for feed in reached}))
+    rows, _ = job_status(job, ask=lambda options, reached: KafkaNow({feed: UnreadRecords(10) for feed in reached}))
     [row] = rows.to_pylist()
     assert (row["state"], row["rows"], row["behind_records"], row["batch"]) == ("ok", 2, 3, 4)
 

@@ -24,7 +24,7 @@ from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.unavailable import MARKS, Keeping, LeftOut
 from tests.support.servers.schema_registry import SchemaRegistry, schema_registry
 
@@ -141,14 +141,14 @@ def test_ids_in_headers_are_read(registry: SchemaRegistry) -> None:
 
 def test_new_fields_are_what_the_schema_declares(registry: SchemaRegistry) -> None:
     value = Producer(registry).write(record("Order", [*FIELDS, NOTE]), order(1, note=None))
-    watching = step(registry, watch=Watch.ALL)
+    watching = step(registry, watch=WatchFor.ALL)
     assert watching(kafka(value)).need.type == pa.struct([("note", pa.string())])
     assert step(registry)(kafka(value)).need.type == pa.null()
 
 
 def test_a_number_that_is_too_large_for_its_column_says_which_type_it_needs(registry: SchemaRegistry) -> None:
     value = Producer(registry).write(record("Order", FIELDS), order(2**40))
-    decoded = step(registry, fields=columns(id="INT"), watch=Watch.WIDER)(kafka(value))
+    decoded = step(registry, fields=columns(id="INT"), watch=WatchFor.WIDER)(kafka(value))
     assert decoded.need.type == pa.struct([("id", pa.int64())])
     assert "cannot become INT" in reasons(decoded)[0]
 

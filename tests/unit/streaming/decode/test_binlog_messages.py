@@ -16,7 +16,7 @@ from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, BinlogFo
 from bucketline.streaming.decode.canal_values import column_types
 from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.row_changes import UpdateBefore
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from tests.support.models.sweeps import draws
 
 Json = dict[str, Any]
@@ -228,7 +228,7 @@ def test_an_update_may_mend_what_cannot_be_read(form: BinlogFormat) -> None:
     assert dropped.bad.to_pylist() == [3, 4]
 
     before = decode_binlog(
-        messages, fields, form, primary_key=("id",), update_before=UpdateBefore.EMIT, watch=Watch.ALL
+        messages, fields, form, primary_key=("id",), update_before=UpdateBefore.EMIT, watch=WatchFor.ALL
     )
     assert before.bad.to_pylist() == [0, 2, 3, 4]
     assert form is MAXWELL or before.need.field("n").type == pa.int64()
@@ -265,7 +265,7 @@ def test_new_columns_have_the_types_that_canal_declares() -> None:
         fields,
         CANAL,
         primary_key=("id",),
-        watch=Watch.ALL,
+        watch=WatchFor.ALL,
     )
     assert {f.name: f.type for f in found.need} == {
         "amount": pa.decimal128(12, 2),
@@ -284,11 +284,11 @@ def test_a_number_too_wide_for_its_column_asks_for_a_wider_one() -> None:
     wrong = canal(
         "INSERT", [{"id": "1", "count": "1", "day": "0000-00-00"}], mysqlType={"id": "int", "count": "bigint"}
     )
-    found = decode_binlog(texts(wide), fields, CANAL, primary_key=("id",), watch=Watch.ALL)
+    found = decode_binlog(texts(wide), fields, CANAL, primary_key=("id",), watch=WatchFor.ALL)
     assert {f.name: f.type for f in found.need} == {"count": pa.int64()}
     assert list(reasons(found)) == [0]
 
-    needless = decode_binlog(texts(wrong), fields, CANAL, primary_key=("id",), watch=Watch.ALL)
+    needless = decode_binlog(texts(wrong), fields, CANAL, primary_key=("id",), watch=WatchFor.ALL)
     assert (needless.need, list(reasons(needless))) == (pa.null(), [0])
 
 
@@ -300,7 +300,7 @@ def test_maxwells_new_columns_have_the_types_of_their_values() -> None:
         columns(id="BIGINT NOT NULL"),
         MAXWELL,
         primary_key=("id",),
-        watch=Watch.ALL,
+        watch=WatchFor.ALL,
     )
     assert {f.name: f.type for f in found.need} == {"n": pa.int64(), "at": pa.string(), "x": pa.float64()}
 

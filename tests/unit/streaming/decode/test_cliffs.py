@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.records import decode_debezium, decode_json
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 
 COUNT = 6000
 Json = dict[str, Any]
@@ -64,7 +64,7 @@ def ratio(one: Callable[[], Any], other: Callable[[], Any]) -> float:
     return best[0] / best[1]
 
 
-def reads(values: pa.Array, fields: tuple[DataField, ...], watch: Watch = Watch.NOTHING) -> Callable[[], Any]:
+def reads(values: pa.Array, fields: tuple[DataField, ...], watch: WatchFor = WatchFor.NOTHING) -> Callable[[], Any]:
     def read() -> None:
         found = decode_debezium(values, fields, primary_key=("id",), watch=watch)
         assert found.rows.num_rows == COUNT
@@ -77,7 +77,7 @@ def test_many_schemas_cost_little_more_than_one(tables: int) -> None:
     assert ratio(reads(enveloped(tables), columns()), reads(enveloped(1), columns())) < 5
 
 
-@pytest.mark.parametrize("watch", [Watch.NOTHING, Watch.ALL])
+@pytest.mark.parametrize("watch", [WatchFor.NOTHING, WatchFor.ALL])
 @pytest.mark.parametrize(
     ("note", "kind"),
     [
@@ -88,7 +88,9 @@ def test_many_schemas_cost_little_more_than_one(tables: int) -> None:
         (12.5, "STRING"),
     ],
 )
-def test_maps_and_objects_in_texts_cost_little_more_than_plain_columns(note: object, kind: Any, watch: Watch) -> None:
+def test_maps_and_objects_in_texts_cost_little_more_than_plain_columns(
+    note: object, kind: Any, watch: WatchFor
+) -> None:
     late = packed(*(event(i, note=note) for i in range(COUNT)))
     plain = packed(*(event(i) for i in range(COUNT)))
     assert ratio(reads(late, columns(kind), watch), reads(plain, columns(), watch)) < 6

@@ -14,7 +14,7 @@ import pytest
 
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.records import decode_debezium, decode_json
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 
 COUNT = 2500
 MOST = 20
@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[Any, Make]] = {
 }
 
 
-def drawn(seed: int) -> tuple[tuple[DataField, ...], pa.Array, bool, Watch, str]:
+def drawn(seed: int) -> tuple[tuple[DataField, ...], pa.Array, bool, WatchFor, str]:
     """Columns, messages, whether they are events, what is watched, and how the shape is called."""
     r = random.Random(seed)
     chosen = [r.choice(list(KINDS)) for _ in range(r.choice([1, 3, 8, 20]))]
@@ -69,7 +69,7 @@ def drawn(seed: int) -> tuple[tuple[DataField, ...], pa.Array, bool, Watch, str]
             row = dict(r.sample(list(row.items()), len(row)))
         record = {"before": None, "after": row, "source": {"db": "d", "table": "t"}, "op": "c"} if is_event else row
         records.append(json.dumps(record, separators=(", ", ": ") if spaced else (",", ":")).encode())
-    watch = r.choice([Watch.NOTHING, Watch.ALL])
+    watch = r.choice([WatchFor.NOTHING, WatchFor.ALL])
     told = f"{seed}: {chosen} {nulls=} {lacking=} {unknown=} {shuffled=} {spaced=} {is_event=} {watch}"
     return fields, pa.array(records, pa.binary()), is_event, watch, told
 

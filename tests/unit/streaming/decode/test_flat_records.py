@@ -19,7 +19,7 @@ from bucketline.streaming.decode.flat_records import decode_flat
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.records import decode_json
 from bucketline.streaming.decode.row_changes import UpdateBefore
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.step_for_table import decode_step
 
 Json = dict[str, Any]
@@ -133,7 +133,7 @@ def test_what_is_no_row_is_skipped_or_refused_by_name() -> None:
 
 
 def test_a_new_field_is_found_and_those_of_the_transform_are_not() -> None:
-    found = flat([row(1, size=5, __deleted="false", __op="c", __table="orders")], watch=Watch.ALL)
+    found = flat([row(1, size=5, __deleted="false", __op="c", __table="orders")], watch=WatchFor.ALL)
     assert found.need == pa.struct([("size", pa.int64())])
     assert found.seen.tables == {"orders"}
 

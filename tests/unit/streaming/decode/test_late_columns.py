@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.json_blocks import read_exact, read_fast, read_objects
 from bucketline.streaming.decode.json_shape import row_shape
-from bucketline.streaming.decode.schema_needs import Watch
-from bucketline.streaming.decode.texts.json_scan import NotScanned, Scan, has_bytes, without_blanks
+from bucketline.streaming.decode.schema_needs import WatchFor
+from bucketline.streaming.decode.texts.json_scan import NotScanned, ScannedJson, has_bytes, without_blanks
 
 INNER = {"type": "ROW", "fields": [{"id": 9, "name": "note", "type": "STRING"}, {"id": 8, "name": "n", "type": "INT"}]}
 SHAPE = row_shape(
@@ -62,9 +62,9 @@ def test_late_columns_are_what_the_exact_way_reads(drawn: list[tuple[dict[str, A
     assert exact.bad == ()
     fast = read_fast(texts, SHAPE)
     assert fast is None or fast.equals(exact.structs)
-    for watch in (Watch.NOTHING, Watch.ALL):
+    for watch in (WatchFor.NOTHING, WatchFor.ALL):
         assert read_objects(texts, SHAPE, watch).structs.equals(exact.structs)
-    assert read_objects(texts, SHAPE, Watch.ALL).need == read_exact(texts, SHAPE, 0, Watch.ALL).need
+    assert read_objects(texts, SHAPE, WatchFor.ALL).need == read_exact(texts, SHAPE, 0, WatchFor.ALL).need
 
 
 def test_a_text_is_kept_as_it_was_written_whoever_is_beside_it() -> None:
@@ -80,7 +80,7 @@ def test_a_text_is_kept_as_it_was_written_whoever_is_beside_it() -> None:
     }
     texts = binary(*(b'{"id":1,"note":' + value + b"}" for value in values))
     assert read_fast(texts, SHAPE) is not None
-    for read in (read_objects(texts, SHAPE), read_exact(texts, SHAPE), read_objects(texts, SHAPE, Watch.ALL)):
+    for read in (read_objects(texts, SHAPE), read_exact(texts, SHAPE), read_objects(texts, SHAPE, WatchFor.ALL)):
         assert read.structs.field("note").to_pylist() == list(values.values())
     for text, expected in zip(texts, values.values(), strict=True):
         assert read_objects(binary(text.as_py()), SHAPE).structs.field("note").to_pylist() == [expected]
@@ -109,7 +109,7 @@ def test_a_map_with_a_key_twice_or_a_wrong_value_is_left_to_the_exact_way() -> N
 
 def test_what_stands_behind_a_column_that_is_cut_out_is_still_checked() -> None:
     broken = binary(b'{"id":1,"note":{"a":1}}', b'{"id":2,"note":{"a" 1}}', b'{"id":3,"note":{"a":tru}}')
-    for watch in (Watch.NOTHING, Watch.ALL):
+    for watch in (WatchFor.NOTHING, WatchFor.ALL):
         found = read_objects(broken, SHAPE, watch)
         assert found.positions.tolist() == [0] and [at for at, _ in found.bad] == [1, 2]
 
@@ -117,7 +117,7 @@ def test_what_stands_behind_a_column_that_is_cut_out_is_still_checked() -> None:
 @pytest.mark.parametrize("text", [b'{"a', b"{", b"{}}", b"{" * 200 + b"}" * 200])
 def test_what_is_no_json_or_too_deep_is_not_scanned(text: bytes) -> None:
     with pytest.raises(NotScanned):
-        Scan.of(binary(text))
+        ScannedJson.of(binary(text))
 
 
 def test_blanks_inside_of_strings_stay() -> None:

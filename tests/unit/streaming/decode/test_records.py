@@ -18,7 +18,7 @@ from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.records import decode_debezium, decode_json
 from bucketline.streaming.decode.row_changes import UpdateBefore
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 
 Json = dict[str, Any]
 NAMES = {int(kind): name for name, kind in SHORT_NAMES.items()}
@@ -70,15 +70,15 @@ def test_json_rows_are_inserts_in_table_types() -> None:
     assert len(found.bad) == 0
 
 
-@pytest.mark.parametrize("watch", [Watch.NOTHING, Watch.ALL])
-def test_half_a_surrogate_pair_makes_its_record_bad_and_no_other(watch: Watch) -> None:
+@pytest.mark.parametrize("watch", [WatchFor.NOTHING, WatchFor.ALL])
+def test_half_a_surrogate_pair_makes_its_record_bad_and_no_other(watch: WatchFor) -> None:
     wrong = order(2, "\ud83d")
     in_unknown = order(3, note={"\ud83d": 1}, **{"\ud83d": 1, "size": 5})
 
     found = decode_json(values(order(1), wrong, in_unknown), ORDERS, watch)
     assert told(found) == [("+I", 1, "ann", 0), ("+I", 3, "ann", 2)]
     assert reasons(found) == {1: 'field customer: "\\ud83d" cannot become STRING'}
-    assert found.need == (pa.null() if watch is Watch.NOTHING else pa.struct([("size", pa.int64())]))
+    assert found.need == (pa.null() if watch is WatchFor.NOTHING else pa.struct([("size", pa.int64())]))
 
     found = debezium(*(event("c", None, row) for row in (order(1), wrong, in_unknown)), watch=watch)
     assert told(found) == [("+I", 1, "ann", 0), ("+I", 3, "ann", 2)]

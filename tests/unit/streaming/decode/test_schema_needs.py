@@ -18,7 +18,7 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.json_blocks import read_exact, read_objects
 from bucketline.streaming.decode.json_shape import row_shape
 from bucketline.streaming.decode.records import decode_debezium, decode_json
-from bucketline.streaming.decode.schema_needs import Watch, joined, joined_needs, pruned
+from bucketline.streaming.decode.schema_needs import WatchFor, joined, joined_needs, pruned
 
 
 def columns(**types: Any) -> tuple[DataField, ...]:
@@ -33,7 +33,7 @@ def texts(*records: object) -> pa.Array:
     return pa.array([(r if isinstance(r, str) else json.dumps(r)).encode() for r in records], pa.binary())
 
 
-def need_of(*records: object, watch: Watch = Watch.ALL) -> dict[str, str]:
+def need_of(*records: object, watch: WatchFor = WatchFor.ALL) -> dict[str, str]:
     """Columns and types, as the table would get them."""
     return shown(decode_json(texts(*records), FIELDS, watch).need)
 
@@ -57,7 +57,7 @@ def shown(need: pa.DataType) -> dict[str, str]:
 )
 def test_unknown_fields_get_the_type_of_their_values(value: object, kind: str) -> None:
     for records in ([{"id": 1, "new": value}], [{"id": 1}] * 500 + [{"id": 2, "new": value}, "{"]):
-        need = decode_json(texts(*records), FIELDS, Watch.ALL).need
+        need = decode_json(texts(*records), FIELDS, WatchFor.ALL).need
         assert [f.name for f in need] == ["new"]
         assert str(logical_type(need.field(0).type, True)) == kind
 
@@ -65,7 +65,7 @@ def test_unknown_fields_get_the_type_of_their_values(value: object, kind: str) -
 def test_nothing_is_found_that_is_known_null_or_empty() -> None:
     assert need_of({"id": 1, "place": {"town": "x"}}, {"name": "a", "real": 1e38}) == {}
     assert need_of(*[{"id": 1, "a": None, "b": {}, "c": [], "d": {"e": None}, "f": [[]]}] * 3) == {}
-    assert need_of({"id": 1, "new": 5}, watch=Watch.NOTHING) == {}
+    assert need_of({"id": 1, "new": 5}, watch=WatchFor.NOTHING) == {}
 
 
 def test_values_of_several_kinds_become_what_holds_them_all() -> None:
@@ -79,7 +79,7 @@ def test_values_of_several_kinds_become_what_holds_them_all() -> None:
 def test_rare_fields_are_found_among_many_records() -> None:
     records: list[dict[str, object]] = [{"id": i, "name": "n"} for i in range(5000)]
     records[777]["new"], records[4321]["other"] = 1, "x"
-    found = read_objects(texts(*records), row_shape(FIELDS), Watch.ALL)
+    found = read_objects(texts(*records), row_shape(FIELDS), WatchFor.ALL)
     assert len(found.structs) == 5000 and found.bad == ()
     assert shown(pruned(found.need)) == {"new": "int64", "other": "string"}
 
@@ -118,19 +118,19 @@ def event(before: object, after: object, op: str = "u", **more: object) -> dict[
 
 def test_debezium_events_are_asked_for_the_fields_of_their_rows() -> None:
     events = [event({"id": 1, "old": "x"}, {"id": 1, "new": 1}), event(None, {"id": 2, "place": {"zip": "1"}}, "c")]
-    found = decode_debezium(texts(*events), FIELDS, primary_key=("id",), watch=Watch.ALL)
+    found = decode_debezium(texts(*events), FIELDS, primary_key=("id",), watch=WatchFor.ALL)
     assert shown(found.need) == {"old": "string", "new": "int64", "place": "struct<zip: string>"}
     assert len(found.bad) == 0
     quiet = [event(None, {"id": 1, "name": "a", "n": None}, "c", extra={"x": [1]})] * 20
-    assert shown(decode_debezium(texts(*quiet), FIELDS, primary_key=("id",), watch=Watch.ALL).need) == {}
+    assert shown(decode_debezium(texts(*quiet), FIELDS, primary_key=("id",), watch=WatchFor.ALL).need) == {}
 
 
 def test_a_column_named_source_is_read_whatever_is_cut_off() -> None:
     row = {"id": 1, "source": SOURCE, "doc": {"source": SOURCE}}
     fields = columns(id="INT", source="STRING", doc="STRING")
-    found = decode_debezium(texts(event(None, row, "c")), fields, primary_key=("id",), watch=Watch.ALL)
+    found = decode_debezium(texts(event(None, row, "c")), fields, primary_key=("id",), watch=WatchFor.ALL)
     assert json.loads(found.rows["source"][0].as_py()) == SOURCE
-    without = decode_debezium(texts(event(None, row, "c")), fields[:1] + fields[2:], watch=Watch.ALL)
+    without = decode_debezium(texts(event(None, row, "c")), fields[:1] + fields[2:], watch=WatchFor.ALL)
     assert json.loads(without.rows["doc"][0].as_py()) == {"source": SOURCE}
 
 
@@ -173,12 +173,12 @@ def test_with_debeziums_schema_the_declared_types_count_values_or_not() -> None:
     records = [enveloped(event(None, {"id": 1, "undeclared": 5}, "c"))] * 2
     swapped = [{"payload": r["payload"], "schema": r["schema"]} for r in records]
     for form in (records, swapped):
-        found = decode_debezium(texts(*form), columns(id="INT"), primary_key=("id",), watch=Watch.ALL)
+        found = decode_debezium(texts(*form), columns(id="INT"), primary_key=("id",), watch=WatchFor.ALL)
         assert len(found.rows) == 2
         got = {f.name: str(logical_type(f.type, True)) for f in found.need}
         assert got == {name: kind for name, (_, kind) in DECLARED.items() if kind is not None}
     wide = enveloped(event(None, {"id": 2**40}, "c"))
-    need = decode_debezium(texts(wide), columns(id="INT"), watch=Watch.ALL).need
+    need = decode_debezium(texts(wide), columns(id="INT"), watch=WatchFor.ALL).need
     assert shown(need)["id"] == "int64"
 
 
@@ -189,7 +189,7 @@ def test_a_decimal_with_its_own_scale_fits_the_text_column_it_gets() -> None:
 
 
 def test_steps_tell_of_what_the_table_can_be_given() -> None:
-    step = DecodeStep(RecordFormat.JSON, FIELDS, watch=Watch.ALL, fixed=("id",))
+    step = DecodeStep(RecordFormat.JSON, FIELDS, watch=WatchFor.ALL, fixed=("id",))
     records = pa.table({"value": texts({"id": 2**40, "_kafka_offset": 5, "_row_kind": 1, "new": 1})})
     need = step(records).need
     assert need and decode_need(need.encode()) == need
@@ -215,11 +215,11 @@ BASE = columns(id="INT", name="STRING")
 @given(ROWS, st.integers(0, 100))
 def test_what_is_found_does_not_depend_on_the_way_and_is_enough(rows: list[dict[str, object]], pad: int) -> None:
     data = texts(*[{"id": 0}] * pad, *rows)
-    need = pruned(read_objects(data, row_shape(BASE), Watch.ALL).need)
-    assert need.equals(pruned(read_exact(data, row_shape(BASE), 0, Watch.ALL).need))
+    need = pruned(read_objects(data, row_shape(BASE), WatchFor.ALL).need)
+    assert need.equals(pruned(read_exact(data, row_shape(BASE), 0, WatchFor.ALL).need))
     added = [] if pa.types.is_null(need) else list(need)
     grown = [DataField(5 + i, f.name, logical_type(f.type, True)) for i, f in enumerate(added)]
-    again = decode_json(data, (*BASE, *grown), Watch.ALL)
+    again = decode_json(data, (*BASE, *grown), WatchFor.ALL)
     assert pa.types.is_null(again.need)
     assert len(again.bad) == 0
 

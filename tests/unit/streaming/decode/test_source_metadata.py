@@ -13,7 +13,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 
 COLUMNS = {
     "id": "BIGINT NOT NULL",
@@ -41,7 +41,7 @@ def event(op: str, source: dict[str, Any] | None, key: int = 1, **more: Any) -> 
 
 
 def decoded(
-    *records: object, watch: Watch = Watch.NOTHING, key: tuple[str, ...] = ("id",), **types: Any
+    *records: object, watch: WatchFor = WatchFor.NOTHING, key: tuple[str, ...] = ("id",), **types: Any
 ) -> DecodedRows:
     step = DecodeStep(RecordFormat.DEBEZIUM_JSON, columns(**(types or COLUMNS)), key, reject_limit=9, watch=watch)
     step.check()
@@ -61,8 +61,8 @@ def mysql(file: str, pos: int, row: int) -> dict[str, Any]:
 MYSQL = (("000009", 4, 0), ("000009", 4, 2), ("000009", 104, 0), ("999999", 1, 0), ("1000000", 1, 0))
 
 
-@pytest.mark.parametrize("watch", Watch)
-def test_each_row_says_where_it_comes_from(watch: Watch) -> None:
+@pytest.mark.parametrize("watch", WatchFor)
+def test_each_row_says_where_it_comes_from(watch: WatchFor) -> None:
     found = decoded(event("c", postgres(5)), event("d", postgres(70)), event("c", None), watch=watch)
     first, deleted, unknown = found.rows.to_pylist()
     assert first == {

@@ -15,7 +15,7 @@ from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.other_messages import Skipped
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.step_for_table import decode_step
 
 FIELDS = (DataField(0, "id", parse_type("BIGINT NOT NULL")), DataField(1, "name", parse_type("STRING")))
@@ -38,7 +38,7 @@ def canal(table: str, **data: object) -> dict[str, Any]:
 def decoded(
     records: Sequence[object],
     decode: RecordFormat = RecordFormat.DEBEZIUM_JSON,
-    watch: Watch = Watch.NOTHING,
+    watch: WatchFor = WatchFor.NOTHING,
     **messages: Any,
 ) -> DecodedRows:
     step = DecodeStep(
@@ -47,8 +47,8 @@ def decoded(
     return step(pa.table({"value": pa.array([None if r is None else json.dumps(r).encode() for r in records])}))
 
 
-@pytest.mark.parametrize("watch", Watch)
-def test_the_tables_of_events_are_named_with_database_and_schema(watch: Watch) -> None:
+@pytest.mark.parametrize("watch", WatchFor)
+def test_the_tables_of_events_are_named_with_database_and_schema(watch: WatchFor) -> None:
     same = [debezium("shop", "public", "orders")] * 3
     assert decoded([None, *same, {"ts_ms": 1}], watch=watch).seen.tables == {"shop.public.orders"}
     others = [debezium("shop", None, "orders"), debezium(None, None, None), debezium("shop", "", "carts")]
@@ -59,7 +59,7 @@ def test_the_tables_of_events_are_named_with_database_and_schema(watch: Watch) -
 
 
 def test_unknown_fields_of_events_are_found_though_their_source_is_cut_out() -> None:
-    found = decoded([debezium("shop", "public", "orders", size=4)] * 20, watch=Watch.ALL)
+    found = decoded([debezium("shop", "public", "orders", size=4)] * 20, watch=WatchFor.ALL)
     assert found.need.type == pa.struct([("size", pa.int64())])
     assert found.seen.tables == {"shop.public.orders"}
 
@@ -83,7 +83,7 @@ def test_records_of_other_tables_are_left_out_whatever_they_hold(wanted: str) ->
     other = debezium("shop", "public", "carts", id="no number", more={"x": 1})
     enveloped = [{"schema": {"fields": []}, "payload": record} for record in (own, other)]
 
-    found = decoded([own, other, None, *enveloped, {"ts_ms": 1}], watch=Watch.ALL, source_table=wanted)
+    found = decoded([own, other, None, *enveloped, {"ts_ms": 1}], watch=WatchFor.ALL, source_table=wanted)
 
     assert (found.rows.num_rows, found.rejects, bool(found.need)) == (2, None, False)
     assert found.seen.skipped == {Skipped.OTHER_TABLE: 2, Skipped.TOMBSTONE: 1, Skipped.HEARTBEAT: 1}

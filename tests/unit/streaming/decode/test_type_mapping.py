@@ -18,7 +18,7 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.json_declared import declared_type
 from bucketline.streaming.decode.mysql_types import column_type
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.step_for_table import decode_step
 
 ID = DataField(0, "id", parse_type("INT NOT NULL"))
@@ -81,7 +81,7 @@ def test_types_of_mysql(name: str, declared: str, before: Any, after: Any) -> No
 
 
 def step(decode: RecordFormat, messages: MessageOptions, *more: DataField) -> DecodeStep:
-    return DecodeStep(decode, (ID, *more), ("id",), reject_limit=9, watch=Watch.ALL, messages=messages)
+    return DecodeStep(decode, (ID, *more), ("id",), reject_limit=9, watch=WatchFor.ALL, messages=messages)
 
 
 def read(own: DecodeStep, *records: dict[str, Any]) -> DecodedRows:

@@ -24,7 +24,7 @@ from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.records import decode_debezium, decode_json
-from bucketline.streaming.decode.schema_needs import Watch
+from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.check import check_job
 
@@ -100,7 +100,7 @@ def test_the_types_count_for_json_and_for_keys_of_records() -> None:
 def test_a_new_column_gets_the_type_that_the_job_names() -> None:
     data = pa.array([b'{"op": "c", "after": {"id": 1, "v": "1234", "w": 5}}'], pa.binary())
     messages = MessageOptions(**typed("DECIMAL(12, 2)"))
-    found = decode_debezium(data, fields("INT")[:1], primary_key=("id",), watch=Watch.ALL, messages=messages)
+    found = decode_debezium(data, fields("INT")[:1], primary_key=("id",), watch=WatchFor.ALL, messages=messages)
     assert found.need == pa.struct([("v", pa.decimal128(12, 2)), ("w", pa.int64())])
 
 

@@ -14,7 +14,7 @@ from bucketline.streaming.batch.kafka_batch import KafkaReader
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.choose_reader import JobSink, choose_reader
 from bucketline.streaming.tasks.first_tasks import client_error
-from bucketline.streaming.tasks.wire import Result, pack_result
+from bucketline.streaming.tasks.wire import TaskResult, pack_result
 from tests.support.spark.tasks import Cluster
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -108,7 +108,7 @@ class NoClient(Session):
     def _of_bytes(self, command: bytes, number: int, items: list[bytes]) -> list[bytes]:
         assert self.may_say.wait(60)
         why = b"this Python cannot import confluent-kafka" if number else b""
-        return [pack_result(Result("why", why)), b""]
+        return [pack_result(TaskResult("why", why)), b""]
 
 
 @pytest.mark.parametrize("reader", [ReaderChoice.AUTO, ReaderChoice.NATIVE])

@@ -22,7 +22,7 @@ from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.metrics.outlets import close_ports, exposition, open_outlets, write_outlets
-from bucketline.streaming.metrics.registry import Kind, Metric, Registry
+from bucketline.streaming.metrics.registry import Metric, MetricKind, Registry
 from tests.support.servers.s3_server import free_port
 from tests.support.spark.tasks import Cluster
 
@@ -110,7 +110,7 @@ def test_a_stream_shows_what_of_its_rows_waits_in_the_postpone_bucket(tmp_path: 
 
 def test_other_features_extend_the_registry_and_gauges_forget_what_is_gone() -> None:
     registry = Registry()
-    files, kinds = Metric("files", Kind.COUNTER, "files"), Metric("kinds", Kind.GAUGE, "kinds")
+    files, kinds = Metric("files", MetricKind.COUNTER, "files"), Metric("kinds", MetricKind.GAUGE, "kinds")
     registry.add(files, 2, {"table": "a"})
     registry.add(files, 3, {"table": "a"})
     registry.replace(kinds, {(("kind", "x"),): 1}, {"table": "a"})

@@ -11,7 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError, UnsupportedTableError
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
-from bucketline.streaming.reader.stream_position import Offset, Position, offset_of
+from bucketline.streaming.reader.stream_position import Offset, StreamPosition, offset_of
 from tests.support.spark.change_query import ChangeQuery, Crash
 
 COLUMNS = "id BIGINT NOT NULL, n INT"
@@ -361,7 +361,7 @@ def test_a_branch_has_its_own_stream_and_consumers(tmp_path: Path) -> None:
 
 
 def test_an_offset_survives_the_checkpoint() -> None:
-    for offset in (Offset(Position(3, 2)), Offset(Position(4, 1, True), Position(4, 0, True))):
+    for offset in (Offset(StreamPosition(3, 2)), Offset(StreamPosition(4, 1, True), StreamPosition(4, 0, True))):
         assert offset_of(offset.to_json()) == offset
     with pytest.raises(OptionError, match="none of this source"):
         offset_of({"topic": {"0": 1}})

@@ -19,9 +19,9 @@ from bucketline.streaming.tasks.wire import (
     NOTE,
     RUN,
     RUNS,
-    Result,
     Routed,
     Sent,
+    TaskResult,
     pack,
     pack_result,
     read_routed,
@@ -90,7 +90,7 @@ def test_notes_are_read_from_their_bytes() -> None:
     news = routed_news(BucketNews(b"p", 3, b"payload"), 1)
     assert unpack(pack(news)) == ("news", news.run)
     for payload in (b"", b"\0a\0"):
-        assert unpack_result(pack_result(Result("given back", payload))) == Result("given back", payload)
+        assert unpack_result(pack_result(TaskResult("given back", payload))) == TaskResult("given back", payload)
 
 
 @dataclass(frozen=True)
@@ -120,21 +120,21 @@ class PassOn:
 class Say:
     """Says what it has got."""
 
-    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
         found = sorted(bytes(run.blob) for _, run in sent)
-        yield Result(str(task_number()), b" ".join(found))
+        yield TaskResult(str(task_number()), b" ".join(found))
 
 
 def test_each_task_gets_what_is_sent_to_it_whatever_attempts_are_repeated() -> None:
     for seed in range(8):
         said = bytes_job(Cluster(random.Random(seed), unrest=0.4), 2, SendToAll(3), [(3, PassOn(1)), (2, Say())])
-        assert said == [Result("0", b""), Result("1", b"00 01 02 10 11 12")]
+        assert said == [TaskResult("0", b""), TaskResult("1", b"00 01 02 10 11 12")]
 
 
 @dataclass(frozen=True)
 class Number:
-    def __call__(self) -> Iterator[Result]:
-        yield Result("number", b"%d" % task_number())
+    def __call__(self) -> Iterator[TaskResult]:
+        yield TaskResult("number", b"%d" % task_number())
 
 
 def test_a_job_of_one_stage_says_in_the_order_of_its_tasks() -> None:
@@ -156,14 +156,14 @@ class Carry:
     data: bytes
     fails: bool = False
 
-    def __call__(self, sent: Iterator[Sent]) -> Iterator[Result]:
+    def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
         assert not self.fails, "as it is told"
-        yield Result(str(sum(1 for _ in sent)), self.data[:1])
+        yield TaskResult(str(sum(1 for _ in sent)), self.data[:1])
 
 
 def test_what_is_broadcast_for_a_job_is_destroyed_when_the_job_ends() -> None:
     cluster, large = Cluster(random.Random(3)), b"x" * (2 << 20)
-    assert bytes_job(cluster, 2, SendToAll(3), [(3, Carry(large))]) == [Result("2", b"x")] * 3
+    assert bytes_job(cluster, 2, SendToAll(3), [(3, Carry(large))]) == [TaskResult("2", b"x")] * 3
     with pytest.raises(AssertionError, match="as it is told"):
         bytes_job(cluster, 2, SendToAll(3), [(3, Carry(large, fails=True))])
     assert [b.is_destroyed for b in cluster.broadcasts] == [True, True]

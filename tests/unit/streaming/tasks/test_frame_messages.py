@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bucketline.streaming.tasks.bytes_job import rdd_job
 from bucketline.streaming.tasks.frame_messages import ARROW_ROWS, MESSAGE_ROWS, frame_messages
 from bucketline.streaming.tasks.read_task import joined_messages
-from bucketline.streaming.tasks.wire import Result
+from bucketline.streaming.tasks.wire import TaskResult
 from tests.support.spark.task_jvm import FakeRdd
 from tests.support.spark.tasks import Cluster
 
@@ -53,13 +53,13 @@ class SayRows:
 
     schema: pa.Schema
 
-    def __call__(self, messages: Iterator[bytes]) -> Iterator[Result]:
+    def __call__(self, messages: Iterator[bytes]) -> Iterator[TaskResult]:
         found = list(messages)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema) as stream:
             for table in joined_messages(iter(found), self.schema):
                 stream.write_table(table)
-        yield Result(str(len(found)), sink.getvalue().to_pybytes())
+        yield TaskResult(str(len(found)), sink.getvalue().to_pybytes())
 
 
 def read(frame: MessageFrame) -> tuple[int, pa.Table]:

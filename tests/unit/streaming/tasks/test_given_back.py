@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.commit.message import CommitMessage
-from bucketline.state.plans.plan import Result
+from bucketline.state.plans.plan import ItemResult
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.engine import GivenBack, Jobs, TaskJob
 from bucketline.state.store.plans.item_work import BucketJob, ItemJob, MoveJob, TableWork
@@ -58,7 +58,7 @@ def planned(path: Path, bucket: str) -> tuple[Table, list[ItemJob]]:
     work = TableWork(session, workers=Workers(2, 1))
     plan = make_plan(session, PlanFolder(handle_of(table).io, table.path)).plan
     looked = [work.look(plan, item) for item in plan.items]
-    return table, [job for job in looked if not isinstance(job, Result)]
+    return table, [job for job in looked if not isinstance(job, ItemResult)]
 
 
 def test_buckets_that_other_tasks_have_compacted_leave_no_file(tmp_path: Path) -> None:

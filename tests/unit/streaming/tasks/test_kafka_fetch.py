@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.determinism import World
-from bucketline.streaming.tasks.kafka_consumers import Kept
+from bucketline.streaming.tasks.kafka_consumers import IdleConsumers
 from bucketline.streaming.tasks.kafka_errors import (
     KafkaDataLostError,
     KafkaReaderError,
@@ -254,7 +254,7 @@ def test_a_worker_keeps_few_consumers_and_none_that_failed() -> None:
         made.append(Scripted([]))
         return made[-1]
 
-    kept = Kept(make, 2)
+    kept = IdleConsumers(make, 2)
     for name in "aab":
         with kept.consumer({"group.id": name}):
             pass

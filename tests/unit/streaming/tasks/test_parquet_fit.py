@@ -20,8 +20,8 @@ from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles, sha
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError, columns_in_file, row_groups_of
 from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.placement import Destination
-from bucketline.streaming.tasks.read_task import Reading, ReadParquetTask, to_each
-from bucketline.streaming.tasks.wire import UNFIT, Result, routed_note
+from bucketline.streaming.tasks.read_task import ReadParquetTask, ReadPlan, to_each
+from bucketline.streaming.tasks.wire import UNFIT, TaskResult, routed_note
 
 UTC = pa.timestamp("us", "UTC")
 NTZ = pa.timestamp("us")
@@ -186,10 +186,10 @@ def test_the_driver_learns_which_file_is_for_spark(tmp_path: Path) -> None:
     session = table_at(open_handle(table.path), {}).refreshed()
     stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
     part = FilePart(str(tmp_path / "gone"), 0, 9, 9)
-    reading = Reading(stages.seal, Destination(1, stages.assigners), None, 1)
+    reading = ReadPlan(stages.seal, Destination(1, stages.assigners), None, 1)
     said = list(ReadParquetTask(reading, source(pa.schema([("id", pa.int64())]), part))())
     with pytest.raises(UnfitFileError, match=r"gone: .*No such file") as error:
-        read_outcome([Result(r.kind, bytes(r.run.blob)) for r in said], stages.write.write.access)
+        read_outcome([TaskResult(r.kind, bytes(r.run.blob)) for r in said], stages.write.write.access)
     assert error.value.fields == {"path": part.path}
 
 

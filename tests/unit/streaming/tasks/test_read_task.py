@@ -14,7 +14,7 @@ from bucketline.streaming.batch.plan import plan_batch
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.rejects import rejected_rows
-from bucketline.streaming.tasks.read_task import Frame, Reading, ReadTask
+from bucketline.streaming.tasks.read_task import Frame, ReadPlan, ReadTask
 from bucketline.streaming.tasks.spark_engine import read_destination
 from bucketline.streaming.tasks.wire import REJECTS
 
@@ -32,7 +32,7 @@ def planned(path: Path, decode: object = None, **options: str) -> ReadTask:
     identity = BatchIdentity("q", 0, None, "[]", "d")
     stages = plan_batch(Target(session, "q"), identity, Frame(None, decode), Workers(2, 100))  # type: ignore[arg-type]
     source = stages.source
-    return ReadTask(Reading(stages.seal, read_destination(stages), source.decode, source.reject_limit))
+    return ReadTask(ReadPlan(stages.seal, read_destination(stages), source.decode, source.reject_limit))
 
 
 class EveryRecordIsBad:

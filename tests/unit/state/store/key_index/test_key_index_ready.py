@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketline.state.bucket.cross_partition import KeyEffect, Places
+from bucketline.state.bucket.cross_partition import KeyEffect, KeyPlaces
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, IndexStateError, MissingSnapshotError, StorageError
 from bucketline.state.format.data_file import DataFileMeta
@@ -34,7 +34,7 @@ from tests.support.tables.moving_keys import MovingKeys
 SETTINGS = rocks.RocksSettings(8 << 20)
 INSERT, DELETE = 0, 3
 NO_EFFECT = KeyEffect(
-    np.empty(0, np.int64), np.empty(0, np.int64), Places(np.array([0], np.int32), np.array([0], np.int32)), {}
+    np.empty(0, np.int64), np.empty(0, np.int64), KeyPlaces(np.array([0], np.int32), np.array([0], np.int32)), {}
 )
 
 

@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Engine, GivenBack, Jobs, Outcome, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.plans.beside import Beside, Turns
+from bucketline.state.store.plans.beside import CompactionThread, Turns
 from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
 from bucketline.state.store.plans.make_plan import make_plan
@@ -56,9 +56,9 @@ class Stream:
         self.number += 1
 
 
-def beside_of(stream: Stream, engine: Engine = LOCAL_ENGINE, *, lease_ms: int = WAIT_MS) -> Beside:
+def beside_of(stream: Stream, engine: Engine = LOCAL_ENGINE, *, lease_ms: int = WAIT_MS) -> CompactionThread:
     turns = Turns(stream.at, engine, take=lambda open_items: 3, lease_ms=lease_ms)
-    return Beside(turns, lease_ms=lease_ms)
+    return CompactionThread(turns, lease_ms=lease_ms)
 
 
 def data_files(table: Table) -> set[str]:
@@ -152,7 +152,7 @@ def test_storage_that_fails_for_a_moment_stops_nothing_and_for_long_it_does(tmp_
             return super().turn(stop, plans=plans, full=full)
 
     stream = Stream(made(tmp_path), "async")
-    beside = Beside(Failing(stream.at, LOCAL_ENGINE, take=lambda open_items: 3))
+    beside = CompactionThread(Failing(stream.at, LOCAL_ENGINE, take=lambda open_items: 3))
     stream.batch()
     stream.batch()
     beside.notice()
@@ -253,7 +253,7 @@ def test_what_a_killed_process_left_is_done_once_its_lease_has_ended(tmp_path: P
     turns.compactor._keep_alive = lambda renew, lease: threading.Lock()  # type: ignore[assignment,return-value]
     stream.batch()
     stream.batch()
-    dead = Beside(turns, lease_ms=200)
+    dead = CompactionThread(turns, lease_ms=200)
     dead.notice()
     assert killed.wait(WAIT_MS / 1000)
     beside = beside_of(stream, lease_ms=200)

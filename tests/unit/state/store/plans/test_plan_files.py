@@ -6,7 +6,7 @@ import pytest
 
 from bucketline.state.errors import StorageError
 from bucketline.state.plans.lease import ItemView, Lease, Release
-from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result
+from bucketline.state.plans.plan import InputFile, Item, ItemResult, ItemState, Plan
 from bucketline.state.store.plans.plan_files import PlanFolder, named_by_plans
 from bucketline.state.store.storage.file_io import FileIO
 from tests.support.storage.faulty_io import Fault, FaultyIO
@@ -59,9 +59,9 @@ def test_the_files_of_an_item_tell_its_whole_story() -> None:
     )
     assert plans.claim(PLAN, 0, 2, Lease("b", 1000)) is not None and plans.is_superseded(first)
     assert plans.view(plans.list(), PLAN, 0).failures == 1
-    done = Result(ItemState.DONE, 12)
+    done = ItemResult(ItemState.DONE, 12)
     assert plans.record(PLAN, 0, done) == done
-    assert plans.record(PLAN, 0, Result(ItemState.OBSOLETE, None, "late")) == done
+    assert plans.record(PLAN, 0, ItemResult(ItemState.OBSOLETE, None, "late")) == done
     assert plans.list().is_closed(PLAN)
     before = len(io.calls)
     named = named_by_plans(cast(FileIO, io), "t")

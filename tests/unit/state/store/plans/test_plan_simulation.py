@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bucketline.state.plans.plan import InputFile, Item, ItemState, Plan, Result
+from bucketline.state.plans.plan import InputFile, Item, ItemResult, ItemState, Plan
 from bucketline.state.plans.plan_json import decode_result
 from bucketline.state.store.plans.make_plan import publish_next
 from bucketline.state.store.plans.plan_files import PlanFolder
@@ -33,7 +33,7 @@ class Told:
     plans: list[Plan]
 
     @property
-    def results(self) -> dict[tuple[str, int], Result]:
+    def results(self) -> dict[tuple[str, int], ItemResult]:
         files = self.world.files.files
         return {
             (p.plan_id, i.number): decode_result(files[path], path)

@@ -14,7 +14,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.index.bloom_filter import bloom_hashes, may_hold
 from bucketline.state.format.index.file_index import decode_head
 from bucketline.state.store.read.splits import plan_scan
-from bucketline.state.store.read.table_read import Request
+from bucketline.state.store.read.table_read import ReadRequest
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.logical import parse_type_text
 from tests.support.storage.faulty_io import FaultyIO
@@ -179,9 +179,9 @@ def test_splits_leave_out_files_whose_manifests_say_enough(tmp_path: Path) -> No
     table = create_table(str(tmp_path / "t"), COLUMNS, options={"bucket": "-1", **INDEXED})
     for turn in range(3):
         table.write(_rows(range(turn, 60, 3), turn))
-    scan = plan_scan(handle_of(table), Request(filter="s = '1-31'"))
+    scan = plan_scan(handle_of(table), ReadRequest(filter="s = '1-31'"))
     assert len(scan.units) < 3
-    assert len(plan_scan(handle_of(table), Request()).units) == 3
+    assert len(plan_scan(handle_of(table), ReadRequest()).units) == 3
 
 
 def test_a_damaged_or_missing_index_stops_a_read_that_asks_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bucketline.state.sql.compute.conditions import ALL_ROWS
 from bucketline.state.store.read.merge_read import parts_of, read_buckets
 from bucketline.state.store.read.projection import plan_projection
-from bucketline.state.store.read.table_read import Request, file_access, index_entries, plan_rows
+from bucketline.state.store.read.table_read import ReadRequest, file_access, index_entries, plan_rows
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("p", pa.string())])
@@ -48,7 +48,7 @@ def test_a_whole_read_equals_the_stream_of_batches_part_by_part(tmp_path: Path, 
         streamed = table.to_batches(columns, condition).read_all()
         assert table.to_arrow(columns, condition).equals(streamed)
         assert streamed.num_rows > 1000
-    plan = plan_rows(handle_of(table), Request())
+    plan = plan_rows(handle_of(table), ReadRequest())
     (planned,) = plan.planned
     access = file_access(handle_of(table), planned.sight.schema, index_entries(planned.sight))
     projection = plan_projection(planned.sight.schema, None, ALL_ROWS)

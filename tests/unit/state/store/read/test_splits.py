@@ -9,7 +9,7 @@ import pytest
 
 from bucketline.state.store.read.change_splits import change_units, pack_changes, possible_units, read_change_split
 from bucketline.state.store.read.splits import Scan, SplitSizes, TablePlace, pack, plan_scan, read_split
-from bucketline.state.store.read.table_read import Request, plan_changes
+from bucketline.state.store.read.table_read import ReadRequest, plan_changes
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.peers.golden import golden_table, golden_tables
 
@@ -57,15 +57,15 @@ def sorted_rows(found: pa.Table) -> pa.Table:
 @pytest.mark.parametrize(
     "request_",
     [
-        Request(),
-        Request(columns=["name", "id", "dt"], filter="n > 3"),
-        Request(filter=(pc.field("dt") == "d1") & (pc.field("id") < 30)),
-        Request(version=3),
-        Request(read_optimized=True),
-        Request(columns=["dt"]),
+        ReadRequest(),
+        ReadRequest(columns=["name", "id", "dt"], filter="n > 3"),
+        ReadRequest(filter=(pc.field("dt") == "d1") & (pc.field("id") < 30)),
+        ReadRequest(version=3),
+        ReadRequest(read_optimized=True),
+        ReadRequest(columns=["dt"]),
     ],
 )
-def test_the_splits_hold_what_the_table_holds(tmp_path: Path, request_: Request, sizes: SplitSizes) -> None:
+def test_the_splits_hold_what_the_table_holds(tmp_path: Path, request_: ReadRequest, sizes: SplitSizes) -> None:
     for table in (keyed(tmp_path), appended(tmp_path)):
         whole = table.to_arrow(request_.columns, request_.filter, request_.version, request_.read_optimized)
         found = drained(plan_scan(handle_of(table), request_), sizes)
@@ -80,7 +80,7 @@ def test_the_splits_of_other_tables_hold_what_the_table_holds(tmp_path: Path, op
         table.write(rows(500))
         table = open_table(table.path, options={"postpone.merge-on-read": "true"})
     for sizes in (SMALL, SHARED):
-        assert drained(plan_scan(handle_of(table), Request()), sizes).equals(sorted_rows(table.to_arrow()))
+        assert drained(plan_scan(handle_of(table), ReadRequest()), sizes).equals(sorted_rows(table.to_arrow()))
     assert table.to_arrow().num_rows > 100
 
 
@@ -88,7 +88,7 @@ def test_the_splits_of_each_golden_table_hold_what_it_holds() -> None:
     names = golden_tables()
     for name in names:
         table = open_table(str(golden_table(name)))
-        scan = plan_scan(handle_of(table), Request())
+        scan = plan_scan(handle_of(table), ReadRequest())
         for sizes in (SMALL, LARGE, SHARED):
             batches = [b for split in pack(scan.units, sizes) for b in read_split(scan, split)]
             found = [repr(row) for b in batches for row in b.to_pylist()]
@@ -99,10 +99,10 @@ def test_the_splits_of_each_golden_table_hold_what_it_holds() -> None:
 def test_files_that_are_merged_together_stay_together_and_others_are_split(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     live = table.files().num_rows
-    assert 4 <= len(pack(plan_scan(handle_of(table), Request()).units, SMALL)) < live
+    assert 4 <= len(pack(plan_scan(handle_of(table), ReadRequest()).units, SMALL)) < live
     table.compact()
-    assert len(pack(plan_scan(handle_of(table), Request()).units, SMALL)) == 4
-    assert len(pack(plan_scan(handle_of(appended(tmp_path)), Request()).units, SMALL)) == 4
+    assert len(pack(plan_scan(handle_of(table), ReadRequest()).units, SMALL)) == 4
+    assert len(pack(plan_scan(handle_of(appended(tmp_path)), ReadRequest()).units, SMALL)) == 4
 
 
 @pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}])
@@ -114,7 +114,7 @@ def test_splits_share_a_large_file_by_its_row_groups(tmp_path: Path, options: di
     table.compact()
     if options:
         table.delete("id % 3 = 0")
-    scan = plan_scan(handle_of(open_table(table.path)), Request())
+    scan = plan_scan(handle_of(open_table(table.path)), ReadRequest())
     splits = pack(scan.units, SplitSizes(open_cost_bytes=1, least_share_bytes=1))
     # No file reaches the target size, but 16 splits are wanted.
     assert [(s.share.number, s.share.count) for s in splits if s.share] == [
@@ -125,7 +125,7 @@ def test_splits_share_a_large_file_by_its_row_groups(tmp_path: Path, options: di
     assert sum(parts) == len(table.to_arrow()) and max(parts) < sum(parts) / 8
     sizes = SplitSizes(open_cost_bytes=1, least_share_bytes=1)
     assert drained(scan, sizes).equals(sorted_rows(table.to_arrow()))
-    few = plan_scan(handle_of(open_table(table.path)), Request(columns=["id"], filter="id BETWEEN 4990 AND 10010"))
+    few = plan_scan(handle_of(open_table(table.path)), ReadRequest(columns=["id"], filter="id BETWEEN 4990 AND 10010"))
     found = drained(few, sizes)["id"].to_pylist()
     assert found == [i for i in range(4990, 10011) if not options or i % 3]
     assert len(pack(scan.units, LARGE)) == 1
@@ -134,12 +134,12 @@ def test_splits_share_a_large_file_by_its_row_groups(tmp_path: Path, options: di
 def test_a_filter_on_the_partition_and_the_bucket_key_leaves_one_file(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     table.compact()
-    scan = plan_scan(handle_of(table), Request(filter="id = 17 AND dt = 'd1'"))
+    scan = plan_scan(handle_of(table), ReadRequest(filter="id = 17 AND dt = 'd1'"))
     assert [len(unit.files) for unit in scan.units] == [1]
 
 
 def test_small_files_share_splits_up_to_the_target_size(tmp_path: Path) -> None:
-    units = plan_scan(handle_of(appended(tmp_path)), Request()).units
+    units = plan_scan(handle_of(appended(tmp_path)), ReadRequest()).units
     size = max(f.file_size for unit in units for f in unit.files)
     assert [len(s.files) for s in pack(units, SplitSizes(size, 1))] == [1, 1, 1, 1]
     # A file counts its cost at least, and 16 splits are wanted if there are as many files.
@@ -150,7 +150,7 @@ def test_small_files_share_splits_up_to_the_target_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sizes", [SMALL, LARGE])
 def test_the_splits_of_changes_hold_each_change_in_the_order_of_its_bucket(tmp_path: Path, sizes: SplitSizes) -> None:
     table = keyed(tmp_path, **{"changelog-producer": "input"})
-    plan = plan_changes(handle_of(table), Request(), 2)
+    plan = plan_changes(handle_of(table), ReadRequest(), 2)
     units = [unit for snapshot in plan.snapshots for unit in change_units(handle_of(table), snapshot)]
     splits = pickle.loads(pickle.dumps(pack_changes(handle_of(table).table_schema, units, sizes)))
     found: list[tuple[int, str, int, int]] = []
@@ -171,7 +171,7 @@ def test_the_splits_of_changes_hold_each_change_in_the_order_of_its_bucket(tmp_p
 
 def test_a_filter_leaves_out_change_files_that_hold_no_such_row(tmp_path: Path) -> None:
     table = appended(tmp_path)
-    plan = plan_changes(handle_of(table), Request(filter="id >= 120"), 0)
+    plan = plan_changes(handle_of(table), ReadRequest(filter="id >= 120"), 0)
     units = [unit for snapshot in plan.snapshots for unit in change_units(handle_of(table), snapshot)]
     assert len(units) == 4
     assert [u.snapshot_id for u in possible_units(handle_of(table), units, plan.projection)] == [4]

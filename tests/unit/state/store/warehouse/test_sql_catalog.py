@@ -15,7 +15,7 @@ import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError, TableNotFoundError
-from bucketline.state.store.server.sql_database import SqlDatabase, SqlSession
+from bucketline.state.store.server.sql_database import SqlDatabase, SqlTransaction
 from bucketline.state.store.server.sql_names import SqlLock
 from bucketline.state.store.table.table import handle_of
 from tests.support.servers.postgres import Postgres
@@ -40,7 +40,7 @@ def rows(options: dict[str, str], sql: str) -> list[tuple[object, ...]]:
 
 
 @contextmanager
-def session(options: dict[str, str]) -> Iterator[SqlSession]:
+def session(options: dict[str, str]) -> Iterator[SqlTransaction]:
     with SqlDatabase(options["uri"], options.get("jdbc.user"), options.get("jdbc.password")).session() as found:
         yield found
 
