@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bucketline.state.commit.schema_change import (
         AddColumn,
         ChangeComment,
+        ChangeDefault,
         ChangeNullability,
         ChangeType,
         DropColumn,
@@ -65,6 +66,7 @@ _MODULES = {
     "bucketline.state.commit.schema_change": (
         "AddColumn",
         "ChangeComment",
+        "ChangeDefault",
         "ChangeNullability",
         "ChangeType",
         "DropColumn",
@@ -120,6 +122,7 @@ __all__ = [
     "BucketlineError",
     "Catalog",
     "ChangeComment",
+    "ChangeDefault",
     "ChangeNullability",
     "ChangeType",
     "CheckpointMismatchError",

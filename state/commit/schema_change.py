@@ -101,6 +101,14 @@ class ChangeComment:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeDefault:
+    """Sets the default of a column, as Paimon keeps it: a literal in SQL; None removes it."""
+
+    path: ColumnPath
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class MoveColumn:
     """Moves a column to the position."""
 
@@ -137,6 +145,7 @@ SchemaChange = (
     | ChangeType
     | ChangeNullability
     | ChangeComment
+    | ChangeDefault
     | MoveColumn
     | SetOption
     | UnsetOption
@@ -189,6 +198,10 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
             return _change_nullability(schema, path, nullable)
         case ChangeComment(path, comment):
             return set_field(schema, path, lambda field: replace(field, description=comment))
+        case ChangeDefault(path, default):
+            if len(path) > 1:
+                refuse_column(path, f"{shown(path)} is a field inside of a column, which has no default")
+            return set_field(schema, path, lambda field: replace(field, default_value=default))
         case MoveColumn(path, position):
             return edit_field(schema, path, lambda fields, at: placed(fields, at, position, path))
 

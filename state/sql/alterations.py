@@ -8,6 +8,7 @@ from collections.abc import Callable
 from bucketline.state.commit.schema_change import (
     AddColumn,
     ChangeComment,
+    ChangeDefault,
     ChangeNullability,
     ChangeType,
     DropColumn,
@@ -142,6 +143,12 @@ def _each(words: Words, read: Callable[[Words], list[SchemaChange]]) -> list[Sch
 
 def _added(words: Words) -> list[SchemaChange]:
     path, field = _column(words)
+    if field.default_value is not None:
+        raise refused(
+            f"ALTER TABLE: a column is added without DEFAULT, since rows that exist have no value for it; "
+            f"ALTER COLUMN {path[-1]} SET DEFAULT afterwards",
+            statement="ALTER TABLE",
+        )
     return [AddColumn(path, field.type, comment=field.description, position=_position(words))]
 
 
@@ -160,6 +167,8 @@ def _modified(words: Words) -> list[SchemaChange]:
     changes: list[SchemaChange] = [ChangeType(path, field.type), ChangeNullability(path, field.type.nullable)]
     if field.description is not None:
         changes.append(ChangeComment(path, field.description or None))
+    if field.default_value is not None:
+        changes.append(ChangeDefault(path, field.default_value))
     place = _position(words)
     return changes if place is None else [*changes, MoveColumn(path, place)]
 
@@ -229,13 +238,16 @@ def _altered(words: Words) -> list[SchemaChange]:
         return [ChangeComment(path, words.string("a comment") or None)]
     if words.take("DROP", "NOT", "NULL"):
         return [ChangeNullability(path, True)]
-    if words.sees("SET", "DEFAULT") or words.sees("DROP", "DEFAULT"):
-        raise refused("ALTER TABLE: DEFAULT is not supported; give the value where rows are written")
+    if words.take("DROP", "DEFAULT"):
+        return [ChangeDefault(path, None)]
+    if words.take("SET", "DEFAULT"):
+        field = _declared(path, f"STRING DEFAULT {words.source(*words.clause())}")
+        return [ChangeDefault(path, field.default_value)]
     if words.take("SET", "NOT", "NULL"):
         return [ChangeNullability(path, False)]
     place = _position(words)
     if place is None:
-        raise words.wrong("expected TYPE, COMMENT, FIRST, AFTER, DROP NOT NULL or SET NOT NULL")
+        raise words.wrong("expected TYPE, COMMENT, FIRST, AFTER, SET or DROP DEFAULT, SET or DROP NOT NULL")
     return [MoveColumn(path, place)]
 
 

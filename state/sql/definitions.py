@@ -5,6 +5,7 @@ Source: Flink SQL and Spark SQL with Paimon 2.0.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from bucketline.conf.statement_options import names_place
 from bucketline.state.sql.dialect import refused
@@ -43,18 +44,33 @@ def read_create(words: Words) -> Statement:
         return _create_database(words)
     if words.take("TABLE"):
         return _create_table(words)
-    if words.sees("OR", "REPLACE", "TABLE"):
-        raise refused(
-            "CREATE OR REPLACE TABLE is not supported; DROP TABLE IF EXISTS and CREATE TABLE instead, or INSERT "
-            "OVERWRITE to replace the rows alone",
-            statement="CREATE",
-        )
+    if words.take("OR", "REPLACE", "TABLE"):
+        return _replaced(words, created=True)
     target = " ".join(filter(None, (words.peek(0), words.peek(1), words.peek(2)))) or "?"
     raise refused(
         f"CREATE {target} is not supported; CREATE TABLE, CREATE DATABASE and CREATE CATALOG are. Views and functions "
         "belong to the Spark session: spark.sql(...)",
         statement="CREATE",
     )
+
+
+def read_replace(words: Words) -> CreateTable:
+    """`REPLACE TABLE t (...)`: the table has to be there, and stays empty."""
+    words.expect("REPLACE")
+    words.expect("TABLE")
+    statement = _replaced(words, created=False)
+    if statement.query is not None:
+        raise refused(
+            "REPLACE TABLE takes no AS SELECT, as in Paimon; CREATE OR REPLACE TABLE ... AS SELECT does",
+            statement="REPLACE TABLE",
+        )
+    return statement
+
+
+def _replaced(words: Words, *, created: bool) -> CreateTable:
+    if words.sees("IF", "NOT", "EXISTS"):
+        raise refused("a table that is replaced takes no IF NOT EXISTS", statement="REPLACE TABLE")
+    return replace(_create_table(words), replaces=True, created=created)
 
 
 def _create_database(words: Words) -> CreateDatabase:

@@ -3,14 +3,14 @@
 Source: Spark's MERGE INTO. Of several clauses of one kind only the last may be without a condition.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.queries import assignments, only, read_query, target_of
 from bucketline.state.sql.relations import Parsed, read_relations
-from bucketline.state.sql.statement import Merge, MergeAction, Query
+from bucketline.state.sql.statement import Merge, MergeAction, Query, SetValues
 from bucketline.state.sql.words import Words
 
 _KINDS = {"matched": "MATCHED", "not_matched": "NOT MATCHED", "by_source": "NOT MATCHED BY SOURCE"}
@@ -99,9 +99,7 @@ def _action(kind: str, when: exp.Expression, alias: str) -> MergeAction:
     return MergeAction(verb, values, condition)
 
 
-def _verb_and_values(
-    then: exp.Expression, alias: str
-) -> tuple[str, Mapping[str, exp.Expression] | Sequence[exp.Expression] | None]:
+def _verb_and_values(then: exp.Expression, alias: str) -> tuple[str, SetValues | Sequence[exp.Expression] | None]:
     if isinstance(then, exp.Update):
         expressions = then.args.get("expressions")
         if isinstance(expressions, exp.Star) or (
@@ -120,7 +118,7 @@ def _verb_and_values(
     raise refused(f"MERGE: THEN {then.sql()} is not supported; UPDATE SET, DELETE and INSERT are", statement="MERGE")
 
 
-def _inserted(then: exp.Insert, alias: str) -> Mapping[str, exp.Expression] | Sequence[exp.Expression] | None:
+def _inserted(then: exp.Insert, alias: str) -> SetValues | Sequence[exp.Expression] | None:
     if isinstance(then.this, exp.Star):
         return None
     if then.this is None and isinstance(then.expression, exp.Tuple | exp.Paren):
@@ -137,4 +135,4 @@ def _inserted(then: exp.Insert, alias: str) -> Mapping[str, exp.Expression] | Se
         raise refused(f"MERGE: INSERT has {len(names)} columns and {len(values)} values", statement="MERGE")
     if len({n.lower() for n in names}) < len(names):
         raise refused("MERGE: INSERT names a column twice", statement="MERGE")
-    return dict(zip(names, values, strict=True))
+    return {(name,): value for name, value in zip(names, values, strict=True)}

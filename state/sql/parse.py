@@ -9,6 +9,7 @@ from bucketline.state.sql.definitions import (
     read_create,
     read_describe,
     read_drop,
+    read_replace,
     read_reset,
     read_set,
     read_show,
@@ -45,6 +46,7 @@ def parse_statement(text: str) -> Statement:
 
 _READ_WORDS: dict[str, Callable[[Words], Statement]] = {
     "CREATE": read_create,
+    "REPLACE": read_replace,
     "DROP": read_drop,
     "ALTER": read_alter,
     "USE": read_use,
@@ -63,7 +65,6 @@ _LIST = ", ".join(_VERBS)
 _REMEDIES = {
     "EXPLAIN": "; ask the DataFrame: bl.sql(spark, 'SELECT ...').explain()",
     "ANALYZE": "; statistics of columns are not collected, files have their own",
-    "REPLACE": "; DROP TABLE and CREATE TABLE instead",
     "REFRESH": "; tables are read as they are, nothing is cached",
     "MSCK": "; partitions are found in the table's snapshots",
     "BEGIN": "; run the statements of a statement set one by one",

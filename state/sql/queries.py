@@ -110,33 +110,41 @@ def _update(parsed: Parsed, tree: exp.Update) -> Update:
     values = {target_of(e, tree.this.alias_or_name): e.expression for e in assignments(tree.expressions, "UPDATE")}
     if len(values) < len(tree.expressions):
         raise refused("UPDATE: a column is set twice", statement="UPDATE")
-    return Update(parsed.relation(tree.this), tree.this.alias_or_name, values, _condition(tree))
+    return Update(parsed.relation(tree.this), tree.this.alias_or_name, values, _condition(tree), parsed.relations)
 
 
 def _delete(parsed: Parsed, tree: exp.Delete) -> Delete:
     if tree.args.get("tables"):
         raise refused("DELETE: FROM is missing, as in DELETE FROM t WHERE ...", statement="DELETE")
     only(tree, "DELETE", "this", "where")
-    return Delete(parsed.relation(tree.this), tree.this.alias_or_name, _condition(tree))
+    return Delete(parsed.relation(tree.this), tree.this.alias_or_name, _condition(tree), parsed.relations)
 
 
 def assignments(nodes: Sequence[exp.Expression], verb: str) -> Sequence[exp.Expression]:
     """The `column = value` of a SET. Raises OptionError for anything else."""
     for e in nodes:
-        if not isinstance(e, exp.EQ) or not isinstance(e.this, exp.Column):
+        if not isinstance(e, exp.EQ) or not _is_path(e.this):
             raise refused(f"{verb}: SET takes column = value, not {e.sql()}", statement=verb)
     return nodes
 
 
-def target_of(assignment: exp.Expression, alias: str) -> str:
-    """The column that an assignment sets."""
-    column = assignment.this
-    if column.table and column.table.lower() != alias.lower():
-        raise refused(
-            f"{column.sql()!r} cannot be set: it is no column of the table. Fields inside columns are not set: with a "
-            "Spark session, MERGE INTO ... USING (SELECT ..., named_struct(...) AS s ...) sets the whole column"
-        )
-    return str(column.name)
+def _is_path(node: exp.Expression) -> bool:
+    while isinstance(node, exp.Dot):
+        node = node.this
+    return isinstance(node, exp.Column)
+
+
+def target_of(assignment: exp.Expression, alias: str) -> tuple[str, ...]:
+    """The column that an assignment sets, or the path of a field inside of one."""
+    path = path_of(assignment.this)
+    return path[1:] if len(path) > 1 and path[0].lower() == alias.lower() else path
+
+
+def path_of(node: exp.Expression) -> tuple[str, ...]:
+    """The names with dots between them that a node is."""
+    if isinstance(node, exp.Dot):
+        return (*path_of(node.this), str(node.expression.name))
+    return tuple(str(part.name) for part in node.parts)
 
 
 def _condition(tree: exp.Expression) -> exp.Expression | None:

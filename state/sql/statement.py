@@ -6,6 +6,7 @@ Names are as written; which catalog and database they mean is decided when a sta
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -66,6 +67,10 @@ class CreateTable:
     like: TableReference | None = None
     like_options: bool = True
     query: Query | None = None
+    replaces: bool = False
+    """Whether a table of that name is replaced; `created` says whether there may be none."""
+
+    created: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,29 +221,39 @@ class Insert:
     query: Query
 
 
+SetValues: TypeAlias = Mapping[tuple[str, ...], exp.Expression]
+"""What a SET says: columns, or fields inside of columns by their paths, and their values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
+    """`relations` are all the tables of the statement, those of queries inside of it included."""
+
     table: Relation
     alias: str
-    assignments: Mapping[str, exp.Expression]
+    assignments: SetValues
     where: exp.Expression | None
+    relations: tuple[Relation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """`relations` as in `Update`."""
+
     table: Relation
     alias: str
     where: exp.Expression | None
+    relations: tuple[Relation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MergeAction:
     """What a clause of MERGE does with a row for which the condition is true: `verb` is update, delete or insert;
-    `values` maps columns to expressions, None for `UPDATE SET *` and `INSERT *`; those of `INSERT VALUES` are in the
-    order of the table's columns."""
+    `values` maps columns, and in an update fields inside of them, to expressions, None for `UPDATE SET *` and `INSERT
+    *`; those of `INSERT VALUES` are in the order of the table's columns."""
 
     verb: str
-    values: Mapping[str, exp.Expression] | Sequence[exp.Expression] | None = None
+    values: SetValues | Sequence[exp.Expression] | None = None
     condition: exp.Expression | None = None
 
 

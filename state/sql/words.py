@@ -241,6 +241,8 @@ class Words:
         """The text of these tokens: comments are left out and quotes are '."""
         parts, last = [], None
         for token in self.tokens[start:end]:
+            if last is not None and token.start == last.start:
+                continue  # a number with a letter behind it is several tokens
             if last is not None and token.start > last.end + 1:
                 parts.append(" ")
             is_text = token.token_type is TokenType.STRING

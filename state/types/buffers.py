@@ -69,6 +69,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def repeated(value: pa.Scalar, count: int) -> pa.Array:
+    """The value so many times. Arrow repeats a list, a map and a struct no times."""
+    return pa.repeat(value, count) if count else pa.array([], value.type)
+
+
 def own_copy(array: pa.Array) -> pa.Array:
     """The lists or maps in buffers of their own, which begin with the first item and have none under a null."""
     return array.take(pa.array(np.arange(len(array))))

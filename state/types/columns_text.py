@@ -9,7 +9,7 @@ Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from bucketline.conf.errors import OptionError
@@ -27,6 +27,9 @@ _TOKEN = re.compile(
     r"|(?P<word>\w+)"
     r"|(?P<sign>[<>(),:])"
 )
+_IN_DEFAULT = re.compile(r"[-+.]")
+"""What else may stand in the value of a DEFAULT."""
+
 _WORD = re.compile(r"\w+")
 _SPARK_NAMES = {
     "LONG": "BIGINT",
@@ -88,30 +91,50 @@ def _text_without_null(data_type: DataType, quote: Callable[[str], str]) -> str:
 
 def _field_text(field: DataField, quote: Callable[[str], str] = quoted_name) -> str:
     comment = "" if field.description is None else f" COMMENT {quoted_text(field.description)}"
-    return f"{quote(field.name)} {type_text(field.type, quote)}{comment}"
+    default = "" if field.default_value is None else f" DEFAULT {default_in_sql(field)}"
+    return f"{quote(field.name)} {type_text(field.type, quote)}{default}{comment}"
+
+
+def default_in_sql(field: DataField) -> str:
+    """A column's default as it stands in SQL: texts and times in quotes, whoever wrote the schema."""
+    text = str(field.default_value)
+    is_plain = text[:1] == "'" or not field.type.is_atomic or field.type.root in _UNQUOTED
+    return text if is_plain else quoted_text(text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """`kind` is quoted, text, word, sign or end; `text` has its quotes taken off."""
+    """`kind` is quoted, text, word, sign, other (in a DEFAULT) or end; `text` has its quotes taken off, `source` has
+    them."""
 
     kind: str
     text: str
+    source: str = field(default="", compare=False)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
+    at, depth, default_depth = 0, 0, -1
     while at < len(text):
         match = _TOKEN.match(text, at)
+        if match is None and default_depth >= 0 and _IN_DEFAULT.match(text, at):
+            yield _Token("other", text[at], text[at])
+            at += 1
+            continue
         if match is None:
             raise _refused(f"cannot read {text[at : at + 20]!r}; names with other signs need `backticks`")
         at = match.end()
         kind = match.lastgroup
         if kind in ("quoted", "text"):
             quote = match[kind][0]
-            yield _Token(kind, match[kind][1:-1].replace(quote * 2, quote))
+            yield _Token(kind, match[kind][1:-1].replace(quote * 2, quote), match[kind])
         elif kind is not None:
-            yield _Token(kind, match[kind])
+            sign = match[kind]
+            depth += (sign in "(<") - (sign in ")>")
+            if sign == "," and depth <= default_depth:
+                default_depth = -1
+            elif sign.upper() == "DEFAULT":
+                default_depth = depth
+            yield _Token(kind, sign, sign)
     yield _Token("end", "the end")
 
 
@@ -146,16 +169,34 @@ class _Parser:
         field_id = next(self.ids)
         self._take_sign(":")
         data_type = self._type(f"column '{token.text}'")
-        description = None
+        place, given = f"column '{token.text}'", dict[str, str | None]()
         while self._next.kind == "word":
             clause = self._next.text.upper()
-            if clause != "COMMENT" or description is not None:
-                raise _refused(f"column '{token.text}': {clause} is not supported here")
+            if clause not in ("COMMENT", "DEFAULT") or clause in given or (clause == "DEFAULT" and self.depth):
+                raise _refused(f"{place}: {clause} is not supported here")
             self.at += 1
-            if self._next.kind != "text":
-                raise _refused(f"column '{token.text}': COMMENT needs 'a text'")
-            description = self._pass().text
-        return DataField(field_id, token.text, data_type, description)
+            given[clause] = self._default(place) if clause == "DEFAULT" else self._comment(place)
+            if clause == "DEFAULT" and self._take_words("NOT", "NULL"):
+                data_type = data_type.not_null()
+        return DataField(field_id, token.text, data_type, given.get("COMMENT"), given.get("DEFAULT"))
+
+    def _comment(self, place: str) -> str:
+        if self._next.kind != "text":
+            raise _refused(f"{place}: COMMENT needs 'a text'")
+        return self._pass().text
+
+    def _default(self, place: str) -> str | None:
+        """The literal after DEFAULT as Paimon keeps it; None for NULL."""
+        parts, depth = list[_Token](), 0
+        while self._next.kind != "end":
+            token = self._next
+            if depth == 0 and (token.text in (",", ")", ">") and token.kind == "sign"):
+                break
+            if depth == 0 and parts and token.kind == "word" and token.text.upper() in ("COMMENT", "NOT"):
+                break
+            depth += (token.text in "(<") - (token.text in ")>") if token.kind == "sign" else 0
+            parts.append(self._pass())
+        return _default_text([part.source for part in parts], place)
 
     def _is_constraint(self) -> bool:
         following = self.tokens[self.at + 1]
@@ -260,6 +301,51 @@ class _Parser:
         return int(text)
 
 
+def _default_text(parts: Sequence[str], place: str) -> str | None:
+    """A literal, given as its tokens, as Paimon keeps the default of a column; None for NULL. Raises OptionError for
+    anything else.
+
+    Paimon casts the text without its quotes to the column's type, so a text with a quote inside has no such form, and a
+    number has no letter behind it.
+    """
+    text = "".join(parts)
+    first = parts[0].upper() if parts else ""
+    if len(parts) == 2 and first in _TYPED and parts[1][:1] in "'\"":
+        text = parts[1]
+    if text[:1] in ("'", '"') and len(parts) <= 2:
+        inner = text[1:-1]
+        if "'" in inner or '"' in inner or "\\" in inner:
+            raise _refused(
+                f"{place}: the text of DEFAULT {text} has a quote or a backslash inside, which engines read in "
+                "different ways"
+            )
+        return f"'{inner}'"
+    number = _NUMBER.fullmatch(text)
+    if number is not None:
+        return number["number"]
+    if len(parts) == 1 and first in ("TRUE", "FALSE"):
+        return first.lower()
+    if first == "NULL" and len(parts) == 1:
+        return None
+    if first in ("ARRAY", "MAP", "STRUCT") and parts[-1] == ")":
+        return text.replace('"', "'").replace(",", ", ")
+    raise _refused(f"{place}: DEFAULT takes a literal, or ARRAY, MAP and STRUCT of literals, not {text or 'nothing'}")
+
+
+_TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
+_NUMBER = re.compile(r"(?P<number>[-+]?\d+(\.\d*)?(E[-+]?\d+)?)(L|S|Y|D|F|BD)?", re.IGNORECASE)
+_UNQUOTED = frozenset(
+    {
+        TypeRoot.BOOLEAN,
+        TypeRoot.TINYINT,
+        TypeRoot.SMALLINT,
+        TypeRoot.INT,
+        TypeRoot.BIGINT,
+        TypeRoot.FLOAT,
+        TypeRoot.DOUBLE,
+        TypeRoot.DECIMAL,
+    }
+)
 _CONSTRUCTED = {
     "ARRAY": "ARRAY<STRING>",
     "MULTISET": "MULTISET<STRING>",

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, NullType, StructField, StructType
 from pyspark.sql.types import DataType as SparkType
 
+from bucketline.state.bucket.defaults import left_out_value
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
@@ -22,6 +23,7 @@ from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write import write_source
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.buffers import repeated
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataType
 from bucketline.state.types.struct_fields import FieldRule, by_position, by_spelling
@@ -56,7 +58,7 @@ class _Completed:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         given = [self._fitted(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
-        added = [pa.repeat(value, batch.num_rows) for value in self.constants.values()]
+        added = [repeated(value, batch.num_rows) for value in self.constants.values()]
         names = [*batch.schema.names, *self.constants]
         return pa.RecordBatch.from_arrays([*given, *added], names=names)
 
@@ -87,7 +89,7 @@ def _fitted(frame: Any, target: QueryTarget) -> ShapedFrame:
     wanted = {name: _spark_type(schema.field(name).type) for name in names}
     stored = [_stored(plain, f"c{i}", name, wanted[name], rule) for i, name in enumerate(names)]
     columns = [value.alias(name) for value, name in zip(stored, names, strict=True)]
-    missing = {f.name: pa.scalar(None, f.type) for f in schema if f.name not in {*names, *target.constants}}
+    missing = {f.name: left_out_value(f) for f in own.fields if f.name not in {*names, *target.constants}}
     left = {name: own.field(name).type for name in names if wanted[name] is None}
     try:
         fitting = plain.select(*columns)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall
+from bucketline.state.sql.compute.calls import Evaluate, Function, FunctionCall, literal
 from bucketline.state.sql.compute.meeting import common_type
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.dialect import DIALECT
@@ -90,6 +91,47 @@ def _map(call: FunctionCall, value: Evaluate) -> Value:
     return maps if any(isinstance(v, pa.Array) for v in found) else maps[0]
 
 
+def _array(call: FunctionCall, value: Evaluate) -> Value:
+    """An array of the values of each row."""
+    found = [value(node) for node in call.arguments]
+    items = _as_one(found)
+    if not items:
+        return pa.scalar([], pa.list_(pa.null()))
+    count = next((len(v) for v in items if isinstance(v, pa.Array)), 1)
+    rows = [pa.repeat(v, count) if isinstance(v, pa.Scalar) else v for v in items]
+    order = pa.array(np.arange(len(rows) * count).reshape(len(rows), count).T.ravel())
+    offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(rows))
+    arrays = pa.ListArray.from_arrays(offsets, pa.concat_arrays(rows).take(order))
+    return arrays if any(isinstance(v, pa.Array) for v in found) else arrays[0]
+
+
+def _named_struct(call: FunctionCall, value: Evaluate) -> Value:
+    """A struct of names and values in turn."""
+    if len(call.arguments) % 2:
+        raise OptionError(f"{call.text!r}: named_struct takes a value for each name", key="expression")
+    names = [literal(node, str) for node in call.arguments[::2]]
+    return _struct_of(names, [value(node) for node in call.arguments[1::2]])
+
+
+def _struct(call: FunctionCall, value: Evaluate) -> Value:
+    """A struct whose fields have the names of the columns that they come from, or `col1` and so on."""
+    names, nodes = list[str](), list[Any]()
+    for at, node in enumerate(call.arguments, 1):
+        is_named = isinstance(node, exp.Alias | exp.Column | exp.Dot)
+        names.append(str(node.alias_or_name) if is_named else f"col{at}")
+        nodes.append(node.this if isinstance(node, exp.Alias) else node)
+    return _struct_of(names, [value(node) for node in nodes])
+
+
+def _struct_of(names: list[str], values: list[Value]) -> Value:
+    if any(isinstance(v, pa.Array) for v in values):
+        return pc.make_struct(*values, field_names=names)
+    fields = pa.struct([pa.field(name, v.type) for name, v in zip(names, values, strict=True)])
+    # A struct of arrays of one row: Arrow makes no struct of values that are structs and maps themselves.
+    arrays = [pa.repeat(v, 1) for v in values]
+    return pa.StructArray.from_arrays(arrays, fields=list(fields))[0]
+
+
 def _as_one(values: list[Value]) -> list[Value]:
     """The values in one type."""
     kind = common_type([v.type for v in values])
@@ -110,6 +152,9 @@ def _size(call: FunctionCall, value: Evaluate) -> Value:
 
 NESTED_FUNCTIONS: Mapping[str, Function] = {
     "map": Function(0, 254, _map),
+    "array": Function(0, 254, _array),
+    "struct": Function(1, 254, _struct),
+    "named_struct": Function(2, 254, _named_struct),
     "element_at": Function(2, 2, _element_at),
     "size": Function(1, 1, _size),
     "cardinality": Function(1, 1, _size),

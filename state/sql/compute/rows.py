@@ -28,6 +28,7 @@ from bucketline.state.sql.compute.moments import by_array
 from bucketline.state.sql.compute.nested import field_of, item_of
 from bucketline.state.sql.compute.numbers import Value, arithmetic, is_number, negated
 from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.types.buffers import repeated
 from bucketline.state.types.logical import DataType, parse_type_text
 
 SOURCE, TARGET = "source", "target"
@@ -56,10 +57,7 @@ class NodeRows:
     def array(self, node: Any) -> pa.Array:
         """The node's value of each row."""
         value = self.value(node)
-        if not isinstance(value, pa.Scalar):
-            return value
-        # Arrow repeats no map no times.
-        return pa.repeat(value, self._count) if self._count else pa.array([], value.type)
+        return repeated(value, self._count) if isinstance(value, pa.Scalar) else value
 
     def value(self, node: Any) -> Value:
         """The node's values; a single value if it is the same in all rows."""

@@ -55,6 +55,32 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
     return _commit(table, decide)
 
 
+def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
+    """Returns if a table can get that schema in place of its own. Raises OptionError for other partition columns,
+    UnsupportedTableError for a table whose schemas a REST catalog keeps."""
+    newest = newest_schema(table.io, table.metadata_path, table=table.path)
+    if newest.partition_keys != planned.partition_keys:
+        raise OptionError(
+            "a table is replaced by one with the same partition columns, "
+            f"{', '.join(newest.partition_keys) or 'none'}, not {', '.join(planned.partition_keys) or 'none'}; DROP "
+            "TABLE and CREATE TABLE instead",
+            key="partition",
+        )
+    if owner_of(table.io, table.metadata_path) is not None:
+        raise UnsupportedTableError(
+            "a table of a REST catalog is not replaced; DROP TABLE and CREATE TABLE instead", path=table.path
+        )
+    check_owned(newest, table.io, table.metadata_path)
+
+
+def replace_schema(table: Handle, planned: TableSchema) -> Handle:
+    """The table with another schema, whatever its newest one is. Older snapshots keep theirs.
+
+    Raises StorageError when it may or may not have happened.
+    """
+    return _commit(table, lambda newest: replace(planned, id=newest.id + 1))
+
+
 def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy) -> Handle:
     """The table with its newest schema, which includes the incoming columns if the policy allows it.
 

@@ -14,6 +14,7 @@ from bucketline.conf.option import check_names, check_texts
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.new_table import check_new_table, lift_keys
+from bucketline.state.bucket.defaults import check_defaults
 from bucketline.state.commit.table_rules import branches_exist, rule_problems
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.row_age import check_row_time
@@ -91,7 +92,7 @@ def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTa
     except OptionError as e:
         # An option that cannot be read: those after it are not looked at.
         yield e
-    checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable, fold_for)
+    checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable, fold_for, check_defaults)
     for check in checks:
         try:
             check(schema)

@@ -8,11 +8,15 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE, says_what_is_overwritten
+from bucketline.state.bucket.defaults import left_out_value
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.expression import SqlExpression
-from bucketline.state.sql.dialect import refused, sql_text
+from bucketline.state.sql.dialect import DIALECT, refused, sql_text
+from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Delete, Insert, TruncateTable, Update
+from bucketline.state.store.sql.assigned import values_by_column, with_defaults
+from bucketline.state.store.sql.merge import merge
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, QueryTarget, engine_of
 from bucketline.state.store.sql.relation import (
     bind_columns,
@@ -21,13 +25,14 @@ from bucketline.state.store.sql.relation import (
     is_time_literal,
     is_zoned,
     literal_of,
-    refuse_subqueries,
 )
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import OVERWRITE_MODE, SqlSession
 from bucketline.state.store.sql.spelling import spelled, spelled_keys
+from bucketline.state.store.sql.subqueries import computed_by_merge, has_query, with_literals
 from bucketline.state.store.table.table import Table, handle_of
-from bucketline.state.types.arrow import arrow_schema, arrow_type
+from bucketline.state.types.arrow import arrow_type
+from bucketline.state.types.buffers import repeated
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.struct_fields import by_position, by_spelling
@@ -48,6 +53,7 @@ def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table
     names = _target_columns(table, statement)
     fields = {f.name: f for f in handle_of(table).table_schema.fields}
     fixed = {name: _fixed_value(fields[name], text) for name, text in statement.partition.items()}
+    statement = _without_default(statement, [fields[n] for n in names])
     literals = _literal_rows(statement, [fields[n] for n in names], queries)
     partition = dict(statement.partition) or None
     if literals is None:
@@ -64,6 +70,13 @@ def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table
     if not statement.overwrite:
         return snapshot_result(table.write(completed))
     return snapshot_result(table.overwrite(completed, partition=partition))
+
+
+def _without_default(statement: Insert, fields: Sequence[DataField]) -> Insert:
+    """The statement with the defaults of the columns in place of the word DEFAULT."""
+    tree = statement.query.tree
+    rows = with_defaults(tree, fields) if isinstance(tree, exp.Values) and not statement.by_name else None
+    return statement if rows is None else replace(statement, query=read_query(rows.sql(DIALECT)))
 
 
 def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
@@ -154,11 +167,11 @@ def _completed(
 
     def completed(batch: pa.RecordBatch) -> pa.RecordBatch:
         given = [stored(n, c) for n, c in zip(names, batch.columns, strict=True)]
-        added = [pa.repeat(value, batch.num_rows) for value in constants.values()]
+        added = [repeated(value, batch.num_rows) for value in constants.values()]
         return pa.RecordBatch.from_arrays([*given, *added], names=[*names, *constants])
 
-    missing = [f for f in arrow_schema(table.fields) if f.name not in names and f.name not in fixed]
-    constants = {**fixed, **{f.name: pa.scalar(None, f.type) for f in missing}}
+    missing = [f for f in table.fields if f.name not in names and f.name not in fixed]
+    constants = {**fixed, **{f.name: left_out_value(f) for f in missing}}
     whole = completed(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
     return pa.RecordBatchReader.from_batches(whole, (completed(batch) for batch in rows))
 
@@ -188,6 +201,11 @@ def delete(session: SqlSession, statement: Delete, queries: Queries) -> pa.Table
     table = session.table(statement.table.name, statement.table.options, writes=True)
     if statement.where is None:
         return snapshot_result(table.truncate())
+    if has_query(statement.where):
+        if _joins(table, queries):
+            return merge(session, computed_by_merge(statement, table.primary_key), queries)
+        statement = replace(statement, where=with_literals(session, statement.where, statement, queries))
+        assert statement.where is not None
     condition = _condition(table, statement.where, statement.alias)
     return snapshot_result(table.delete(condition, engine=engine_of(queries, table)))
 
@@ -196,22 +214,40 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
     table = session.table(statement.table.name, statement.table.options, writes=True)
     schema = handle_of(table).table_schema
     fields = schema.fields
+    if any(map(has_query, (statement.where, *statement.assignments.values()))):
+        if _joins(table, queries):
+            return merge(session, computed_by_merge(statement, table.primary_key), queries)
+        statement = _with_literals(session, statement, queries)
     values: dict[str, object] = {}
-    for name, node in statement.assignments.items():
-        column = bind_columns(exp.column(name), fields, statement.alias).name
+    for column, node in values_by_column(statement.assignments, fields, "UPDATE").items():
         field = schema.field(column)
         if is_literal(node, field):
             values[column] = plain_value(literal_of(node, field))
         else:
-            refuse_subqueries(node, "UPDATE")
             values[column] = SqlExpression(sql_text(bind_columns(node, fields, statement.alias)))
     condition = pc.scalar(True) if statement.where is None else _condition(table, statement.where, statement.alias)
     return snapshot_result(table.update(condition, values, engine=engine_of(queries, table)))
 
 
+def _joins(table: Table, queries: Queries) -> bool:
+    """Whether Spark computes which rows are meant: it knows queries over the row itself, and any number of rows."""
+    return queries is not LOCAL_QUERIES and bool(table.primary_key)
+
+
+def _with_literals(session: SqlSession, statement: Update, queries: Queries) -> Update:
+    where = statement.where
+    return replace(
+        statement,
+        where=with_literals(session, where, statement, queries) if where is not None and has_query(where) else where,
+        assignments={
+            path: with_literals(session, node, statement, queries) if has_query(node) else node
+            for path, node in statement.assignments.items()
+        },
+    )
+
+
 def _condition(table: Table, where: exp.Expression, alias: str) -> SqlExpression:
     """The condition for `Table.delete` and `Table.update`."""
-    refuse_subqueries(where, "WHERE")
     return SqlExpression(sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias)))
 
 

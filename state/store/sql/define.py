@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.statement_options import split_comment, without_type
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
+from bucketline.conf.table.read_options import SCAN_SNAPSHOT_ID, VERSIONS
 from bucketline.state.commit.schema_change import AddColumn, DropColumn
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.format.paths import default_partition_name, parse_partition_path
@@ -21,6 +23,7 @@ from bucketline.state.sql.statement import (
     Drop,
     DropPartitions,
     Kind,
+    Query,
     RenameTable,
     Reset,
     Set,
@@ -55,22 +58,41 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
         schema, keys = columns_text(source.fields), keys or source.primary_keys
         partitions, comment = partitions or source.partition_keys, comment or source.comment
         options = {**(_without_place(source.options) if statement.like_options else {}), **options}
-    rows = None
-    if statement.query is not None:
-        rows = queries.spread(session, statement.query) or queries.rows(session, statement.query)
+    rows, is_there = None, statement.replaces and catalog.has_table(name)
+    if statement.replaces and not is_there and not statement.created:
+        raise refused(f"REPLACE TABLE: there is no table {name}; CREATE OR REPLACE TABLE makes one")
+    query = statement.query
+    if query is not None:
+        query = _as_it_was(session, query, name) if is_there else query
+        rows = queries.spread(session, query) or queries.rows(session, query)
         schema = pa.schema([_nullable(f) for f in rows.schema])
     assert schema is not None, "parsing makes sure of columns"
-    table = catalog.create_table(name, schema, keys, partitions, options, comment, exist_ok=statement.exist_ok)
-    if rows is None or statement.query is None:
+    if is_there:
+        table = catalog.replace_table(name, schema, keys, partitions, options, comment)
+    else:
+        table = catalog.create_table(name, schema, keys, partitions, options, comment, exist_ok=statement.exist_ok)
+    if rows is None or query is None:
         return DONE
     try:
         if isinstance(rows, pa.RecordBatchReader):
             return snapshot_result(table.write(rows))
-        return snapshot_result(queries.write(session, statement.query, QueryTarget(table, table.schema.names, {})))
+        return snapshot_result(queries.write(session, query, QueryTarget(table, table.schema.names, {})))
     except BaseException:
-        if handle_of(table).snapshot_store.latest_id() is None:
+        if not is_there and handle_of(table).snapshot_store.latest_id() is None:
             catalog.drop_table(name)
         raise
+
+
+def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
+    """The query with the table that is replaced as it is now: its rows are read after it has been emptied."""
+    relations = []
+    for relation in query.relations:
+        own = not is_path(relation.name) and session.place(relation.name)[1] == name and relation.name.system is None
+        newest = handle_of(session.table(relation.name)).snapshot_store.latest_id() if own else None
+        if newest is not None and not any(option.key in relation.options for option in VERSIONS):
+            relation = replace(relation, options={**relation.options, SCAN_SNAPSHOT_ID.key: str(newest)})
+        relations.append(relation)
+    return replace(query, relations=tuple(relations))
 
 
 def _nullable(field: pa.Field) -> pa.Field:

@@ -18,6 +18,7 @@ from bucketline.state.sql.compute.filters import translate_filter
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.statement import Merge, MergeAction
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
+from bucketline.state.store.sql.assigned import values_by_column
 from bucketline.state.store.sql.merge_names import MergeNames, own_columns
 from bucketline.state.store.sql.queries import Queries, engine_of
 from bucketline.state.store.sql.relation import bind_columns, is_literal, literal_of, named, refuse_subqueries
@@ -143,7 +144,7 @@ class _Clauses:
             values = {n: node for n, node in columns.items() if n not in self.key}
         else:
             assert isinstance(action.values, Mapping), "only INSERT has values alone"
-            values = {self._names.of_target(n): node for n, node in action.values.items()}
+            values = values_by_column(action.values, self._schema.fields, "MERGE", self._statement.alias)
             values = {n: node for n, node in values.items() if not self._is_joined(n, node)}
         if not values:
             raise refused(
@@ -170,8 +171,8 @@ class _Clauses:
                         f"MERGE: INSERT has {len(nodes)} values for {len(own)} columns ({', '.join(own)})",
                         statement="MERGE",
                     )
-                nodes = dict(zip(own, nodes, strict=True))
-            values = {self._names.of_target(n): node for n, node in nodes.items()}
+                nodes = {(name,): node for name, node in zip(own, nodes, strict=True)}
+            values = values_by_column(nodes, self._schema.fields, "MERGE")
         return InsertClause({n: self._value(n, e, names) for n, e in values.items()}, self._optional(action, names))
 
     def _value(self, name: str, node: exp.Expression, names: RenamesColumns) -> object:

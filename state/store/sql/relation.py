@@ -12,6 +12,7 @@ from bucketline.conf.option import did_you_mean
 from bucketline.state.sql.compute.expression import SqlExpression, condition, with_blanks
 from bucketline.state.sql.compute.filters import literal_scalar, translate_filter
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
+from bucketline.state.sql.queries import path_of
 from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_sight
 from bucketline.state.store.sql.session import SqlSession
@@ -129,11 +130,11 @@ def bind_columns(
             return part
         if not part.table and part.name in also:
             return part
-        if part.table and part.table.lower() != alias.lower() and spellings(part.table, names):
-            raise refused(
-                f"{part.sql(DIALECT)!r}, a field inside a column, needs Spark: give a Spark session. UPDATE and DELETE "
-                "do not know it even then: use MERGE INTO ... USING (SELECT ...)"
-            )
+        path = path_of(part)
+        if len(path) > 1 and path[0].lower() == alias.lower():
+            path = path[1:]
+        if len(path) > 1 and len(spellings(path[0], names)) == 1:
+            return _inner_field(exp.column(exp.to_identifier(spellings(path[0], names)[0])), path[1:])
         if part.table and part.table.lower() != alias.lower():
             raise refused(f"{part.sql(DIALECT)!r}: there is no table {part.table!r} here", column=part.name)
         meant = spellings(part.name, names)
@@ -149,6 +150,12 @@ def bind_columns(
         return exp.column(exp.to_identifier(meant[0]))
 
     return node.transform(bound)
+
+
+def _inner_field(column: exp.Expression, path: Sequence[str]) -> exp.Expression:
+    for name in path:
+        column = exp.Dot(this=column, expression=exp.to_identifier(name, quoted=True))
+    return column
 
 
 def is_time_literal(node: exp.Expression) -> bool:

@@ -23,6 +23,7 @@ from bucketline.state.sql.statement import Query
 from bucketline.state.store.sql.aggregates import Aggregate, grouped, sortable
 from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
 from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.types.buffers import repeated
 from bucketline.state.types.timestamp_text import plain_value
 
 _CLAUSES = frozenset(
@@ -380,6 +381,8 @@ def _count(tree: exp.Expression, key: str) -> int | None:
 
 
 def _default_name(node: exp.Expression) -> str:
+    if isinstance(node, exp.Dot):
+        return str(node.expression.name)
     return node.name if isinstance(node, exp.Column) else str(node.sql(DIALECT)).lower()
 
 
@@ -430,7 +433,7 @@ def _values(output: _Output, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
 
 def _repeated(value: pa.Scalar | None, count: int) -> pa.Array:
     assert value is not None
-    return pa.repeat(value, count)
+    return repeated(value, count)
 
 
 def _needs_spark(construct: str) -> OptionError:

@@ -14,6 +14,7 @@ from bucketline.conf.table.external_options import EXTERNAL_PATHS
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.table_name import (
     DEFAULT_DATABASE,
     TableName,
@@ -21,11 +22,13 @@ from bucketline.state.format.table_name import (
     check_database_name,
     parse_table_name,
 )
+from bucketline.state.store.catalog.alter import check_replaceable, replace_schema
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.store.catalog.schemas import readable_schemas
 from bucketline.state.store.server.rest_settings import configured
 from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.table.table import Table, open_table
+from bucketline.state.store.table.overwrite import truncate_table
+from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.warehouse.folders import FolderMetastore
 from bucketline.state.store.warehouse.metastore import Metastore, TableAddress
 from bucketline.state.store.warehouse.rest_metastore import RestMetastore
@@ -122,7 +125,46 @@ class Catalog:
         of the function `create_table`; also raises DatabaseNotFoundError. Nothing has been written then.
         """
         table_name = self._name(name, "create_table")
-        planned = plan_schema(
+        planned = self._planned(schema, primary_key, partition_by, options, comment)
+        if table_name.database == DEFAULT_DATABASE:
+            self.metastore.make_database(DEFAULT_DATABASE)
+        elif not self.metastore.has_database(table_name.database):
+            raise _no_database(table_name.database, self)
+        if not self.metastore.make_table(table_name, planned) and not exist_ok:
+            raise OptionError(f"Table {table_name} already exists.", key="table", value=name)
+        return self.table(name)
+
+    def replace_table(
+        self,
+        name: str,
+        schema: pa.Schema | str,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """Empties a table, and gives it another schema with the same partition columns; older snapshots stay.
+
+        Two steps: stopped between them, the table is empty and has the older schema. No writer may be active. Arguments
+        are those of `create_table`. Raises as `create_table`, and TableNotFoundError. Nothing has been written then.
+        """
+        planned = self._planned(schema, primary_key, partition_by, options, comment)
+        self._name(name, "replace_table")
+        handle = handle_of(self.table(name))
+        check_replaceable(handle, planned)
+        truncate_table(handle)
+        replace_schema(handle, planned)
+        return self.table(name)
+
+    def _planned(
+        self,
+        schema: pa.Schema | str,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str],
+        options: Mapping[str, str] | None,
+        comment: str | None,
+    ) -> TableSchema:
+        return plan_schema(
             schema,
             primary_key,
             partition_by,
@@ -131,13 +173,6 @@ class Catalog:
             storage_options=self.settings.storage,
             time_ms=self.world.clock.now_ms(),
         )
-        if table_name.database == DEFAULT_DATABASE:
-            self.metastore.make_database(DEFAULT_DATABASE)
-        elif not self.metastore.has_database(table_name.database):
-            raise _no_database(table_name.database, self)
-        if not self.metastore.make_table(table_name, planned) and not exist_ok:
-            raise OptionError(f"Table {table_name} already exists.", key="table", value=name)
-        return self.table(name)
 
     def table(self, name: str, *, options: Mapping[str, str] | None = None) -> Table:
         """The table of that name, with its newest schema; `shop.orders$branch_test` is its branch `test`.

@@ -11,7 +11,7 @@ from bucketline.conf.sink_options import refuse_unknown_options, sink_options, s
 from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table.fixed_options import check_job_options
 from bucketline.conf.table.table_options import check_write_options
-from bucketline.state.bucket.defaults import default_scalar
+from bucketline.state.bucket.defaults import check_defaults
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.row_age import check_row_time
@@ -59,9 +59,7 @@ def plan_write(
     check_files(effective)
     check_row_time(effective)
     mode = mode_of(effective)
-    for field in schema.fields:
-        if field.default_value is not None:
-            default_scalar(field)
+    check_defaults(schema)
     sink = sink_options({**effective.options, **ours})
     if not effective.settings.compaction.waits_for_lookup:
         sink = replace(sink, visibility_timeout_ms=0)

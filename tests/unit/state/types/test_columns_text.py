@@ -103,7 +103,10 @@ def test_other_nested_forms() -> None:
         ("a-b INT", "cannot read '-b INT'"),
         ("`a INT", "backticks"),
         ("a " + "ARRAY<" * 5000, "inside each other"),
-        ("a INT DEFAULT 3", "DEFAULT is not supported"),
+        ("r ROW<a INT DEFAULT 3>", "DEFAULT is not supported"),
+        ("a INT DEFAULT b + 1", "DEFAULT takes a literal"),
+        ("a STRING DEFAULT 'it''s'", "a quote or a backslash inside"),
+        ("a INT DEFAULT", "not nothing"),
     ],
 )
 def test_what_is_no_list_of_columns_is_refused_by_place(text: str, says: str) -> None:

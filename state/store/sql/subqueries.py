@@ -1,0 +1,181 @@
+"""Queries inside of UPDATE and DELETE: their rows become literals, or Spark computes which rows of the table are meant.
+
+Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand; Spark's IN, EXISTS and scalar subqueries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.sql.queries import read_query
+from bucketline.state.sql.statement import Delete, Merge, MergeAction, Query, Relation, Update
+from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.types.timestamp_text import plain_value
+
+MOST_VALUES = 10_000
+"""Rows of a query after IN. More are for MERGE, which joins them."""
+
+_SOURCE = "bucketline_changed"
+
+
+def has_query(node: exp.Expression | None) -> bool:
+    """Whether there is a query in a value or a condition."""
+    return node is not None and node.find(exp.Select, exp.Subquery, exp.Exists) is not None
+
+
+def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) -> Merge:
+    """The statement over a table with a primary key as a MERGE: its source are the keys and the values that the queries
+    find, as they are when it begins."""
+    changes = statement.assignments if isinstance(statement, Update) else {}
+    names = {path: f"value_{at}" for at, path in enumerate(changes)}
+    table = _read_alone(statement)
+    picked = [_own(name, statement.alias).as_(f"key_{at}") for at, name in enumerate(primary_key)]
+    picked += [exp.alias_(node.copy(), names[path]) for path, node in changes.items()]
+    where = "" if statement.where is None else f" WHERE {statement.where.sql(DIALECT, identify=True)}"
+    columns = ", ".join(node.sql(DIALECT, identify=True) for node in picked)
+    target = exp.to_identifier(statement.alias, quoted=True).sql(DIALECT)
+    text = f"SELECT {columns} FROM {_name(table)} AS {target}{where}"
+    inside = [t for node in changes.values() for t in _tables(node)]
+    relations = [_relation(statement, t) for t in inside] + [table]
+    relations += [_relation(statement, t) for t in (_tables(statement.where) if statement.where is not None else [])]
+    on = exp.and_(
+        *(
+            exp.EQ(this=_own(name, statement.alias), expression=_own(f"key_{at}", _SOURCE))
+            for at, name in enumerate(primary_key)
+        )
+    )
+    set_to = {path: _own(name, _SOURCE) for path, name in names.items()}
+    action = MergeAction("update", set_to) if isinstance(statement, Update) else MergeAction("delete")
+    return Merge(statement.table, statement.alias, _query(text, relations), _SOURCE, (), on, (action,), (), ())
+
+
+def with_literals(
+    session: SqlSession, node: exp.Expression, statement: Update | Delete, queries: Queries
+) -> exp.Expression:
+    """The value or condition with the rows that its queries find. Raises OptionError for a query that looks at the row
+    of the table, or finds too many rows."""
+    copied = exp.Paren(this=node.copy())
+    for place in list(copied.find_all(exp.In, exp.Exists, exp.Subquery)):
+        if place.find_ancestor(exp.Select):
+            continue  # it is inside of a query that was, or will be, run as a whole
+        inner = place.args.get("query") if isinstance(place, exp.In) else place
+        if inner is None or place.root() is not copied:
+            continue
+        if isinstance(place, exp.Subquery) and isinstance(place.parent, exp.In) and place.arg_key == "query":
+            continue
+        rows = _rows(session, inner, statement, queries, is_exists=isinstance(place, exp.Exists))
+        if isinstance(place, exp.Exists):
+            place.replace(exp.Boolean(this=rows.num_rows > 0))
+        elif isinstance(place, exp.In):
+            place.replace(_among(place, _single(rows, inner)))
+        else:
+            values = _single(rows, inner)
+            if len(values) > 1:
+                raise refused(f"{inner.sql(DIALECT)} gives {len(values)} rows where one value is needed")
+            place.replace(_literal(values[0]) if values else exp.null())
+    return copied
+
+
+def _rows(
+    session: SqlSession, inner: exp.Expression, statement: Update | Delete, queries: Queries, *, is_exists: bool
+) -> pa.Table:
+    select = inner.this if isinstance(inner, exp.Subquery | exp.Exists) else inner
+    query = _query(select.sql(DIALECT, identify=True), [_relation(statement, t) for t in _tables(select)])
+    try:
+        reader = queries.rows(session, query)
+    except OptionError as e:
+        hint = "" if queries is not LOCAL_QUERIES else " It runs before the statement, and cannot name the table's row."
+        raise refused(
+            f"the query {select.sql(DIALECT)!r} inside of {type(statement).__name__.upper()} cannot be run: "
+            f"{e.message}.{hint} MERGE INTO ... USING (SELECT ...) joins rows"
+        ) from e
+    found, count = [], 0
+    for batch in reader:
+        found.append(batch)
+        count += batch.num_rows
+        if is_exists and count:
+            break
+        if count > MOST_VALUES:
+            raise refused(
+                f"the query {select.sql(DIALECT)!r} gives more than {MOST_VALUES:,} rows; use MERGE INTO ... USING "
+                "(SELECT ...), which joins them"
+            )
+    return pa.Table.from_batches(found, schema=reader.schema)
+
+
+def _single(rows: pa.Table, inner: exp.Expression) -> list[object]:
+    if rows.num_columns != 1:
+        raise refused(f"{inner.sql(DIALECT)} gives {rows.num_columns} columns where one value is needed")
+    kind = rows.schema.field(0).type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        raise refused(
+            f"{inner.sql(DIALECT)} gives {kind}, which is not compared; use MERGE INTO ... USING (SELECT ...)"
+        )
+    return [plain_value(value) for value in rows.column(0)]
+
+
+def _among(place: exp.In, values: Sequence[object]) -> exp.Expression:
+    """`x IN (...)`; of no values it is false, also for null."""
+    if not values:
+        return exp.false()
+    return exp.In(this=place.this.copy(), expressions=[_literal(value) for value in dict.fromkeys(values)])
+
+
+def _literal(value: object) -> exp.Expression:
+    if value is None or isinstance(value, bool | int | float | str):
+        return exp.convert(value)
+    kind = type(value).__name__.upper()
+    text = exp.Literal.string(str(value))
+    if kind == "DECIMAL":
+        return (
+            exp.Literal.number(format(value, "f"))
+            if not str(value).startswith("-")
+            else exp.Neg(this=exp.Literal.number(format(value, "f")[1:]))
+        )
+    return exp.cast(
+        text, {"DATE": "DATE", "DATETIME": "TIMESTAMPNTZ", "TIMESTAMPSCALAR": "TIMESTAMPNTZ"}.get(kind, kind)
+    )
+
+
+def _tables(node: exp.Expression) -> list[exp.Table]:
+    """The tables that a node names, in the order of the text."""
+    tables = [t for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)]
+    return sorted(tables, key=lambda t: int(t.parts[0].meta["start"]))
+
+
+def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
+    """What the statement says of a table inside of it; None for the name of a query in WITH."""
+    start = int(table.parts[0].meta["start"])
+    return next((r for r in statement.relations if r.start == start), None)
+
+
+def _read_alone(statement: Update | Delete) -> Relation:
+    """The table that is changed as one that is read: options of the change are not for it."""
+    return replace(statement.table, options={})
+
+
+def _query(text: str, relations: Sequence[Relation | None]) -> Query:
+    """A query of that text, whose tables have the versions and options of these, in their order."""
+    query = read_query(text)
+    options = [r.options for r in relations if r is not None]
+    with_options = [replace(relation, options=given) for relation, given in zip(query.relations, options, strict=True)]
+    return replace(query, relations=tuple(with_options))
+
+
+def _name(relation: Relation) -> str:
+    return ".".join(exp.to_identifier(part, quoted=True).sql(DIALECT) for part in _parts(relation))
+
+
+def _parts(relation: Relation) -> list[str]:
+    name = relation.name
+    last = name.table if name.branch is None else f"{name.table}$branch_{name.branch}"
+    return [part for part in (name.catalog, name.database, last) if part is not None]
+
+
+def _own(name: str, table: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(table, quoted=True))

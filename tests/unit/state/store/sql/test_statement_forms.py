@@ -1,0 +1,139 @@
+"""Statements as Paimon has them: defaults, fields inside of columns, queries in changes, replaced tables."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.errors import UnsupportedTableError
+from tests.support.pages.sql_text import Run
+
+DEFAULTS = (
+    "CREATE TABLE t (a BIGINT, b STRING DEFAULT 'mine', c INT NOT NULL DEFAULT -5, d DATE DEFAULT DATE '2020-01-31', "
+    "e ARRAY<STRING> DEFAULT ARRAY('x', 'y'), m MAP<STRING, INT> DEFAULT MAP('k', 1), "
+    "s STRUCT<x: INT, y: STRING> DEFAULT STRUCT(42, 'in') COMMENT 'three', n DOUBLE DEFAULT NULL)"
+)
+FILLED = ("mine", -5, date(2020, 1, 31), ["x", "y"], [("k", 1)], {"x": 42, "y": "in"}, None)
+
+
+def test_columns_that_a_statement_leaves_out_get_their_default(run: Run, tmp_path: Path) -> None:
+    run(f"{DEFAULTS}; INSERT INTO t (a) VALUES (1); INSERT INTO t (a) SELECT 2")
+    run("INSERT INTO t VALUES (3, DEFAULT, DEFAULT, NULL, DEFAULT, NULL, DEFAULT, DEFAULT)")
+    assert run("SELECT * FROM t ORDER BY a") == [(at, *FILLED) for at in (1, 2, 3)]
+    schema = json.loads((tmp_path / "default.db" / "t" / "schema" / "schema-0").read_text())
+    assert [f.get("defaultValue") for f in schema["fields"]][1:4] == ["'mine'", "-5", "'2020-01-31'"]
+
+
+def test_a_default_stays_in_what_shows_the_table_and_in_a_table_like_it(run: Run) -> None:
+    run(f"{DEFAULTS}; CREATE TABLE u LIKE t")
+    (shown,) = run("SHOW CREATE TABLE t")
+    assert "b STRING DEFAULT 'mine'" in shown and "s ROW<x INT, y STRING> DEFAULT STRUCT(42, 'in') COMMENT" in shown
+    assert "c INT NOT NULL DEFAULT -5" in shown and "n DOUBLE,\n" in shown.replace("\n)", ",\n")
+    assert run("SHOW CREATE TABLE u")[0].splitlines()[1:] == shown.splitlines()[1:]
+    run("DROP TABLE t")
+    run(shown)
+    assert run("SHOW CREATE TABLE t") == [shown]
+
+
+def test_a_default_is_altered_and_dropped(run: Run) -> None:
+    run(
+        "CREATE TABLE t (a INT, b INT DEFAULT 2); INSERT INTO t (a) VALUES (1);"
+        "ALTER TABLE t ALTER COLUMN B SET DEFAULT 3"
+    )
+    run("INSERT INTO t (a) VALUES (2); ALTER TABLE t ALTER COLUMN b DROP DEFAULT; INSERT INTO t (a) VALUES (3)")
+    assert run("SELECT * FROM t ORDER BY a") == [(1, 2), (2, 3), (3, None)]
+    with pytest.raises(UnsupportedTableError, match="column 'b' has the default value"):
+        run("ALTER TABLE t ALTER COLUMN b SET DEFAULT 'x'")
+    with pytest.raises(UnsupportedTableError, match="column 'b' has the default value"):
+        run("CREATE TABLE u (b ARRAY<INT> DEFAULT ARRAY('x'))")
+
+
+def test_default_and_null_in_updates_and_merges_are_the_default(run: Run) -> None:
+    run("CREATE TABLE t (a INT, b INT DEFAULT 2, s STRUCT<x: INT> DEFAULT STRUCT(7))")
+    run("INSERT INTO t VALUES (1, 10, NULL), (2, 20, NULL), (3, 30, struct(1)); UPDATE t SET b = DEFAULT WHERE a = 1")
+    run("UPDATE t SET b = NULL WHERE a = 2")
+    run(
+        "MERGE INTO t USING (VALUES (3), (4)) AS v(k) ON t.a = v.k WHEN MATCHED THEN UPDATE SET s = DEFAULT "
+        "WHEN NOT MATCHED THEN INSERT (a, s) VALUES (k, DEFAULT)"
+    )
+    assert run("SELECT * FROM t ORDER BY a") == [
+        (1, 2, {"x": 7}),
+        (2, 2, {"x": 7}),
+        (3, 30, {"x": 7}),
+        (4, 2, {"x": 7}),
+    ]
+
+
+@pytest.fixture
+def nested(run: Run) -> Run:
+    run("CREATE TABLE t (a INT, s STRUCT<c1: STRING, c2: STRUCT<x: BIGINT, y: INT>>, m MAP<STRING, INT>)")
+    run("INSERT INTO t SELECT 1, named_struct('c1', 'a', 'c2', named_struct('x', 5, 'y', 6)), map('k', 1)")
+    run("INSERT INTO t SELECT 2, NULL, NULL")
+    return run
+
+
+def test_fields_inside_of_columns_are_set_and_the_others_stay(nested: Run) -> None:
+    nested("UPDATE t SET S.c2.x = t.s.c2.y + 1, t.s.c1 = 'b', m = map('j', a) WHERE s.c2.x = 5")
+    assert nested("SELECT s, m, s.c2.x, t.s.c1 FROM t WHERE a = 1") == [
+        ({"c1": "b", "c2": {"x": 7, "y": 6}}, [("j", 1)], 7, "b")
+    ]
+    nested("UPDATE t SET s.c1 = 'of null' WHERE a = 2")
+    assert nested("SELECT s FROM t WHERE a = 2") == [{"c1": "of null", "c2": None}]
+    nested("MERGE INTO t USING (SELECT 1 AS k, 'm' AS v) AS n ON t.a = n.k WHEN MATCHED THEN UPDATE SET t.s.c1 = n.v")
+    assert nested("SELECT s.c1, s.c2 FROM t WHERE a = 1") == [("m", {"x": 7, "y": 6})]
+    assert nested("DELETE FROM t WHERE s.c1 = 'm'; SELECT a FROM t") == [2]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "says"),
+    [
+        ("s.c1 = 'a', s = NULL", "s is set twice"),
+        ("s.c1 = 'a', S.C1 = 'b'", "s.c1 is set twice"),
+        ("s.c3 = 1", "unknown column 's.c3'"),
+        ("m.k = 1", "has no fields to set"),
+        ("s.c1.x = 1", "has no fields to set"),
+    ],
+)
+def test_fields_that_are_not_there_or_are_set_twice_are_refused(nested: Run, assignments: str, says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        nested(f"UPDATE t SET {assignments}")
+
+
+@pytest.mark.parametrize("key", ["", "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"])
+def test_queries_in_update_and_delete_run_before_the_change(run: Run, key: str) -> None:
+    run(f"CREATE TABLE t (id INT, name STRING, v INT) {key}; CREATE TABLE s (k INT, d DATE, n STRING)")
+    run("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, NULL, 4), (5, 'e', 5)")
+    run("INSERT INTO s VALUES (2, DATE '2020-01-01', 'x'); INSERT INTO s VALUES (4, NULL, 'it''s')")
+    assert run("DELETE FROM t WHERE id > (SELECT max(k) FROM s); SELECT id FROM t ORDER BY 1") == [1, 2, 3, 4]
+    run(
+        "UPDATE t SET v = (SELECT max(k) FROM s) + id "
+        "WHERE id NOT IN (SELECT k FROM s /*+ OPTIONS('scan.snapshot-id'='1') */)"
+    )
+    assert run("SELECT v FROM t ORDER BY id") == [5, 2, 7, 8]
+    run("UPDATE t SET name = (SELECT n FROM s WHERE d IS NULL) WHERE EXISTS (SELECT * FROM s WHERE k = 2) AND id < 3")
+    assert run("SELECT name FROM t ORDER BY id") == ["it's", "it's", "c", None]
+    assert run("DELETE FROM t WHERE name IN (SELECT n FROM s WHERE k = 99); SELECT count(*) FROM t") == [4]
+    assert run("DELETE FROM t WHERE id NOT IN (SELECT v FROM t WHERE v IS NULL); SELECT count(*) FROM t") == [0]
+
+
+def test_a_replaced_table_is_empty_and_older_snapshots_stay(run: Run) -> None:
+    run(
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2');"
+        "INSERT INTO t VALUES (1, 'a')"
+    )
+    run("REPLACE TABLE t (k INT, n BIGINT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '3')")
+    assert run("SELECT count(*) FROM t") == [0] and run("SELECT * FROM t VERSION AS OF 1") == [(1, "a")]
+    run("INSERT INTO t VALUES (1, 2), (3, 4)")
+    assert run("SELECT * FROM t ORDER BY k") == [(1, 2), (3, 4)]
+    run("CREATE OR REPLACE TABLE t AS SELECT k + 10 AS j, n FROM t WHERE k = 3; CREATE OR REPLACE TABLE u (a INT)")
+    assert run("SELECT * FROM t") == [(13, 4)] and run("SELECT count(*) FROM u") == [0]
+    for text, says in (
+        ("REPLACE TABLE x (a INT)", "there is no table default.x; CREATE OR REPLACE TABLE makes one"),
+        ("CREATE OR REPLACE TABLE t (a INT, p INT) PARTITIONED BY (p)", "same partition columns, none, not p"),
+        ("REPLACE TABLE t (a INT) TBLPROPERTIES ('bucketx' = '1')", "bucketx"),
+    ):
+        with pytest.raises(OptionError, match=says):
+            run(text)
+    assert run("SELECT * FROM t") == [(13, 4)]
