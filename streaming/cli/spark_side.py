@@ -110,9 +110,7 @@ def ingest(
             print_table(spark_module("job.many.dry_run").dry_run(config, None, ending, log), form)
         return
     with signals_to(ending):
-        of_one = isinstance(config, JobConfig)
-        run = spark_module("job.run").run_job if of_one else spark_module("job.many.run").run_routed
-        run(
+        spark_module("job.many.run").run_any(
             config,
             reset_identity=reset_identity,
             allow_reprocess=allow_reprocess,

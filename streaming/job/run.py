@@ -153,8 +153,8 @@ def _run_until(
         topics = watch_topics(AskTopicIds(admin, reader), source.options, cluster) if kafka else None
         if has_ledger(session, config.checkpoint):
             raise OptionError(
-                f"{config.checkpoint} is the checkpoint of a job with 'tables', whose ledger a job of one table would "
-                "not keep: write the job file with one route, as in `tables: [{topic: ..., table: ...}]`",
+                f"{config.checkpoint} is the checkpoint of a job with 'tables', and bucketline cannot reach its ledger "
+                "with the settings in 'storage': give it those that the job with 'tables' had",
                 key=CHECKPOINT.key,
             )
         if reset_identity:

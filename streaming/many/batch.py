@@ -21,6 +21,7 @@ from bucketline.streaming.many.entries import (
     catch_up_span,
     caught_up,
     found_further,
+    is_routed,
     next_ledger,
     parked_entry,
     span_of,
@@ -84,7 +85,7 @@ def _written(
     changed = attempt.changed()
     failed: dict[str, BucketlineError] = dict(attempt.failed)
     for name in sorted(aside):
-        if entries[name].catching_up:
+        if entries[name].catching_up and is_routed(name, entries[name], job.routes):
             more, changed[name], error = _caught_up(job, state, identity, engine, source, span, entries, name)
             reports += more
             if error is not None:

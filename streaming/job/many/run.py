@@ -10,10 +10,12 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from bucketline.conf.errors import OptionError
+from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.job import JobConfig
 from bucketline.conf.message_options import TRUNCATE, Truncate
 from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
+from bucketline.conf.routes.one_route import as_routed
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.conf.source_options import (
     KAFKA,
@@ -52,6 +54,7 @@ from bucketline.streaming.job.run import (
     Around,
     ending_by_signals,
     look_around,
+    run_job,
     servers_of,
     source_name,
     watch_topics,
@@ -73,6 +76,31 @@ _KEPT = "spark.sql.streaming.minBatchesToRetain"
 _MOST_REJECTS = 1 << 31
 _NO_COLUMN = DataField(0, "_no_table", DataType(TypeRoot.VARCHAR, length=2**31 - 1))
 """The one column of the schema that records of no table are decoded with: a decoder needs a column."""
+
+
+def run_any(job: JobConfig | RoutedJob, *, ending: Ending, log: SparkLog, **flags: bool) -> None:
+    """Runs a job of one table or of several. `flags` are those of `run_job`.
+
+    A job of one table whose checkpoint has a ledger keeps the ledger: it runs as a job with one route.
+    """
+    if isinstance(job, RoutedJob):
+        run_routed(job, ending=ending, log=log, **flags)
+    elif keeps_ledger(job):
+        _LOG.info("%s has the ledger of a job with 'tables': this job keeps it, with one route", job.checkpoint)
+        run_routed(as_routed(job), ending=ending, log=log, **flags)
+    else:
+        run_job(job, ending=ending, log=log, **flags)
+
+
+def keeps_ledger(job: JobConfig) -> bool:
+    """Whether the checkpoint of a job of one table has a ledger. False where bucketline cannot reach it: a job with a
+    ledger can."""
+    try:
+        files = ledger_files(job.checkpoint, job.storage)
+        return bool(files.numbers()) or files.read_start() is not None
+    except BucketlineError as e:
+        _LOG.debug("no ledger is seen in %s: %s", job.checkpoint, e.message)
+        return False
 
 
 def run_routed(

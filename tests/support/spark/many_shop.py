@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from bucketline.conf.job import BadRecords, RecordFormat
 from bucketline.conf.resolve import read_settings, resolve_jobs
+from bucketline.conf.routes.one_route import as_routed
 from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.table.table import handle_of, open_table
@@ -125,8 +126,7 @@ source: {{format: kafka, options: {{kafka.bootstrap.servers: "b:1", subscribe: s
 checkpoint: {self.root}/checkpoint
 """
         job = resolve_jobs(read_settings(head + self.text.replace("ROOT", str(self.root)), name="job.yaml"))
-        assert isinstance(job, RoutedJob)
-        return job
+        return job if isinstance(job, RoutedJob) else as_routed(job)
 
     def crash(self) -> None:
         self._state = None

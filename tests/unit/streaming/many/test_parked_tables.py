@@ -101,6 +101,20 @@ def test_what_it_has_missed_comes_in_parts(tmp_path: Path) -> None:
     assert job.rows("b") == all_rows()
 
 
+def test_what_it_has_missed_waits_while_no_route_is_for_it(tmp_path: Path) -> None:
+    job = poisoned(tmp_path)
+    job.text = LENIENT.replace('"regex:shop\\\\..*"', "shop.a") + "unmatched: skip\n"
+    job.crash()
+    job.ask(Wish.UNPARK, "b")
+    job.topic.change("b", row(50))
+    job.batch()
+    assert job.entry("b").catching_up and job.rows("b") == [row(1)]
+    job.text = LENIENT
+    job.crash()
+    job.batch()
+    assert job.rows("b") == [*all_rows(), row(50)]
+
+
 @pytest.mark.parametrize("at", range(2, 110, 12))
 def test_a_process_that_dies_while_a_table_catches_up_doubles_and_loses_nothing(tmp_path: Path, at: int) -> None:
     job = poisoned(tmp_path)

@@ -9,11 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.job import JobConfig
+from bucketline.conf.resolve import read_settings, resolve_jobs
+from bucketline.conf.routes.one_route import as_routed
 from bucketline.state.errors import SchemaMismatchError, TableNotFoundError
 from bucketline.state.store.table.maintenance import roll_back_table
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.job.many.run import keeps_ledger
+from bucketline.streaming.many.ledger import Ledger
+from bucketline.streaming.many.ledger_files import ledger_files
 from tests.support.spark.many_shop import Shop
 from tests.support.spark.tasks import killed_at
 
@@ -289,6 +295,57 @@ def test_a_job_of_one_table_goes_on_among_many_and_alone_again(tmp_path: Path) -
     job.topic.change("a", row(4))
     job.batch()
     assert job.rows("a")[-1] == row(4)
+
+
+ALONE = CREATE + "source-table: shop.a\ntable: ROOT/w/a\n"
+"""A job of one table, which skips the records of others."""
+
+
+def test_a_job_of_one_table_keeps_the_ledger_of_many_and_they_go_on(tmp_path: Path) -> None:
+    job = Shop(tmp_path, ALL)
+    for name in ("a", "b"):
+        job.topic.change(name, row(1))
+    job.batch()
+    job.text = ALONE
+    job.crash()
+    job.topic.change("a", row(2))
+    job.batch()
+    job.topic.change("a", row(3))
+    job.batch()
+    assert job.rows("a") == [row(1), row(2), row(3)]
+    assert job.entry("b").last_batch == 0 and job.entry("b").cutoff is not None
+    job.text = ALL
+    job.crash()
+    job.topic.change("a", row(4))
+    job.batch()
+    assert job.rows("a")[-1] == row(4)
+    job.topic.change("b", row(2))
+    with pytest.raises(CheckpointMismatchError, match="route was taken out of the job and put back"):
+        job.batch()
+
+
+def test_a_job_of_one_table_finishes_the_batch_that_many_had_begun(tmp_path: Path) -> None:
+    job = Shop(tmp_path, ALL + "commit-parallelism: 1\n")
+    for name in ("a", "b"):
+        job.topic.change(name, row(1))
+    die_between_commits(job)
+    job.text = ALONE
+    job.batch()
+    assert job.rows("a") == job.rows("b") == [row(1)]
+    job.topic.change("a", row(2))
+    job.batch()
+    assert (list(job.appends("a")), list(job.appends("b"))) == ([0, 1], [0])
+
+
+def test_the_checkpoint_of_many_tables_is_none_for_a_job_that_decodes_nothing(tmp_path: Path) -> None:
+    text = f"source: {{format: rate}}\ncheckpoint: {tmp_path}/checkpoint\ntable: {tmp_path}/w/a\n"
+    job = resolve_jobs(read_settings(text, name="job.yaml"))
+    assert isinstance(job, JobConfig)
+    assert not keeps_ledger(job)
+    ledger_files(job.checkpoint, {}).put(Ledger("query", 0, None, "pin", {}))
+    assert keeps_ledger(job)
+    with pytest.raises(OptionError, match="give this job a checkpoint of its own"):
+        as_routed(job)
 
 
 def test_a_new_query_goes_on_where_each_of_the_tables_has_got_to(tmp_path: Path) -> None:

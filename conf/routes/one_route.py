@@ -1,0 +1,36 @@
+"""A job of one table as a job of several tables with one route: it goes on where such a job has left a checkpoint."""
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import CHECKPOINT, SOURCE_DECODE, TABLE, JobConfig, RecordFormat, Setting
+from bucketline.conf.message_options import SOURCE_TABLE
+from bucketline.conf.routes.route import PATTERN
+from bucketline.conf.routes.route_options import TABLES, TOPIC, UNMATCHED, Unmatched
+from bucketline.conf.routes.routed_job import RoutedJob, routed_job
+from bucketline.conf.source_options import KAFKA
+
+_ORIGIN = "the checkpoint of a job with 'tables'"
+_EVERY = f"{PATTERN}.*"
+
+
+def as_routed(job: JobConfig) -> RoutedJob:
+    """The job with one route, which takes the records that the job takes. Records of other tables of the source are
+    skipped where the job names its own.
+
+    Raises OptionError for a job whose rows are no records: a job with 'tables' cannot take them apart.
+    """
+    if job.source.decode is RecordFormat.NONE:
+        raise OptionError(
+            f"{job.checkpoint} is the checkpoint of a job with 'tables', which reads records, and "
+            f"{SOURCE_DECODE.key} is none: give this job a checkpoint of its own",
+            key=CHECKPOINT.key,
+        )
+    settings = {k: s for k, s in job.settings.items() if k not in (TABLE.key, SOURCE_TABLE.key)}
+    settings[f"{TABLES}0.{TABLE.key}"] = job.settings[TABLE.key]
+    own = job.settings.get(SOURCE_TABLE.key)
+    if own is not None:
+        settings[f"{TABLES}0.{SOURCE_TABLE.key}"] = own
+        settings[UNMATCHED.key] = Setting(Unmatched.SKIP.value, _ORIGIN)
+    else:
+        pattern = TOPIC if job.source.format == KAFKA else SOURCE_TABLE
+        settings[f"{TABLES}0.{pattern.key}"] = Setting(_EVERY, _ORIGIN)
+    return routed_job(settings)
