@@ -76,6 +76,7 @@ def check_without_table(config: JobConfig) -> None:
     _check_file_reader(config)
     check_reader(config.source, source_options(config.source).options)
     _check_key_order(config)
+    _check_truncate(config)
     if config.create is not None and config.create.schema is not None:
         check_with(config, new_schema(config, config.create, {}, SYSTEM_WORLD))
     else:

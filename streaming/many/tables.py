@@ -20,15 +20,16 @@ from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.catalog.table_handle import TableHandle
+from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import table_at
-from bucketline.state.store.write.write_plan import Workers
+from bucketline.state.store.write.write_plan import ONE_WORKER
 from bucketline.streaming.batch.conform import fit_decoder
 from bucketline.streaming.batch.finish import finish_stream
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.key_order import policy_of
 from bucketline.streaming.batch.make_visible import hidden_rows
-from bucketline.streaming.batch.plan import plan_batch
+from bucketline.streaming.batch.plan import plan_batch, plan_emptied
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.many.birth import birth_of
@@ -41,7 +42,6 @@ from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 _LOG = logging.getLogger("bucketline.many")
-_NO_LIMIT = 1 << 31
 _ONE_BATCH = BatchIdentity("", 0, None, None, None)
 
 
@@ -103,12 +103,16 @@ class Known:
         return self.to.table
 
     def stages(self, target: Target, identity: BatchIdentity) -> Stages[Records]:
-        """The stages that write a batch's rows into the table in its current state. Raises as `fit_decoder` and
-        `Mode.by_owner`."""
-        step = fit_decoder(self.step, target.at)
-        source = Frame(None, step)
-        stages = plan_batch(target, identity, source, Workers(1, _NO_LIMIT))
-        return target.at.plan.mode.by_owner(stages)
+        """The stages that write a batch's rows into the table in its current state. Raises as `fit_decoder`."""
+        source = Frame(None, fit_decoder(self.step, target.at))
+        return target.at.plan.mode.by_owner(plan_batch(target, identity, source, ONE_WORKER))
+
+    def emptying(self, target: Target, truncated: Outcome) -> Stages[Records]:
+        """The stages that write only the rows behind the last truncate of the source's table, in place of all rows of
+        the table. Raises as `fit_decoder`."""
+        source = Frame(None, fit_decoder(self.step, target.at))
+        stages = plan_emptied(target, source, truncated, ONE_WORKER)
+        return target.at.plan.mode.replacing(target.at.plan).by_owner(stages)
 
     def reading_of(self, stages: Stages[Records]) -> TableReading:
         """How tasks read the table's records for these stages."""

@@ -13,7 +13,12 @@ from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import commit_batch
 from bucketline.streaming.batch.conform import at_time, grow_table, of_one_source_table, refuse_need, refuse_unexpected
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
-from bucketline.streaming.batch.key_order import check_begun_partitions, policy_of, settle_mixed_keys
+from bucketline.streaming.batch.key_order import (
+    check_begun_partitions,
+    check_truncates,
+    policy_of,
+    settle_mixed_keys,
+)
 from bucketline.streaming.batch.plan import keeps_values
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.target import Target
@@ -57,7 +62,7 @@ class Turn:
         """Whether the table holds a commit of the batch, or is to get one."""
         if not self.is_new:
             return True
-        return self.outcome is not None and bool(self.outcome.messages or self.rejected)
+        return self.outcome is not None and bool(self.outcome.messages or self.rejected or self.outcome.truncated)
 
     def discard(self) -> None:
         """Removes what tasks have written of it."""
@@ -111,7 +116,12 @@ def plan_turn(turn: Turn) -> None:
             refuse_need(turn.target.at, need)
         turn.target = turn.target.with_table(grow_table(turn.target.at, need))
         turn.has_grown = True
-    turn.stages = turn.known.stages(turn.target, turn.identity)
+    check_truncates(turn.identity, turn.known.step)
+    truncated = turn.note.seen.truncated
+    if truncated:
+        turn.stages = turn.known.emptying(turn.target, Outcome(truncated=truncated))
+    else:
+        turn.stages = turn.known.stages(turn.target, turn.identity)
     at_time(turn.stages.source.decode, turn.identity.time_ms)
 
 
@@ -140,7 +150,13 @@ def commit_turn(turn: Turn, engine: Any, times: tuple[float, float, float]) -> B
         if keeps_values(turn.stages.source.decode) and counts_buckets:
             check = AppendCheck.ROWS_READ
         turn.target, said = commit_batch(
-            turn.target, turn.identity, turn.outcome, turn.stages.key_shares, check, rejected_rows=turn.rejected
+            turn.target,
+            turn.identity,
+            turn.outcome,
+            turn.stages.key_shares,
+            check,
+            empties=bool(turn.outcome.truncated),
+            rejected_rows=turn.rejected,
         )
         trigger = turn.stages.write.write.trigger
         done = Done(trigger, turn.outcome.messages, said, turn.outcome, planned, ran, turn.relief)

@@ -111,7 +111,7 @@ class Mode:
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
         """The stages for tasks that read without knowing what the table holds, with no stage between them and those
-        that write. Raises UnsupportedTableError where rows cannot be sent so."""
+        that write. They were planned for one worker."""
         return stages
 
     def in_batch(self, plan: "WritePlan") -> "Mode":

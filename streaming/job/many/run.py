@@ -10,9 +10,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.conf.errors import BucketlineError
 from bucketline.conf.job import JobConfig
-from bucketline.conf.message_options import TRUNCATE, Truncate
 from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.routes.one_route import as_routed
@@ -221,12 +220,6 @@ def check_routed(routed: RoutedJob) -> None:
     for route in routed.routes:
         config = routed.config_of(Resolved(route.number, route.target))
         check_without_table(config)
-        if config.messages.truncate is Truncate.APPLY:
-            raise OptionError(
-                f"tables[{route.number}]: {TRUNCATE.key} = {Truncate.APPLY.value} is not built for jobs with 'tables' "
-                "yet: give the table a job of its own, or set it to skip or reject",
-                key=TRUNCATE.key,
-            )
 
 
 def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = None) -> ManyJob:

@@ -12,7 +12,6 @@ from typing import Any, cast
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.commit.change import AppendCheck
-from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.write.cross.cross_overwrite import CrossOverwriteKeys
 from bucketline.state.store.write.cross.cross_write import CrossWrite
@@ -72,10 +71,17 @@ class CrossPartition(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        raise UnsupportedTableError(
-            f"{stages.write.write.access.uri} is a table whose primary key lacks partition columns: its key index is "
-            "for a job of this table alone; give it a job of its own, or add the partition columns to its key",
-            path=stages.write.write.access.uri,
+        """All rows of the table go to one task, which has the key index, and writes them."""
+        assert stages.key_shares == 1, "one worker has one share of the keys"
+        if stages.place is None:
+            return stages
+        assert isinstance(stages.place, CrossWrite), "a key index places rows"
+        return replace(
+            stages,
+            write=replace(stages.write, groups=replace(stages.place, writes_alone=True)),
+            place=None,
+            assigners=Assigners(first=1, across_partitions=True),
+            tasks=TaskCounts(1, 1),
         )
 
     def replacing(self, plan: WritePlan) -> Mode:

@@ -1,0 +1,121 @@
+"""Tables of a job of many that do what only a job of one table could do: follow truncates, move keys between
+partitions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.store.table.table import create_table, open_table
+from tests.support.spark.many_shop import Shop, Topic
+from tests.support.spark.tasks import killed_at
+
+APPLIED = """
+create: {schema: "id BIGINT NOT NULL, v STRING, n BIGINT", primary-key: [id], options: {bucket: "BUCKET"}}
+truncate: apply
+tables:
+  - {source-table: "regex:shop\\\\..*", table: "ROOT/w/{table}"}
+"""
+MOVING = """
+create:
+  schema: "id BIGINT NOT NULL, v STRING, n BIGINT"
+  primary-key: [id]
+  partition-by: [v]
+  options: {bucket: "-1"}
+tables:
+  - {source-table: "regex:shop\\\\..*", table: "ROOT/w/{table}"}
+"""
+
+
+def row(key: int, text: str = "a") -> dict[str, Any]:
+    return {"id": key, "v": text, "n": key}
+
+
+def truncate(job: Shop, table: str) -> None:
+    job.topic.put(None, {"before": None, "after": None, "op": "t", "source": {"db": "shop", "table": table}}, 0)
+
+
+@pytest.mark.parametrize("bucket", ["1", "-1", "-2"])
+def test_a_truncate_empties_its_table_and_no_other(tmp_path: Path, bucket: str) -> None:
+    job = Shop(tmp_path, APPLIED.replace("BUCKET", bucket), Topic("shop", [[]]))
+    for name in ("a", "b"):
+        for key in range(4):
+            job.topic.change(name, row(key))
+    job.batch()
+    job.topic.change("a", row(8))
+    truncate(job, "a")
+    job.topic.change("a", row(9, "new"))
+    job.topic.change("b", row(9))
+    job.batch()
+    job.topic.change("a", row(10))
+    job.batch()
+    for name in ("a", "b"):
+        open_table(f"{tmp_path}/w/{name}").compact()
+    assert job.rows("a") == [row(9, "new"), row(10)]
+    assert job.rows("b") == [row(0), row(1), row(2), row(3), row(9)]
+    truncate(job, "b")
+    job.batch()
+    assert job.rows("b") == [] and job.entry("b").last_batch == 3
+
+
+@pytest.mark.parametrize("at", [10, 30, 45])
+def test_a_truncate_is_done_once_though_the_process_dies(tmp_path: Path, at: int) -> None:
+    job = Shop(tmp_path, APPLIED.replace("BUCKET", "1") + "commit-parallelism: 1\n", Topic("shop", [[]]))
+    for name in ("a", "b"):
+        job.topic.change(name, row(1))
+    job.batch()
+    truncate(job, "a")
+    for name in ("a", "b"):
+        job.topic.change(name, row(2))
+    with killed_at(at) as death:
+        job.batch()
+    if death.is_dead:
+        job.crash()
+        job.batch()
+    assert (job.rows("a"), job.rows("b")) == ([row(2)], [row(1), row(2)])
+    kinds = open_table(f"{tmp_path}/w/a").snapshots()["commit_kind"].to_pylist()
+    assert kinds.count("OVERWRITE") == 1
+
+
+def test_a_truncate_out_of_several_partitions_has_no_order_and_is_refused(tmp_path: Path) -> None:
+    job = Shop(tmp_path, APPLIED.replace("BUCKET", "1"))
+    job.topic.change("a", row(1))
+    job.topic.change("a", row(2))
+    with pytest.raises(OptionError, match=r"w/a: truncate = apply needs one topic with one partition"):
+        job.batch()
+
+
+def test_a_key_of_a_table_whose_key_lacks_partition_columns_moves_between_partitions(tmp_path: Path) -> None:
+    job = Shop(tmp_path, MOVING)
+    for name in ("a", "b"):
+        for key in range(6):
+            job.topic.change(name, row(key, "xyz"[key % 3]))
+    job.batch()
+    for key in (0, 3):
+        job.topic.change("a", row(key, "z"), "u", row(key, "x"))
+    job.topic.change("b", row(5, "z"), "d")
+    at = 20
+    with killed_at(at) as death:
+        job.batch()
+    if death.is_dead:
+        job.crash()
+        job.batch()
+    job.topic.change("a", row(0, "y"), "u", row(0, "z"))
+    job.batch()
+    assert job.rows("a") == [row(0, "y"), row(1, "y"), row(2, "z"), row(3, "z"), row(4, "y"), row(5, "z")]
+    assert job.rows("b") == [row(key, "xyz"[key % 3]) for key in range(5)]
+
+
+def test_such_a_table_comes_from_a_job_of_its_own(tmp_path: Path) -> None:
+    job = Shop(tmp_path, MOVING)
+    table = create_table(
+        str(tmp_path / "w/a"), "id BIGINT NOT NULL, v STRING, n BIGINT", ("id",), ("v",), options={"bucket": "-1"}
+    )
+    for key in range(6):
+        job.topic.change("a", row(key, "xyz"[key % 3]))
+    job.alone(table.path)
+    for key in range(6):
+        job.topic.change("a", row(key, "w"), "u", row(key, "xyz"[key % 3]))
+    job.batch()
+    assert job.rows("a") == [row(key, "w") for key in range(6)]
