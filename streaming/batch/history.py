@@ -166,7 +166,7 @@ def _is_undone(at: TableAt, commit: Snapshot) -> bool:
     if latest is None or latest.id < commit.id:
         return True
     published = latest if latest.id == commit.id else at.table.snapshot_store.get(commit.id)
-    return published not in (None, commit)
+    return published is not None and not published.is_same_as(commit)
 
 
 def _seen(target: Target, marker: Snapshot) -> int:

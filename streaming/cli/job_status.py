@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 import click
@@ -176,12 +177,27 @@ def _row(table: _Table, *, query: str | None, kafka: KafkaNow, now_ms: int) -> d
     except BucketlineError as e:
         return row | {"state": "error", "why": e.message}
     if entry is not None and entry.catching_up:
-        return row | {"state": "catching up", "why": "it reads what it has missed while it was parked"}
+        why = f"it reads what it has missed while it was parked; {_kept_until(table, kafka)}"
+        return row | {"state": "catching up", "why": why}
     if entry is not None and entry.parked is not None:
-        return row | {"state": f"parked at batch {entry.parked.batch}", "why": entry.parked.why}
+        why = f"{entry.parked.why} ({_kept_until(table, kafka)})"
+        return row | {"state": f"parked at batch {entry.parked.batch}", "why": why}
     if entry is not None and entry.birth and birth_of(handle) != entry.birth:
         return row | {"state": "made anew", "why": "it was dropped and created again"}
     return row | {"state": "ok"}
+
+
+def _kept_until(table: _Table, kafka: KafkaNow) -> str:
+    """How long Kafka keeps the records that the table has missed."""
+    if kafka.behind(table.reached) == 0:
+        return "it has missed no record yet"
+    removed_ms = kafka.removed_from_ms(table.reached)
+    if removed_ms is None:
+        return "it is not known how long Kafka keeps what it has missed"
+    if removed_ms < 0:
+        return "Kafka keeps what it has missed"
+    when = datetime.fromtimestamp(removed_ms / 1000, UTC)
+    return f"Kafka removes the first record that it has missed from {when:%Y-%m-%d %H:%M} UTC on"
 
 
 def _of_table(handle: TableHandle, query: str | None) -> dict[str, object]:

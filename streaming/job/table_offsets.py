@@ -72,6 +72,8 @@ def _newest_of_each(
     rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
     late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
     snapshots = {s.id: s for s in (*kept, *walked) if s.id not in late}
+    # A tag that was renewed says of its snapshot up to where the writer has read since.
+    snapshots |= {s.id: s for s in kept if s.id in snapshots and s.is_same_as(snapshots[s.id])}
     seen = set()
     for _, snapshot in sorted(snapshots.items(), reverse=True):
         topics, writer = kafka_topics(snapshot), writer_of(snapshot.commit_user)

@@ -96,7 +96,7 @@ def _written(
         if isinstance(done, Exception):
             raise done
     others = {name: entry for name, entry in entries.items() if name not in changed}
-    entries |= renewed(state.tables, others, state.files.world.clock.now_ms())
+    entries |= renewed(state.tables, others, state.ledger, state.files.world.clock.now_ms())
     before = None if state.ledger is None else replace(state.ledger, tables=entries)
     ledger = next_ledger(before, identity, span, job.pin, changed, job.routes)
     state.files.put(ledger)

@@ -186,15 +186,37 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
     )
 
 
-def started_again(before: Ledger, reached: Mapping[str, FeedOffsets]) -> Ledger:
+def started_again(
+    before: Ledger, reached: Mapping[str, FeedOffsets], *, earliest: FeedOffsets | None = None, now_ms: int = 0
+) -> Ledger:
     """The ledger of a new query that continues another one. It begins at the lowest offsets that a table which takes
-    part needs. `reached` are the offsets in each table's own newest snapshot."""
+    part needs. `reached` are the offsets in each table's own newest snapshot, `earliest` those of the first records
+    that Kafka still has, where they are known: a table that needs older ones is parked, with the time `now_ms`."""
+    first: FeedOffsets = {} if earliest is None else earliest
     tables: dict[str, Entry] = {}
     for name, entry in before.tables.items():
         cutoff = dict(before.cutoff(name))
         for feed, at in reached.get(name, {}).items():
             cutoff[feed] = max(at, cutoff.get(feed, 0))
-        tables[name] = replace(entry, last_batch=None, cutoff=cutoff)
+        entry = replace(entry, last_batch=None, cutoff=cutoff)
+        removed = sorted(f for f in entry.fed if f in cutoff and cutoff[f] < first.get(f, 0))
+        if entry.takes_part and before.tables[name].cutoff is None and removed:
+            entry = _lacking(entry, before, removed[0], first, now_ms)
+        tables[name] = entry
     taking_part = [e for name, e in tables.items() if e.takes_part and before.tables[name].cutoff is None]
-    start = {feed: min([at, *((e.cutoff or {}).get(feed, at) for e in taking_part)]) for feed, at in before.end.items()}
+    start = {
+        feed: max(first.get(feed, 0), min([at, *((e.cutoff or {}).get(feed, at) for e in taking_part)]))
+        for feed, at in before.end.items()
+    }
     return Ledger("", BEFORE_ALL, None, before.pin, start, tables)
+
+
+def _lacking(entry: Entry, before: Ledger, feed: Feed, first: FeedOffsets, now_ms: int) -> Entry:
+    """The entry of a table that is parked because Kafka has removed records that it needs."""
+    topic, partition = feed
+    cutoff: FeedOffsets = entry.cutoff or {}
+    why = (
+        f"Kafka has removed records that the table needs: those of topic {topic!r} partition {partition} from offset "
+        f"{cutoff[feed]} up to {first[feed]}. `--forget` lets the job write it as a new table, without them"
+    )
+    return replace(entry, parked=Parked(before.batch, before.query, before.digest, cutoff, before.end, why, now_ms))

@@ -1,7 +1,9 @@
 """Care of tables without records in a batch: their outstanding compactions, and the tags that keep their newest
 snapshot.
 
-A table that is idle for longer than a tag is kept would look as if it had been rolled back. So its tag is renewed.
+A table that is idle for longer than a tag is kept would look as if it had been rolled back. So its tag is renewed. The
+new tag says up to where the table has its records now: a query that begins again from the table alone begins there, and
+not at the table's last records.
 """
 
 import logging
@@ -17,8 +19,9 @@ from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.streaming.batch.commit import commit_owed_compaction
 from bucketline.streaming.batch.finish import finish_stream
 from bucketline.streaming.batch.history import mark
+from bucketline.streaming.batch.recover import END_OFFSETS
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.many.ledger import Entry
+from bucketline.streaming.many.ledger import Entry, FeedOffsets, Ledger, offsets_text
 from bucketline.streaming.many.tables import Known, Tables
 
 _LOG = logging.getLogger("bucketline.many")
@@ -56,8 +59,8 @@ def _compacted(target: Target, batch: int, engine: Any) -> Target:
     return target.with_state(replace(target.state, owes_full=lost))
 
 
-def renewed(tables: Tables, entries: Mapping[str, Entry], now_ms: int) -> dict[str, Entry]:
-    """The new ledger entries of the tables whose tags were renewed."""
+def renewed(tables: Tables, entries: Mapping[str, Entry], before: Ledger | None, now_ms: int) -> dict[str, Entry]:
+    """The new ledger entries of the tables whose tags were renewed. `before` is the newest ledger on storage."""
     due = [name for name, e in sorted(entries.items()) if e.last_batch is not None and _is_due(e, now_ms)]
     done: dict[str, Entry] = {}
     for name in due[:_MOST_RENEWED]:
@@ -65,7 +68,8 @@ def renewed(tables: Tables, entries: Mapping[str, Entry], now_ms: int) -> dict[s
         try:
             known = tables.get(name) or tables.reopened(name, entry)
             if known is not None:
-                _renew(known)
+                cutoff: FeedOffsets = {} if before is None else before.cutoff(name)
+                _renew(known, {feed: offset for feed, offset in cutoff.items() if feed in entry.fed})
         except BucketlineError as e:
             _LOG.warning("%s: the tag of its newest batch could not be renewed: %s", name, e.message)
         done[name] = replace(entry, marked_ms=now_ms)
@@ -76,8 +80,12 @@ def _is_due(entry: Entry, now_ms: int) -> bool:
     return now_ms - entry.marked_ms > RENEWED_EVERY_MS
 
 
-def _renew(known: Known) -> None:
+def _renew(known: Known, reached: FeedOffsets) -> None:
     table = known.target.at.table
     tag = Tags(table.io, table.metadata_path).get(MARKER_TAG + known.target.user)
-    if tag is not None:
-        mark(known.target, tag.snapshot)
+    if tag is None:
+        return
+    properties = dict(tag.snapshot.properties)
+    if reached and END_OFFSETS in properties:
+        properties[END_OFFSETS] = offsets_text(reached)
+    mark(known.target, replace(tag.snapshot, properties=properties))

@@ -179,12 +179,10 @@ def move_tag(
     """
     tags = Tags(io, root or path)
     old = tags.get(name)
-    if (
-        old is not None
-        and old.snapshot.id > snapshot.id
-        and Snapshots(io, root or path).get(old.snapshot.id) == old.snapshot
-    ):
-        return
+    if old is not None and old.snapshot.id > snapshot.id:
+        published = Snapshots(io, root or path).get(old.snapshot.id)
+        if published is not None and old.snapshot.is_same_as(published):
+            return
     tags.replace(Tag(name, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
     if old is None:
         return  # should its snapshot expire, this is all that is left of the writer

@@ -6,12 +6,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.conf.source_options import KAFKA, start_at
 from bucketline.streaming.batch.identity import newest_offsets_of
 from bucketline.streaming.job.job_table import has_table, open_existing
+from bucketline.streaming.job.kafka_admin import JvmAdmin
 from bucketline.streaming.job.run import set_aside
 from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.many.entries import started_again
@@ -22,8 +25,9 @@ _LOG = logging.getLogger("bucketline.job")
 _EARLIEST = -2
 
 
-def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles) -> None:
-    """Renames the checkpoint, and writes into the new one the ledger that its query begins with.
+def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Callable[[], FeedOffsets]) -> None:
+    """Renames the checkpoint, and writes into the new one the ledger that its query begins with. `earliest` asks Kafka
+    for the first offsets that it still has: a table that needs older ones is parked.
 
     Raises OptionError for another source than Kafka, and if no ledger says up to where the tables have their records.
     """
@@ -43,10 +47,23 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles) -> None:
             key=CHECKPOINT.key,
         )
     reached = {name: _reached(routed, name, entry, ledger.query) for name, entry in ledger.tables.items()}
-    start = started_again(ledger, reached)
+    start = started_again(ledger, reached, earliest=earliest(), now_ms=files.world.clock.now_ms())
+    for name, entry in start.tables.items():
+        parked = entry.parked
+        if parked is not None and ledger.tables[name].parked is None:
+            _LOG.warning("%s is parked: %s", name, parked.why)
     kept = set_aside(spark, common.checkpoint)
     files.put_start(start)
     _LOG.warning("the old checkpoint was renamed to %s; the new one goes on where the tables have got to", kept)
+
+
+def first_offsets(admin: JvmAdmin) -> FeedOffsets:
+    """The offset of the first record of each partition that the source reads; empty if the brokers do not say it."""
+    try:
+        return offsets_in(admin.offsets(of_first=True))
+    except Py4JError as e:
+        _LOG.warning("Kafka does not say which records it still has, so no table is checked for lost ones: %s", e)
+        return {}
 
 
 def _reached(routed: RoutedJob, name: str, entry: Entry, query: str) -> FeedOffsets:

@@ -2,8 +2,8 @@
 
 import importlib
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError
@@ -26,10 +26,12 @@ class UnreadRecords:
 
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
-    """The partitions that Kafka has answered for; `why` says why others have no answer."""
+    """The partitions that Kafka has answered for; `why` says why others have no answer. `retention_ms` is how long each
+    topic keeps records, below 0 for ever; a topic without an answer is not in it."""
 
     partitions: Mapping[Feed, UnreadRecords]
     why: str | None = None
+    retention_ms: Mapping[str, int] = field(default_factory=dict)
 
     def behind(self, reached: FeedOffsets) -> int | None:
         """The number of unread records; None if a partition is not known."""
@@ -40,6 +42,24 @@ class KafkaNow:
     def behind_since_ms(self, reached: FeedOffsets) -> int | None:
         """When the oldest unread record was written; None if there is none, or it is not known."""
         return min((at for feed in reached if (at := self.next_of(feed)) is not None), default=None)
+
+    def removed_from_ms(self, reached: FeedOffsets) -> int | None:
+        """When Kafka may remove the first of the unread records, by the time for which their topics keep records; below
+        0 if it never does, None if that is not known."""
+        waiting = [feed for feed, offset in reached.items() if feed in self.partitions and self._waits(feed, offset)]
+        if not waiting or not all(feed in self.partitions for feed in reached):
+            return None
+        times = []
+        for feed in waiting:
+            kept_ms, written_ms = self.retention_ms.get(feed[0]), self.partitions[feed].next_ms
+            if kept_ms is None or (kept_ms >= 0 and written_ms is None):
+                return None
+            if kept_ms >= 0 and written_ms is not None:
+                times.append(written_ms + kept_ms)
+        return min(times, default=-1)
+
+    def _waits(self, feed: Feed, offset: int) -> bool:
+        return self.partitions[feed].end > offset
 
     def next_of(self, feed: Feed) -> int | None:
         found = self.partitions.get(feed)
@@ -63,12 +83,30 @@ def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
     settings = {**translated.settings, "group.id": "bucketline-status", "enable.auto.commit": False}
     consumer = client.Consumer({**settings, "enable.partition.eof": True, "log_level": 0})
     try:
-        return _asked(client, consumer, reached)
+        found = _asked(client, consumer, reached)
+        return replace(found, retention_ms=_retention(client, translated.settings, {topic for topic, _ in reached}))
     except client.KafkaException as e:
         said = e.args[0].str() if e.args and hasattr(e.args[0], "str") else str(e)
         return KafkaNow({}, f"the lag is not known: {said}")
     finally:
         consumer.close()
+
+
+def _retention(client: Any, settings: Mapping[str, str], topics: Collection[str]) -> dict[str, int]:
+    """How long each topic keeps records, in milliseconds; without topics that no broker has answered for."""
+    admin = importlib.import_module("confluent_kafka.admin")
+    kept: dict[str, int] = {}
+    try:
+        asking = admin.AdminClient({**settings, "log_level": 0})
+        asked = [admin.ConfigResource(admin.ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
+        for resource, answer in asking.describe_configs(asked, request_timeout=_ANSWER_S).items():
+            try:
+                kept[resource.name] = int(answer.result(_ANSWER_S)["retention.ms"].value)
+            except (client.KafkaException, KeyError, TypeError, ValueError, TimeoutError):
+                continue
+    except client.KafkaException:
+        return kept
+    return kept
 
 
 def _asked(client: Any, consumer: Any, reached: FeedOffsets) -> KafkaNow:

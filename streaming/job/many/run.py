@@ -42,7 +42,7 @@ from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.kafka_admin import ClusterNow, jvm_admin
 from bucketline.streaming.job.kafka_checkpoint import read_offsets
 from bucketline.streaming.job.kafka_failure import kafka_failures
-from bucketline.streaming.job.many.begin_again import begin_again, go_on
+from bucketline.streaming.job.many.begin_again import begin_again, first_offsets, go_on
 from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import pinned_settings, with_pinned
 from bucketline.streaming.job.many.sink import ManySink
@@ -150,7 +150,7 @@ def _run_until(
         if topics is not None:
             topics.accept({}, cluster.topic_ids)
         if reset_identity:
-            begin_again(session, routed, files)
+            begin_again(session, routed, files, partial(first_offsets, admin))
         if kafka:
             options = go_on(session, common, files, options, admin.partitions)
             around.lag.begin(admin, options, read_offsets(session, common.checkpoint))

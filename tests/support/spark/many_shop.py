@@ -166,13 +166,13 @@ checkpoint: {self.root}/checkpoint
         TableSink(path, decode=step, cluster="cluster").write(frame, self.identity(number))
         self.done += 1
 
-    def begin_again(self) -> None:
+    def begin_again(self, earliest: FeedOffsets | None = None) -> None:
         """As --reset-identity: another query, in a new checkpoint, where the tables have got to."""
         files = self.state().files
         ledger = files.read(files.numbers()[-1])
         assert ledger is not None
         reached = {name: self._reached(name) for name in ledger.tables}
-        start = started_again(ledger, reached)
+        start = started_again(ledger, reached, earliest=earliest)
         (self.root / "checkpoint").rename(self.root / "checkpoint-before")
         files.put_start(start)
         self.query, self.begin = f"{self.query}-again", {str(p): at for (_, p), at in start.end.items()}

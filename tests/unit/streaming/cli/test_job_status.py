@@ -66,6 +66,33 @@ def test_a_table_that_is_gone_or_was_made_anew_is_told(tmp_path: Path) -> None:
     assert unknown == ["no broker answers"]
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ({"shop": 60_000}, "Kafka removes the first record that it has missed from 2023-11-14 22:14 UTC on"),
+        ({"shop": -1}, "Kafka keeps what it has missed"),
+        ({}, "it is not known how long Kafka keeps what it has missed"),
+    ],
+)
+def test_a_parked_table_says_how_long_kafka_keeps_what_it_has_missed(
+    tmp_path: Path, kept: dict[str, int], said: str
+) -> None:
+    shop = Shop(tmp_path, "on-table-failure: park\n" + TEXT)
+    shop.topic.change("orders", {"id": 1})
+    shop.batch()
+    shop.topic.change("orders", {"id": "no number"})
+    shop.batch()
+
+    def ask(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
+        waiting = {feed: UnreadRecords(offset + 1, 1_700_000_000_000) for feed, offset in reached.items()}
+        return KafkaNow(waiting, retention_ms=kept)
+
+    rows, _ = job_status(shop.routed, ask=ask)
+    row = next(row for row in rows.to_pylist() if row["table"].endswith("orders"))
+    assert row["state"] == "parked at batch 1"
+    assert "bad record" in row["why"] and row["why"].endswith(f"({said})")
+
+
 def test_a_job_of_one_table_is_shown_as_well(tmp_path: Path) -> None:
     table = create_table(f"{tmp_path}/t", "id BIGINT NOT NULL", primary_key=["id"], options={"bucket": "1"})
     table.write(pa.table({"id": [1, 2]}))

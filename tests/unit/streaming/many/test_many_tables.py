@@ -8,7 +8,8 @@ import pytest
 
 from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.store.table.table import open_table
-from tests.support.spark.many_shop import Shop
+from bucketline.streaming.job.table_offsets import newest_offsets
+from tests.support.spark.many_shop import QUERY, Shop
 from tests.support.spark.tasks import killed_at
 
 ROUTES = """
@@ -97,13 +98,19 @@ def test_the_tag_of_a_table_that_is_idle_for_long_is_renewed(tmp_path: Path) -> 
         job.topic.change(name, {"id": 1, "v": "a", "n": 1})
     job.batch()
     before = {name: _marker(job, name) for name in ("t0", "t1")}
+    for key in range(2, 8):
+        job.topic.change("t0", {"id": key, "v": "a", "n": 1})
+    job.batch()
     job.ahead_ms = 11 * 86_400_000
     job.crash()
-    job.topic.change("t0", {"id": 2, "v": "a", "n": 1})
+    job.topic.change("t0", {"id": 9, "v": "a", "n": 1})
     job.batch()
     after = _marker(job, "t1")
     assert after["create_time"] > before["t1"]["create_time"]
     assert after["snapshot_id"] == before["t1"]["snapshot_id"]
+    reached = next(newest_offsets(open_table(f"{tmp_path}/w/t1"), QUERY)).topics
+    fed = {str(number) for _, number in job.entry("t1").fed}
+    assert reached == {"shop": {number: end for number, end in job.plans[1].items() if number in fed}}
     assert job.entry("t1").marked_ms > job.entry("t1").commits + 11 * 86_400_000
 
 

@@ -356,7 +356,7 @@ def test_a_new_query_goes_on_where_each_of_the_tables_has_got_to(tmp_path: Path)
         job.batch()
     for name in ("a", "b"):
         job.topic.change(name, row(3))
-    for at in itertools.count(14):
+    for at in itertools.count(20, 5):
         with killed_at(at):
             job.batch()
         job.crash()
@@ -373,6 +373,30 @@ def test_a_new_query_goes_on_where_each_of_the_tables_has_got_to(tmp_path: Path)
     assert job.rows("c") == [row(1), row(2), row(4)]
     # No row of a was written a second time.
     assert [s["delta_record_count"] for s in _appended(job, "a")] == [1, 1, 1, 1]
+
+
+def test_a_table_whose_records_kafka_has_removed_is_parked_when_a_new_query_begins(tmp_path: Path) -> None:
+    job = Shop(tmp_path, ALL + "commit-parallelism: 1\n")
+    for name in ("a", "b"):
+        job.topic.change(name, row(2))
+    job.batch()
+    for name in ("a", "b"):
+        job.topic.change(name, row(4))
+    for at in itertools.count(20, 5):
+        with killed_at(at):
+            job.batch()
+        job.crash()
+        if job.rows("a")[-1] == row(4):
+            break
+    lacking = job.entry("b").fed
+    job.begin_again(earliest={feed: job.plans[1][str(feed[1])] for feed in lacking})
+    for name in ("a", "b"):
+        job.topic.change(name, row(6))
+    job.batch()
+    assert job.rows("a") == [row(2), row(4), row(6)]
+    assert job.rows("b") == [row(2)]
+    parked = job.entry("b").parked
+    assert parked is not None and "Kafka has removed records that the table needs" in parked.why
 
 
 def _appended(job: Shop, table: str) -> list[dict[str, Any]]:
