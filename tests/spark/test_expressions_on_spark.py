@@ -21,13 +21,14 @@ from tests.support.peers.drawn_expressions import drawn_expression, drawn_rows
 pytestmark = pytest.mark.spark
 ZONE = "America/New_York"
 COUNT = int(os.environ.get("DRAWN_EXPRESSIONS", "200"))
+SEED = int(os.environ.get("DRAWN_SEED", "7"))
 MOST_REFUSED = 0.05
 SETTINGS = {"spark.sql.session.timeZone": ZONE, "spark.sql.codegen.wholeStage": "false"}
 """Compiling each expression would take longer than computing it."""
 
 
 def test_drawn_expressions_give_what_spark_gives(spark: SparkSession, tmp_path: Path) -> None:
-    draw = Random(7)
+    draw = Random(SEED)
     texts = list(dict.fromkeys(drawn_expression(draw) for _ in range(COUNT)))
     rows = drawn_rows()
     before = {key: spark.conf.get(key) for key in SETTINGS}

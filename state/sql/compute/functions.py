@@ -21,8 +21,9 @@ from bucketline.state.sql.compute.json_paths import JSON_FUNCTIONS
 from bucketline.state.sql.compute.meeting import common_type, compared, to_common
 from bucketline.state.sql.compute.moments import by_array
 from bucketline.state.sql.compute.nested import NESTED_FUNCTIONS
-from bucketline.state.sql.compute.numbers import Value, arithmetic, is_number, rounded
+from bucketline.state.sql.compute.numbers import Value, arithmetic, is_number
 from bucketline.state.sql.compute.regexes import REGEX_FUNCTIONS
+from bucketline.state.sql.compute.rounding import rounded
 from bucketline.state.sql.compute.texts import TEXT_FUNCTIONS
 from bucketline.state.sql.compute.times import TIME_FUNCTIONS
 from bucketline.state.sql.dialect import DIALECT
@@ -150,8 +151,8 @@ def _nvl2(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _greatest(call: FunctionCall, value: Evaluate) -> Value:
-    values = _ordered(_in_common(call, value))
-    greatest = pc.max_element_wise(*values, skip_nulls=True)
+    values = _in_common(call, value)
+    greatest = _chosen(pc.max_element_wise, values)
     if not pa.types.is_floating(greatest.type):
         return greatest
     # Arrow passes over NaN, which is greater than every number, as Spark orders them.
@@ -160,14 +161,17 @@ def _greatest(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _least(call: FunctionCall, value: Evaluate) -> Value:
-    return pc.min_element_wise(*_ordered(_in_common(call, value)), skip_nulls=True)
+    return _chosen(pc.min_element_wise, _in_common(call, value))
 
 
-def _ordered(values: list[Value]) -> list[Value]:
-    """Returns values whose order Arrow knows. Raises ArrowNotImplementedError for other ones."""
-    if pa.types.is_boolean(values[0].type) or pa.types.is_nested(values[0].type):
-        raise pa.ArrowNotImplementedError(f"the greatest and the least of {values[0].type} are not supported")
-    return values
+def _chosen(choose: Callable[..., Value], values: list[Value]) -> Value:
+    """The value that `choose` takes of each row. Raises ArrowNotImplementedError for types without an order."""
+    kind = values[0].type
+    if pa.types.is_nested(kind):
+        raise pa.ArrowNotImplementedError(f"the greatest and the least of {kind} are not supported")
+    # Arrow compares neither truths nor instants this way, but the numbers behind them.
+    plain = pa.int8() if pa.types.is_boolean(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind
+    return choose(*(v.cast(plain) for v in values), skip_nulls=True).cast(kind)
 
 
 def _in_common(call: FunctionCall, value: Evaluate) -> list[Value]:

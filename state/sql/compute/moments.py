@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.compute.time_patterns import DAY_US, Longs, read_dates, read_stamps
+from bucketline.state.sql.compute.zones import instants_in, shown_in
 
 LOCAL = pa.timestamp("us")
 INSTANT = pa.timestamp("us", "UTC")
@@ -42,8 +43,7 @@ def local_us(moments: pa.Array, context: Context) -> pa.Array:
     if not pa.types.is_timestamp(moments.type):
         raise pa.ArrowTypeError(f"{moments.type} is no date or time")
     if moments.type.tz is not None:
-        instants = _in_us(moments).cast(pa.timestamp("us", context.zone))
-        return pc.local_timestamp(instants).cast(pa.int64())
+        return shown_in(_in_us(moments), context.zone)
     return _in_us(moments).cast(pa.int64())
 
 
@@ -57,12 +57,7 @@ def instants_of(moments: pa.Array, context: Context) -> pa.Array:
 def from_local(micros: pa.Array, zone: str) -> pa.Array:
     """The instants of local times. A time that a zone has twice is the earlier one; a time that the zone skips is moved
     later by the length of the gap."""
-    local = micros.cast(LOCAL)
-    if zone == "UTC":
-        return local.cast(INSTANT)
-    known = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
-    offsets = pc.subtract(pc.local_timestamp(known).cast(pa.int64()), known.cast(pa.int64()))
-    return pc.subtract(micros, offsets).cast(INSTANT)
+    return (micros if zone == "UTC" else instants_in(micros, zone)).cast(INSTANT)
 
 
 def as_stamps(micros: pa.Array, context: Context) -> pa.Array:

@@ -68,22 +68,6 @@ def negated(value: Value) -> Value:
     return pc.negate(value)
 
 
-def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:
-    """The number with so many digits after the point; whole numbers stay, and digits below 0 are refused."""
-    if digits < 0:
-        raise pa.ArrowNotImplementedError("numbers are rounded to 0 or more digits after the point")
-    if pa.types.is_integer(value.type):
-        return value
-    if pa.types.is_floating(value.type):
-        return pc.round(as_double(value), digits, mode)
-    if digits >= value.type.scale:
-        # ROUND leaves room for one digit more, also where it rounds nothing.
-        wider = pa.decimal128(min(_DIGITS, value.type.precision + 1), value.type.scale)
-        return value.cast(wider) if mode == _HALF_UP else value
-    wide = pc.round(value.cast(pa.decimal256(_WIDE, value.type.scale)), digits, mode)
-    return wide.cast(pa.decimal128(min(_DIGITS, value.type.precision - value.type.scale + digits + 1), digits))
-
-
 def as_double(value: Value) -> Value:
     """The number as a DOUBLE: the nearest one."""
     if pa.types.is_decimal(value.type):

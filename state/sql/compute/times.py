@@ -23,6 +23,7 @@ from bucketline.state.sql.compute.moments import (
 )
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.compute.time_patterns import DAY_US, SECOND_US, Longs, days_of, read, written
+from bucketline.state.sql.compute.zones import not_skipped, shown_in
 
 _FULL = "yyyy-MM-dd HH:mm:ss"
 _TRUNCATED = {
@@ -99,7 +100,16 @@ def _date_part(call: FunctionCall, value: Evaluate) -> Value:
 def _date_format(call: FunctionCall, value: Evaluate) -> Value:
     pattern = literal(call.arguments[1], str)
     written(pa.array([], pa.int64()), pattern)
-    return _local(call, value, 0, lambda micros: written(micros, pattern))
+
+    def texts(moments: pa.Array) -> pa.Array:
+        micros = _checked_local(call, moments, value)
+        is_instant = pa.types.is_timestamp(moments.type) and moments.type.tz is not None
+        if value.context.has_instants and not is_instant:
+            # Spark formats a TIMESTAMP: a local time that the session's zone skips is shown as the later one.
+            micros = not_skipped(micros, value.context.zone)
+        return written(micros, pattern)
+
+    return by_array(value(call.arguments[0]), texts)
 
 
 def _from_unixtime(call: FunctionCall, value: Evaluate) -> Value:
@@ -320,7 +330,7 @@ def _utc(to_utc: bool) -> Callable[[FunctionCall, Evaluate], Value]:
             shown = instants_of(moments, value.context).cast(pa.int64())
             if to_utc:
                 return _back(from_local(shown, zone).cast(pa.int64()), value)
-            return _back(pc.local_timestamp(shown.cast(pa.timestamp("us", zone))).cast(pa.int64()), value)
+            return _back(shown_in(shown.cast(INSTANT), zone), value)
 
         return by_array(value(call.arguments[0]), moved)
 

@@ -12,6 +12,7 @@ from bucketline.state.bucket.defaults import left_out_value
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.expression import SqlExpression
+from bucketline.state.sql.compute.zones import local_column
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Delete, Insert, TruncateTable, Update
@@ -160,7 +161,7 @@ def _completed(
             return column
         target = arrow_type(field.type)
         if is_zoned(column.type) and is_local(target):
-            return pc.local_timestamp(column)
+            return local_column(column)
         if field.type.is_atomic:
             return column
         return fit_array(column, field.type.as_nullable(), target, name, fields_rule)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.state.sql.compute.expression import SOURCE, TARGET
+from bucketline.state.sql.compute.zones import local_column
 from bucketline.state.sql.dialect import DIALECT, refused
 from bucketline.state.store.sql.relation import is_local, is_zoned
 from bucketline.state.store.sql.spelling import spellings
@@ -104,7 +104,7 @@ def own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if is_zoned(field.type):
             names.append(f"{_LOCAL}{field.name}")
-            columns.append(pc.local_timestamp(column))
+            columns.append(local_column(column))
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 

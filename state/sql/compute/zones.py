@@ -1,0 +1,137 @@
+"""Instants and the local times of a zone, in every year.
+
+Arrow knows the rules of a zone only as far as the zone's file lists its transitions one by one: until 2037 for most
+zones. After that it stays in winter time. The years from then on are computed from the rule at the end of the file.
+
+Source: RFC 8536, section 3.3 (the footer of a TZif file); the Gregorian calendar repeats itself every 400 years.
+"""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Longs = npt.NDArray[np.int64]
+
+_LOCAL = pa.timestamp("us")
+_SECOND_US = 1_000_000
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY_US = 86_400 * _SECOND_US
+_CYCLE_YEARS, _CYCLE_US = 400, 146_097 * _DAY_US
+_FIRST_YEAR, _CYCLE_YEAR = 2037, 2100
+"""From the first on Arrow is not asked. From the other on no zone's file lists transitions one by one."""
+_STEP = timedelta(days=7)
+"""Two transitions of a zone are further apart."""
+
+
+def shown_in(instants: pa.Array, zone: str) -> pa.Array:
+    """The local times of a zone at these instants. Shapes: microseconds since 1970 in UTC in, microseconds since 1970
+    on the zone's clock out (int64); null for null."""
+    near = pc.local_timestamp(instants.cast(pa.timestamp("us", zone))).cast(pa.int64())
+    return _with_far(instants.cast(pa.int64()), near, zone, is_local=False)
+
+
+def local_column(column: pa.Array) -> pa.Array:
+    """A column of instants with a zone, as local times of that zone in the same unit."""
+    unit, zone = column.type.unit, column.type.tz
+    seconds = pc.floor_temporal(column, unit="second").cast(pa.timestamp("us", "UTC"))
+    moved = pc.divide(pc.subtract(shown_in(seconds, zone), seconds.cast(pa.int64())), _SECOND_US)
+    return pc.add(column.cast(pa.int64()), pc.multiply(moved, _PER_SECOND[unit])).cast(pa.timestamp(unit))
+
+
+def instants_in(local: pa.Array, zone: str) -> pa.Array:
+    """The instants of local times of a zone. Shapes: as `shown_in`, the other way round.
+
+    A time that the zone has twice is the earlier one. A time that it skips is moved later by the length of the gap.
+    """
+    known = pc.assume_timezone(local.cast(_LOCAL), zone, ambiguous="earliest", nonexistent="earliest")
+    offsets = pc.subtract(pc.local_timestamp(known).cast(pa.int64()), known.cast(pa.int64()))
+    return _with_far(local, pc.subtract(local, offsets), zone, is_local=True)
+
+
+def not_skipped(local: pa.Array, zone: str) -> pa.Array:
+    """Local times of a zone, those that it skips moved later by the length of the gap. Shapes: as `shown_in`."""
+    newest = pc.max(local).as_py()
+    if zone == "UTC" or newest is None:
+        return local
+    if newest < _year_us(_FIRST_YEAR):
+        try:
+            pc.assume_timezone(local.cast(_LOCAL), zone, ambiguous="earliest", nonexistent="raise")
+            return local
+        except pa.ArrowInvalid:
+            pass  # it skips one of them
+    return shown_in(instants_in(local, zone).cast(pa.timestamp("us", "UTC")), zone)
+
+
+class _Rule(NamedTuple):
+    """The transitions of a zone: their instants, the offsets before and after them; and where a cycle begins."""
+
+    instants: Longs
+    before: Longs
+    after: Longs
+
+
+def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> pa.Array:
+    """`near`, with the right values from the first year on that Arrow does not know."""
+    numbers: Longs = np.asarray(given.fill_null(0), np.int64)
+    far = np.flatnonzero(numbers >= _year_us(_FIRST_YEAR))
+    rule = _rule_of(zone) if len(far) else None
+    if rule is None:
+        return near
+    at = numbers[far]
+    at = at - np.maximum(0, (at - _year_us(_CYCLE_YEAR)) // _CYCLE_US) * _CYCLE_US
+    # A local time has the new offset once both clocks, the old one and the new one, show that the transition is past.
+    begins = rule.instants + (np.maximum(rule.before, rule.after) if is_local else 0)
+    offsets = np.concatenate([rule.before[:1], rule.after])[np.searchsorted(begins, at, side="right")]
+    found: Longs = np.asarray(near.fill_null(0), np.int64).copy()
+    found[far] = numbers[far] + (-offsets if is_local else offsets)
+    return pa.array(found, pa.int64(), mask=np.asarray(given.is_null()))
+
+
+@lru_cache(maxsize=16)
+def _rule_of(zone: str) -> _Rule | None:
+    """The transitions from the year before the first one that Arrow is not asked for; None for a zone without any."""
+    try:
+        info = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
+    at, end = datetime(_FIRST_YEAR - 1, 1, 1, tzinfo=UTC), datetime(_CYCLE_YEAR + _CYCLE_YEARS + 1, 1, 1, tzinfo=UTC)
+    found = []
+    offset = _offset(info, at)
+    while at < end:
+        later = at + _STEP
+        new = _offset(info, later)
+        if new != offset:
+            found.append((_transition(info, at, later), offset, new))
+        at, offset = later, new
+    if not found:
+        return None
+    instants, before, after = np.array(found, np.int64).T
+    return _Rule(instants * _SECOND_US, before * _SECOND_US, after * _SECOND_US)
+
+
+def _transition(info: ZoneInfo, at: datetime, later: datetime) -> int:
+    """The second since 1970 at which the offset changes between two instants."""
+    low, high, offset = int(at.timestamp()), int(later.timestamp()), _offset(info, at)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(info, datetime.fromtimestamp(middle, UTC)) == offset:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _offset(info: ZoneInfo, at: datetime) -> int:
+    offset = at.astimezone(info).utcoffset()
+    assert offset is not None, "a zone has an offset at each instant"
+    return round(offset.total_seconds())
+
+
+def _year_us(year: int) -> int:
+    return int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * _SECOND_US
