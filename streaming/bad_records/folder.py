@@ -13,6 +13,11 @@ from bucketline.streaming.bad_records.runs import is_begun, note_batch
 _MANY_TABLES = 3
 
 
+def folder_name(table: str) -> str:
+    """A table's name in the letters that a folder's name may have."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in table.rpartition("://")[2])
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
     """A folder of any storage; `storage` are its storage options."""

@@ -36,8 +36,8 @@ COLUMNS = (
     "timestamp TIMESTAMP_LTZ(6), key BYTES, value BYTES, headers ARRAY<ROW<key STRING, value BYTES>>, replay BIGINT"
 )
 """`query_id` is the name that the writer commits under, `table_name` the table that the record was for, `input` a
-digest of what the batch reads, `number` counts the bad records of the batch and the table; `replay` is the number of
-the replay that has taken the record, null before."""
+digest of what the batch reads, `number` counts the bad records of the batch and the table; `replay` names the
+batch of a replay that has taken the record, null before."""
 OPTIONS = {"bucket": "1"}
 COMMENT = "Bad records of streaming jobs, written by bucketline"
 """The options and the comment of a table that is created for bad records."""

@@ -5,6 +5,7 @@ next attempt finds the marks and writes the same records.
 """
 
 import json
+import zlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.read.table_read import ReadRequest, read_whole
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.table.write import write_table
+from bucketline.state.types.if_else import if_else
 from bucketline.streaming.bad_records.folder import Folder
 from bucketline.streaming.bad_records.rejects_table import KEY, REPLAY, RejectsTable
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, rejects_of
@@ -33,11 +35,12 @@ STORED_SCHEMA = pa.schema(
     ]
 )
 """A bad record with its key in the place, and the number of the replay that has taken it, null before. In a folder
-`input` is the file, and `table_name` null."""
+`input` is the file, and `table_name` the folder of a table, null for a job of one table."""
 
 _CLAIMS = "replays"
 _OTHERS = -1
 """Stands for the number of the replay, if the replay of another job has taken a record."""
+_NUMBER_BITS = 24
 
 
 class StoredRecords(Protocol):
@@ -59,7 +62,15 @@ class StoredInTable:
         self._place = place
 
     def rows(self, user: str) -> pa.Table:
-        return read_whole(self._place.open(), ReadRequest(tuple(STORED_SCHEMA.names))).cast(STORED_SCHEMA)
+        found = read_whole(self._place.open(), ReadRequest(tuple(STORED_SCHEMA.names))).cast(STORED_SCHEMA)
+        marks = found[REPLAY]
+        # The marks of one replay follow each other.
+        numbers = pc.subtract(marks, _mark(user, 0))
+        is_own = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, 1 << _NUMBER_BITS))
+        at = found.schema.get_field_index(REPLAY)
+        taken = if_else(marks.is_valid(), _OTHERS, None)
+        shown = if_else(is_own, numbers, taken).cast(pa.int64())
+        return found.set_column(at, STORED_SCHEMA.field(at), shown)
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
         table = self._place.open()
@@ -68,7 +79,7 @@ class StoredInTable:
         named = near.select(list(KEY)).append_column("at", pa.array(np.arange(near.num_rows)))
         kept = near.take(named.join(rows.select(list(KEY)), list(KEY), join_type="left semi")["at"])
         column = kept.schema.get_field_index(REPLAY)
-        taken = pa.repeat(pa.scalar(number, pa.int64()), kept.num_rows)
+        taken = pa.repeat(pa.scalar(_mark(user, number), pa.int64()), kept.num_rows)
         write_table(table, kept.set_column(column, near.schema.field(column), taken))
 
 
@@ -111,9 +122,11 @@ class StoredInFolder:
         if not batch.isdigit():
             raise CorruptFileError(f"{self._root}/{file} is no file of bad records: it names no batch", path=file)
         count = len(read)
+        _, *folders, _ = file.split("/")
+        table = folders[0] if folders else None
         own: dict[str, Any] = {
             "query_id": pa.repeat(file.partition("/")[0], count),
-            "table_name": pa.nulls(count, pa.string()),
+            "table_name": pa.repeat(pa.scalar(table, pa.string()), count),
             "batch_id": pa.repeat(pa.scalar(int(batch), pa.int64()), count),
             "input": pa.repeat(file, count),
             "number": pa.array(np.arange(count, dtype=np.int32)),
@@ -132,6 +145,11 @@ class StoredInFolder:
                 for file, numbers in said.items():
                     taken.setdefault(file, {}).update(dict.fromkeys(numbers, number))
         return taken
+
+
+def _mark(user: str, number: int) -> int:
+    """What a table keeps of the number of a replay: the replays of all jobs write into one column."""
+    return (zlib.crc32(user.encode()) << _NUMBER_BITS) + number
 
 
 def _names(io: FileIO, directory: str) -> list[str]:

@@ -19,7 +19,7 @@ from bucketline.streaming.cli.arguments import format_option, given_place, stora
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.spark_side import spark_module
-from bucketline.streaming.job.bad_place import has_place, ready_place
+from bucketline.streaming.job.bad_place import has_place, places_of, ready_place
 from bucketline.streaming.job.ending import process_ending, signals_to
 from bucketline.streaming.log import log_to_standard_error
 
@@ -53,22 +53,24 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
         program.keep_secret({key: s.text for key, s in layer.items() if not has_reference(s.text)})
     config = resolve_jobs(look_up(*layers))
     program.keep_secret({key: setting.text for key, setting in config.settings.items()})
-    one = config if isinstance(config, JobConfig) else config.common
-    if not has_place(one):
+    named = [config] if isinstance(config, JobConfig) else places_of(config)
+    there = [one for one in named if has_place(one)]
+    if named and not there:
         raise OptionError(
-            f"there is no table {one.bad_records.table} yet: the job makes it when it starts", key="bad-records.table"
+            f"there is no table {named[0].bad_records.table} yet: the job makes it when it starts",
+            key="bad-records.table",
         )
     if not replay:
-        print_table(_counts(ready_place(one, {})), form)
+        print_table(_counts(*(ready_place(one, {}) for one in there)), form)
         return
-    if not isinstance(config, JobConfig):
-        raise OptionError(
-            "--replay is not built for jobs with 'tables' yet: give the table a job of its own for it", key="tables"
-        )
     log_to_standard_error()
     ending = process_ending()
     with signals_to(ending):
-        click.echo(spark_module("job.replay").replay_bad_records(config, ending).line())
+        if isinstance(config, JobConfig):
+            done = spark_module("job.replay").replay_bad_records(config, ending)
+        else:
+            done = spark_module("job.many.replay").replay_routed(config, ending)
+        click.echo(done.line())
 
 
 def _place_at(path: str) -> BadRecordsPlace:
@@ -82,18 +84,21 @@ def _place_at(path: str) -> BadRecordsPlace:
     return Folder(place.uri, place.storage)
 
 
-def _counts(place: BadRecordsPlace | None) -> pa.Table:
+def _counts(*places: BadRecordsPlace | None) -> pa.Table:
     """The bad records by reason: how many wait, how many were replayed, and the first that waits."""
-    stored = stored_in(place)
-    if stored is None:
-        raise OptionError(
-            "bad records of a folder or a table can be shown; the job names "
-            + ("none" if place is None else f"{place.name}, which Kafka's own programs read"),
-            key="bad-records",
-        )
-    rows = stored.rows("").sort_by([("batch_id", "descending"), ("number", "ascending")])
-    found = pc.extract_regex(rows["reason"].combine_chunks(), _ABOUT)
-    about = [if_else(pc.equal(part, ""), None, part) for part in found.flatten()]
+    found = []
+    for place in places or (None,):
+        stored = stored_in(place)
+        if stored is None:
+            raise OptionError(
+                "bad records of a folder or a table can be shown; the job names "
+                + ("none" if place is None else f"{place.name}, which Kafka's own programs read"),
+                key="bad-records",
+            )
+        found.append(stored.rows(""))
+    rows = pa.concat_tables(found).sort_by([("batch_id", "descending"), ("number", "ascending")])
+    parts = pc.extract_regex(rows["reason"].combine_chunks(), _ABOUT).flatten()
+    about = [if_else(pc.equal(part, ""), None, part) for part in parts]
     shown = pa.table(
         {
             "code": pc.fill_null(rows["code"], "?"),

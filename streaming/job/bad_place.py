@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bucketline.conf.job import BadRecords, JobConfig
+from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.table.table import handle_of
@@ -35,6 +36,16 @@ def has_place(config: JobConfig) -> bool:
         return catalog_of(config.catalog).has_table(name)
     io, root = file_io_for(name, config.storage)
     return Schemas(io, root).latest_id() is not None
+
+
+def places_of(job: RoutedJob) -> list[JobConfig]:
+    """Settings that name each place for bad records of a job once: those of the job, then those of routes."""
+    found: dict[BadRecords, JobConfig] = {}
+    configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)
+    for config in (job.common, *configs):
+        if config.bad_records.has_place:
+            found.setdefault(replace(config.bad_records, max_count=0), config)
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ this batch. So a replay that dies is found again, and done with the same records
 """
 
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -16,17 +17,17 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BAD_RECORDS_TOPIC, SOURCE_DECODE, JobConfig, RecordFormat
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
-from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.write.table_at import table_at
-from bucketline.streaming.bad_records.stored import StoredRecords, stored_in
+from bucketline.streaming.bad_records.replays import Replay, Replayed, up_to
+from bucketline.streaming.bad_records.stored import stored_in
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.history import read_history
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.decode.rejects import RECORD_COLUMNS, ReasonCode
+from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from bucketline.streaming.job.bad_place import ready_place
 from bucketline.streaming.job.check import check_with, sink_options_of
@@ -37,28 +38,11 @@ from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.run import SESSION_ZONE
 from bucketline.streaming.job.start.silence import broken_silence
 
-MOST_RECORDS = 10_000
-"""Records of one batch: the driver holds them."""
 _RECORDS_DDL = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "headers array<struct<key: string, value: binary>>"
 )
 _LOG = logging.getLogger("bucketline.job")
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What a replay came to: records that were taken, and those of them that are bad again; those that were left, as
-    they cannot be replayed, or as their batch is not in the table."""
-
-    taken: int
-    still_bad: int
-    left: int
-
-    def line(self) -> str:
-        """For people."""
-        left = f"; left: {counted(self.left, 'record')}" if self.left else ""
-        return f"replayed {counted(self.taken, 'record')}, of which {self.still_bad:,} are still bad{left}"
 
 
 def replay_bad_records(
@@ -86,19 +70,17 @@ def replay_bad_records(
     table = handle_of(open_existing(config))
     check_with(config, table.table_schema)
     schema = table.table_schema
-    if schema.primary_keys and not schema.settings.merge.sequence_fields:
-        _LOG.warning(
-            "%s has no sequence.field: a record that is replayed wins over rows of its key that came after it",
-            table.path,
-        )
+    warn_of_order(table)
     user = f"replay-{uuid5(NAMESPACE_URL, f'{place.name} {table.path}')}"
     with (
         explained(),
         broken_silence("replaying bad records") as silence,
         open_session(f"bucketline replay {table.path}", spark, ending, log, silence) as session,
     ):
+        # All that is still bad is kept: a record that a batch has taken is nowhere else.
+        unlimited = replace(config.bad_records, max_count=UNLIMITED)
         step = decode_step(
-            config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0
+            config.source.decode, schema, unlimited, config.messages, config.registry, config.columns, now_us=0
         )
         assert step is not None, "records are decoded"
         options = {**sink_options_of(config), BAD_RECORDS_MAX.key: str(UNLIMITED)}
@@ -110,69 +92,49 @@ def replay_bad_records(
             storage_options=table.storage,
             bad_records=place,
         )
-        return _Replay(session, sink, table, stored, user).run(ending)
+
+        def write(rows: pa.Table, number: int) -> None:
+            sink.write(records_frame(session, rows), replayed_identity(user, number))
+
+        replay = Replay(
+            user,
+            (stored,),
+            own=lambda rows: rows.filter(pc.fill_null(pc.equal(rows["table_name"], table.path), True)),
+            written=lambda rows: up_to(rows, lambda writer, _: newest_batch(table, {}, writer)),
+            newest=newest_batch(table, {}, user),
+            write=write,
+        )
+        return replay.run(lambda: ending.asked_by is not None)
 
 
-class _Replay:
-    """Batch after batch, until nothing is left that was there at the start."""
+def warn_of_order(table: TableHandle) -> None:
+    """Says where records that are replayed win over newer ones."""
+    schema = table.table_schema
+    if schema.primary_keys and not schema.settings.merge.sequence_fields:
+        _LOG.warning(
+            "%s has no sequence.field: a record that is replayed wins over rows of its key that came after it",
+            table.path,
+        )
 
-    def __init__(self, spark: Any, sink: JobSink, table: TableHandle, stored: StoredRecords, user: str) -> None:
-        self._spark, self._sink, self._table, self._stored, self._user = spark, sink, table, stored, user
 
-    def run(self, ending: Ending) -> Replayed:
-        rows, newest = self._rows(), self._newest_batch(self._user)
-        number = first = 0 if newest is None else newest + 1
-        taken, waiting = 0, self._waiting(rows)
-        left = int(pc.sum(rows["replay"].is_null()).as_py() or 0) - waiting.num_rows
-        begun = rows.filter(pc.equal(rows["replay"], number))
-        if begun.num_rows:
-            self._write(begun, number)
-            number, taken = number + 1, begun.num_rows
-        for start in range(0, waiting.num_rows, MOST_RECORDS):
-            if ending.asked_by is not None:
-                break
-            part = waiting.slice(start, MOST_RECORDS)
-            self._stored.claim(part, self._user, number)
-            self._write(part, number)
-            number, taken = number + 1, taken + part.num_rows
-        return Replayed(taken, self._still_bad(first), left)
+def newest_batch(table: TableHandle, options: Mapping[str, str], user: str) -> int | None:
+    """The newest batch of a writer in a table; None where none is known."""
+    _, history = read_history(Target(table_at(table, options), user).refreshed())
+    known = (*history.commits, *(() if history.marker is None else (history.marker,)))
+    return max((s.commit_identifier for s in known), default=None)
 
-    def _rows(self) -> pa.Table:
-        """The bad records of this table; a folder does not say of which table they are."""
-        rows = self._stored.rows(self._user)
-        return rows.filter(pc.fill_null(pc.equal(rows["table_name"], self._table.path), True))
 
-    def _waiting(self, rows: pa.Table) -> pa.Table:
-        """The records that are to be taken: those of batches that are in this table, oldest first."""
-        can_be = pc.fill_null(pc.not_equal(rows["code"], ReasonCode.ROW.value), True)
-        rows = rows.filter(pc.and_(rows["replay"].is_null(), can_be))
-        newest = {user: self._newest_batch(user) for user in rows["query_id"].unique().to_pylist()}
-        parts = [rows.slice(0, 0)]
-        for user, batch in newest.items():
-            if batch is not None:
-                is_written = pc.less_equal(rows["batch_id"], pa.scalar(batch, pa.int64()))
-                parts.append(rows.filter(pc.and_(pc.equal(rows["query_id"], user), is_written)))
-        order = [(name, "ascending") for name in ("topic", "partition", "offset", "batch_id", "number")]
-        return pa.concat_tables(parts).sort_by(order)
+def records_frame(spark: Any, rows: pa.Table) -> Any:
+    """Bad records as a frame of the records that they were."""
+    given = map(_plain, rows.select(list(RECORD_COLUMNS)).to_pylist())
+    records = [tuple(row[name] for name in RECORD_COLUMNS) for row in given]
+    return spark.createDataFrame(records, _RECORDS_DDL).coalesce(1)
 
-    def _newest_batch(self, user: str) -> int | None:
-        """The newest batch of a writer in the table; None where none is known."""
-        _, history = read_history(Target(table_at(self._table, {}), user).refreshed())
-        known = (*history.commits, *(() if history.marker is None else (history.marker,)))
-        return max((s.commit_identifier for s in known), default=None)
 
-    def _write(self, rows: pa.Table, number: int) -> None:
-        given = map(_plain, rows.select(list(RECORD_COLUMNS)).to_pylist())
-        records = [tuple(row[name] for name in RECORD_COLUMNS) for row in given]
-        frame = self._spark.createDataFrame(records, _RECORDS_DDL).coalesce(1)
-        now_ms = SYSTEM_WORLD.clock.now_ms()
-        identity = BatchIdentity(self._user, number, None, None, f"{self._user} {number}", time_ms=now_ms)
-        self._sink.write(frame, identity)
-
-    def _still_bad(self, first: int) -> int:
-        rows = self._rows()
-        own = pc.and_(pc.equal(rows["query_id"], self._user), pc.greater_equal(rows["batch_id"], first))
-        return int(rows.filter(own).num_rows)
+def replayed_identity(user: str, number: int) -> BatchIdentity:
+    """The identity of a batch of a replay, in each attempt the same but for the time."""
+    now_ms = SYSTEM_WORLD.clock.now_ms()
+    return BatchIdentity(user, number, None, None, f"{user} {number}", time_ms=now_ms)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

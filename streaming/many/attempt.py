@@ -19,6 +19,7 @@ from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CommitConflictError, CommitOutcomeUnknownError, SchemaMismatchError
 from bucketline.state.store.commit.repeat import may_repeat
+from bucketline.streaming.bad_records.folder import folder_name
 from bucketline.streaming.bad_records.place import BatchName, allowed_rejects, put_aside
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.progress import BatchReport
@@ -71,6 +72,7 @@ class Attempt:
         self._aside, self._only = aside, only
         self._turns: dict[int, Turn] = {}
         self.failed: dict[str, BucketlineError] = {}
+        self._taken_back: dict[str, BadRecords] = {}
         self._started = self._planned = self._ran = time.monotonic()
 
     def write(self) -> TaskNotes:
@@ -129,6 +131,7 @@ class Attempt:
             feeds=KafkaFeeds(tuple(sorted(self._span.end))) if len(self._span.end) > 1 else None,
             now_us=None if time_ms is None else time_ms * 1000,
             since={name: since for name, e in self._entries.items() if (since := ahead_of(e, self._span))},
+            most_refused=self._job.bad_records.max_count + 1,
         )
 
     def _task_count(self) -> int:
@@ -247,6 +250,7 @@ class Attempt:
                 except BucketlineError as e:
                     turn.discard()
                     self._note_failure(turn, e)
+            self._take_back(aside)
             self._set_aside(aside)
         except BaseException:
             for turn in self._turns.values():
@@ -276,9 +280,16 @@ class Attempt:
         rejects = allowed_rejects(place, bad_records.max_count, blobs, batch.batch_id)
         # A table that catches up is another writer: a place takes bad records of a writer and batch once.
         writer = user if self._only is None else f"{user}-{_short(name)}"
-        named = BatchName(writer, batch.batch_id, batch.digest, batch.run_id, name, f"{user}/{_as_name(name)}")
+        named = BatchName(writer, batch.batch_id, batch.digest, batch.run_id, name, f"{user}/{folder_name(name)}")
         aside.setdefault(bad_records, []).append((named, rejects))
         return int(rejects.num_rows)
+
+    def _take_back(self, aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]]) -> None:
+        """Adds to `aside` that the tables which have failed have no bad records in this batch: they read these records
+        again. An attempt may have put some aside."""
+        for name, bad_records in self._taken_back.items():
+            self._allow(aside, bad_records, (), name)
+        self._taken_back.clear()
 
     def _set_aside(self, aside: Mapping[BadRecords, Sequence[tuple[BatchName, pa.Table]]]) -> None:
         """Puts the bad records of all tables aside, with one call to each place."""
@@ -300,6 +311,9 @@ class Attempt:
             raise fatal
         for turn, result in zip(turns, done, strict=True):
             self._note_failure(turn, result if isinstance(result, Exception) else None)
+        none_left: dict[BadRecords, list[tuple[BatchName, pa.Table]]] = {}
+        self._take_back(none_left)
+        self._set_aside(none_left)
         return [result for result in done if isinstance(result, BatchReport)]
 
     def _note_failure(self, turn: Turn, error: object) -> None:
@@ -309,6 +323,7 @@ class Attempt:
         if not isinstance(error, BucketlineError) or not _is_of_table(error):
             raise error
         self._turns.pop(turn.known.number, None)
+        self._taken_back[turn.name] = turn.known.config.bad_records
         self._fail(turn.name, error)
 
     def _fail(self, name: str, error: BucketlineError) -> None:
@@ -328,8 +343,3 @@ def _is_of_table(error: Exception) -> bool:
 def _short(name: str) -> str:
     """A hash of a table's name, short enough for the name of a writer."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
-def _as_name(name: str) -> str:
-    """A table's name in the letters that a folder's name may have."""
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name.rpartition("://")[2])

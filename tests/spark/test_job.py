@@ -17,16 +17,20 @@ from click.testing import CliRunner
 import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig
-from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.conf.resolve import read_assignments, read_settings, resolve_job, resolve_jobs
+from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.state.errors import SchemaMismatchError, TableNotFoundError
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.bad_records.folder import Folder as BadFolder
+from bucketline.streaming.bad_records.replays import Replayed
 from bucketline.streaming.bad_records.stored import StoredInFolder
 from bucketline.streaming.batch.failure import SparkFailedError
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.decode.rejects import RejectedRecordsError
 from bucketline.streaming.job.ending import process_ending
 from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.many.replay import replay_routed
+from bucketline.streaming.job.many.run import run_routed
 from bucketline.streaming.job.replay import replay_bad_records
 from bucketline.streaming.job.run import run_job, set_aside
 
@@ -299,3 +303,42 @@ def test_a_replay_that_has_died_before_its_commit_is_done_with_the_same_records(
     assert replay_bad_records(mended, process_ending(), spark).taken == 1
     assert [r[0] for r in folder.rows()] == [1, 2]
     assert replay_bad_records(mended, process_ending(), spark).taken == 0
+
+
+def test_bad_records_of_a_job_of_several_tables_go_through_its_routes_again(spark: Any, folder: Folder) -> None:
+    def job(*routes: str, select: str) -> RoutedJob:
+        text = f"""
+source: {{format: text, options: {{path: "{folder.input}", maxFilesPerTrigger: "1"}}, decode: debezium-json}}
+checkpoint: {folder.root}/checkpoint
+trigger: availableNow
+unmatched: bad-record
+create: {{schema: "id BIGINT NOT NULL, n BIGINT", primary-key: [id], options: {{bucket: "1"}}}}
+select: "{select}"
+bad-records: {{path: "{folder.root}/rejects", max: 2}}
+tables: [{", ".join(f'{{source-table: {name}, table: "{folder.root}/w/{{table}}"}}' for name in routes)}]
+"""
+        (folder.root / "job.yaml").write_text(text)
+        config = resolve_jobs(read_settings(text, name="job.yaml"))
+        assert isinstance(config, RoutedJob)
+        return config
+
+    def event(database: str, table: str, text: str) -> dict[str, object]:
+        source = {"db": database, "table": table}
+        return {"before": None, "after": {"id": 1, "text": text}, "op": "c", "source": source}
+
+    def counts() -> dict[str, tuple[int, int]]:
+        done = CliRunner().invoke(
+            program, ["bad-records", "--conf-file", f"{folder.root}/job.yaml", "--format", "json"]
+        )
+        assert done.exit_code == 0, done.output
+        return {r["code"]: (r["waiting"], r["replayed"]) for r in map(json.loads, done.output.splitlines())}
+
+    folder.add("0", event("shop", "a", "x"), event("shop", "b", "7"), event("away", "c", "8"))
+    run_routed(job("'regex:shop[.].*'", select="id, CAST(text AS BIGINT) AS n"), spark)
+    assert counts() == {"VALUE": (1, 0), "MESSAGE": (1, 0)}
+    mended = job("'regex:.*'", select="id, coalesce(try_cast(text AS BIGINT), 0) AS n")
+    assert replay_routed(mended, process_ending(), spark) == Replayed(2, 0, 0)
+    assert replay_routed(mended, process_ending(), spark) == Replayed(0, 0, 0)
+    assert counts() == {"VALUE": (0, 1), "MESSAGE": (0, 1)}
+    found = {name: open_table(f"{folder.root}/w/{name}").to_arrow().to_pylist() for name in "abc"}
+    assert found == {name: [{"id": 1, "n": n}] for name, n in (("a", 0), ("b", 7), ("c", 8))}

@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 
 from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.numbers import Value
-from bucketline.state.sql.compute.time_patterns import DAY_US, Longs, read_dates, read_stamps
+from bucketline.state.sql.compute.time_patterns import (
+    DAY_US,
+    OTHER_STAMP,
+    SIGNED_YEAR,
+    Longs,
+    read_dates,
+    read_stamps,
+    refuse_beyond,
+)
 from bucketline.state.sql.compute.zones import instants_in, shown_in
 
 LOCAL = pa.timestamp("us")
@@ -78,6 +86,7 @@ def try_stamps(
     """As `stamps_of`, and which texts are timestamps; the others are null."""
     target = wanted or stamp_type(context)
     said = read_stamps(texts)
+    refuse_beyond(texts, said.is_read, OTHER_STAMP)
     nulls = ~said.is_read
     if target.tz is None:
         # Spark passes over the zone of a text for a local time.
@@ -106,6 +115,7 @@ def dates_of(moments: pa.Array, context: Context) -> pa.Array:
 def try_dates(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Texts as dates, null where they are none; and which are dates."""
     days, is_read = read_dates(texts)
+    refuse_beyond(texts, is_read, SIGNED_YEAR)
     return pa.array(np.where(is_read, days, 0).astype(np.int32), pa.int32(), mask=~is_read).cast(pa.date32()), is_read
 
 

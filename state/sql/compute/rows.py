@@ -185,9 +185,8 @@ class NodeRows:
         return reduce(pc.or_kleene, [compared("=", value, self.value(e), self.context) for e in node.expressions])
 
     def _range(self, node: Any) -> Value:
-        value = self.value(node.this)
-        low, high = self.value(node.args["low"]), self.value(node.args["high"])
-        return pc.and_kleene(compared(">=", value, low, self.context), compared("<=", value, high, self.context))
+        low = exp.GTE(this=node.this, expression=node.args["low"])
+        return self._logical(exp.And(this=low, expression=exp.LTE(this=node.this, expression=node.args["high"])))
 
     def _case(self, node: Any) -> Value:
         base = node.this

@@ -266,6 +266,16 @@ _STAMP = (
 )
 _DATE = r"^[\x00-\x20]*(?P<y>[0-9]{4,7})(?:-(?P<M>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T].*)?)?)?[\x00-\x20]*$"
 
+_CLOCK = r"(?:[01]?[0-9]|2[0-3]):[0-5]?[0-9](?::[0-5]?[0-9](?:\.[0-9]*)?)?"
+_ZONE = r" ?(?:[A-Z][A-Za-z]*(?:[/_+-][A-Za-z0-9:]+)*|[+-][0-9][0-9:]*)"
+_SIGNED = r"[+-][0-9]{4,7}(?:-[0-9].*)?"
+SIGNED_YEAR = rf"^[\x00-\x20]*{_SIGNED}[\x00-\x20]*$"
+OTHER_STAMP = (
+    rf"^[\x00-\x20]*(?:T?{_CLOCK}(?:{_ZONE})?|[0-9]{{4,6}}-[0-9]{{1,2}}-[0-9]{{1,2}}[ T]{_CLOCK}{_ZONE}"
+    rf"|{_SIGNED})[\x00-\x20]*$"
+)
+"""Texts that Spark reads as dates or times, and that are not read here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
@@ -295,6 +305,19 @@ def read_stamps(texts: pa.Array) -> Stamps:
     is_read &= np.abs(offsets) <= 18 * 3600 * SECOND_US
     moments = days * DAY_US + ((hour * 60 + minute) * 60 + second) * SECOND_US + fraction
     return Stamps(moments, is_read, offsets, has_zone)
+
+
+def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
+    """Returns if no text that was not read has this pattern: those would be null, and Spark reads them. Raises
+    ArrowInvalid naming one. A time without a date is one of today, which may be another day when a batch is repeated.
+    """
+    unread = texts.filter(pa.array(~is_read & np.asarray(texts.is_valid())))
+    beyond = unread.filter(pc.match_substring_regex(unread, pattern)) if len(unread) else unread
+    if len(beyond):
+        raise pa.ArrowInvalid(
+            f"{beyond[0].as_py()[:80]!r} is not read: a time without a date, a year with a sign, or the name of a zone "
+            "is not supported"
+        )
 
 
 def read_dates(texts: pa.Array) -> tuple[Longs, Bools]:

@@ -46,7 +46,6 @@ RECORDS_AT_ONCE = 20_000
 ROW_BYTES = 64 << 20
 """The most bytes of rows that are not sealed yet, of all tables together."""
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 1000, 1 << 20
-_MOST_REJECTS = 1000
 _UNNAMED = "the message names no table, and no route is for its topic"
 
 
@@ -122,7 +121,8 @@ class ReadTables:
     """How tasks read the records of all tables; plain values, so that it travels. `notes_to` is the number of the task
     in the next stage that gets the notes; tasks with lower numbers write. `nameless` decodes records that belong to no
     table. `feeds` are the topic partitions that the batch reads, `now_us` is its time. Records of a table before its
-    offsets in `since` are left out."""
+    offsets in `since` are left out. A task keeps `most_refused` of the records that no route takes: more of them stop
+    the job."""
 
     routes: Resolver
     unmatched: Unmatched
@@ -134,6 +134,7 @@ class ReadTables:
     feeds: KafkaFeeds | None = None
     now_us: int | None = None
     since: Mapping[str, Mapping[Feed, int]] = field(default_factory=dict)
+    most_refused: int = 1000
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
         """The runs and notes that this task sends to other tasks, in order."""
@@ -215,7 +216,7 @@ class _Reading:
             yield from self._refuse(rows, [_UNNAMED] * rows.num_rows)
 
     def _refuse(self, records: pa.Table, reasons: list[str]) -> Iterator[Routed]:
-        records = records.slice(0, max(0, _MOST_REJECTS - self._refused))
+        records = records.slice(0, min(records.num_rows, max(0, self._plan.most_refused - self._refused)))
         if not records.num_rows:
             return
         self._refused += records.num_rows

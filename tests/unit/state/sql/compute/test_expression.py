@@ -51,6 +51,9 @@ COLUMNS = {
         ("a IN (1, NULL)", [True, None, None]),
         ("a NOT IN (1, 5)", [False, True, None]),
         ("a BETWEEN 1 AND 1 OR b", [True, None, None]),
+        ("a BETWEEN 9 AND cast(s AS INT)", [False, False, None]),
+        ("try_cast('2024-02-30 01:00:00' AS TIMESTAMP)", [None] * 3),
+        ("try_cast('27:15' AS TIMESTAMP)", [None] * 3),
         ("NOT b AND a IS NULL", [False, False, True]),
         ("s LIKE 'x%'", [True, False, None]),
         ("s NOT LIKE '%b%'", [True, False, None]),
@@ -133,6 +136,9 @@ def test_text_that_is_no_single_expression_is_refused_at_once(text: str) -> None
         ("a = s", "cannot be cast to BIGINT"),
         ("s AND b", "not a condition"),
         ("upper(ti)", "not text"),
+        ("try_cast('12:30' AS TIMESTAMP)", "a time without a date"),
+        ("try_cast('2024-01-01 12:30 Europe/Berlin' AS TIMESTAMP)", "the name of a zone"),
+        ("try_cast('+2024-01-01' AS DATE)", "a year with a sign"),
     ],
 )
 def test_a_value_that_cannot_be_computed_is_an_error(text: str, why: str) -> None:

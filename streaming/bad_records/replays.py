@@ -1,0 +1,103 @@
+"""The loop of a replay: bad records are taken from their places, and written again in batches, each once.
+
+A batch takes records in the place, and then writes them. So a replay that dies is found again, and done with the same
+records. What is still bad is a bad record of this batch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.wording import counted
+from bucketline.streaming.bad_records.stored import StoredRecords
+from bucketline.streaming.decode.rejects import ReasonCode
+
+MOST_RECORDS = 10_000
+"""Records of one batch: the driver holds them."""
+_ORDER = [(name, "ascending") for name in ("topic", "partition", "offset", "batch_id", "number")]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay came to: records that were taken, and those of them that are bad again; those that were left, as
+    they cannot be replayed, or as their batch is not in the table."""
+
+    taken: int
+    still_bad: int
+    left: int
+
+    def line(self) -> str:
+        """For people."""
+        left = f"; left: {counted(self.left, 'record')}" if self.left else ""
+        return f"replayed {counted(self.taken, 'record')}, of which {self.still_bad:,} are still bad{left}"
+
+
+Rows = Callable[[pa.Table], pa.Table]
+"""Bad records (STORED_SCHEMA) → some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The replay of a job. `user` is its name, by which it commits and marks records. `own` chooses the job's records
+    among those of a place, and `written` those whose batch is in its table. `newest` is the number of the replay's
+    newest batch, None before the first; `write` writes records as the batch of that number."""
+
+    user: str
+    places: Sequence[StoredRecords]
+    own: Rows
+    written: Rows
+    newest: int | None
+    write: Callable[[pa.Table, int], None]
+
+    def run(self, is_ending: Callable[[], bool]) -> Replayed:
+        """Replays what is there at the start, batch after batch."""
+        number = first = 0 if self.newest is None else self.newest + 1
+        found = [(place, self._rows(place)) for place in self.places]
+        begun = pa.concat_tables([rows.filter(pc.equal(rows["replay"], number)) for _, rows in found])
+        taken = begun.num_rows
+        if taken:
+            self.write(begun, number)
+            number += 1
+        left = 0
+        for place, rows in found:
+            waiting = self._waiting(rows)
+            left += int(pc.sum(rows["replay"].is_null()).as_py() or 0) - waiting.num_rows
+            for start in range(0, waiting.num_rows, MOST_RECORDS):
+                if is_ending():
+                    break
+                part = waiting.slice(start, MOST_RECORDS)
+                place.claim(part, self.user, number)
+                self.write(part, number)
+                number, taken = number + 1, taken + part.num_rows
+        return Replayed(taken, sum(self._still_bad(place, first) for place in self.places), left)
+
+    def _rows(self, place: StoredRecords) -> pa.Table:
+        return self.own(place.rows(self.user))
+
+    def _waiting(self, rows: pa.Table) -> pa.Table:
+        """The records that are to be taken: those of batches that are in their table, oldest first."""
+        can_be = pc.fill_null(pc.not_equal(rows["code"], ReasonCode.ROW.value), True)
+        return self.written(rows.filter(pc.and_(rows["replay"].is_null(), can_be))).sort_by(_ORDER)
+
+    def _still_bad(self, place: StoredRecords, first: int) -> int:
+        rows = self._rows(place)
+        own = pc.and_(pc.equal(rows["query_id"], self.user), pc.greater_equal(rows["batch_id"], first))
+        return int(rows.filter(own).num_rows)
+
+
+def up_to(rows: pa.Table, newest: Callable[[str, str | None], int | None]) -> pa.Table:
+    """The records of batches that have been written. `newest` is the newest batch of a writer (`query_id`) in a table
+    (`table_name`), None where none is known."""
+    parts = [rows.slice(0, 0)]
+    writers = rows.group_by(["query_id", "table_name"], use_threads=False).aggregate([]).to_pylist()
+    for writer in writers:
+        user, table = writer["query_id"], writer["table_name"]
+        batch = newest(user, table)
+        if batch is not None:
+            of_user = rows.filter(pc.equal(rows["query_id"], user))
+            name = of_user["table_name"]
+            of_table = of_user.filter(name.is_null() if table is None else pc.equal(name, table))
+            parts.append(of_table.filter(pc.less_equal(of_table["batch_id"], pa.scalar(batch, pa.int64()))))
+    return pa.concat_tables(parts)

@@ -1,0 +1,233 @@
+"""Bad records of a job of several tables run through its routes again: in batches of their own, each once.
+
+The job's routes and settings of today say where a record goes. A replay has a folder beside the job's checkpoint, with
+its name, and a ledger for each of its batches. Tables recognise a batch that is repeated by its number and that name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import BAD_RECORDS_TOPIC, JobConfig, Setting
+from bucketline.conf.option import UNLIMITED
+from bucketline.conf.routes.route_options import ON_TABLE_FAILURE, UNMATCHED, OnTableFailure, Unmatched
+from bucketline.conf.routes.routed_job import Resolved, RoutedJob, routed_job
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
+from bucketline.state.determinism import SystemIds
+from bucketline.streaming.bad_records.folder import folder_name
+from bucketline.streaming.bad_records.replays import Replay, Replayed, up_to
+from bucketline.streaming.bad_records.stored import stored_in
+from bucketline.streaming.batch.failure import SparkLog, explained
+from bucketline.streaming.batch.write_batch import Job
+from bucketline.streaming.decode.avro.registry import RegistrySchemas
+from bucketline.streaming.job.bad_place import has_place, places_of, ready_place
+from bucketline.streaming.job.ending import Ending
+from bucketline.streaming.job.many.ask import newest_ledger
+from bucketline.streaming.job.many.doors import JobDoors
+from bucketline.streaming.job.many.pin import with_pinned
+from bucketline.streaming.job.many.run import check_routed, many_job
+from bucketline.streaming.job.many.sink import ManySink
+from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.replay import newest_batch, records_frame, replayed_identity, warn_of_order
+from bucketline.streaming.job.run import SESSION_ZONE
+from bucketline.streaming.job.start.silence import broken_silence
+from bucketline.streaming.many.job import ManyJob, ManyState
+from bucketline.streaming.many.ledger import Entry, Ledger
+from bucketline.streaming.many.ledger_files import LedgerFiles, ledger_files
+from bucketline.streaming.many.tables import Tables
+
+_BESIDE = "-replay"
+_NAME = "name"
+_ORIGIN = "--replay"
+
+
+def replay_routed(
+    routed: RoutedJob, ending: Ending, spark: Any | None = None, log: SparkLog = SparkLog.OURS_ONCE
+) -> Replayed:
+    """Runs the bad records of a job of several tables through it again. Raises OptionError where that is not possible,
+    and as `run_routed`."""
+    job = as_replayed(routed)
+    check_routed(job)
+    files = ReplayFiles.of(job.common)
+    user = files.user()
+    common = job.common
+    with (
+        explained(),
+        broken_silence("replaying bad records") as silence,
+        open_session("bucketline replay", spark, ending, log, silence) as session,
+    ):
+        registry = None if common.registry is None else RegistrySchemas(common.registry, SystemIds().new_uuid())
+        doors_of = partial(JobDoors, zone=session.conf.get(SESSION_ZONE), registry=registry, has_headers=True)
+
+        warned: set[str] = set()
+
+        def write(rows: pa.Table, number: int) -> None:
+            made = partial(replay_state, doors_of=doors_of, files=files.of_batch(number))
+            state = made(job, user)
+
+            def pinned(text: str, writer: str) -> tuple[ManyJob, ManyState]:
+                begun = with_pinned(job, text)
+                return replay_job(begun, registry), made(begun, writer)
+
+            sink = ManySink(replay_job(job, registry), lambda _: state, pinned)
+            try:
+                sink.write(records_frame(session, rows), replayed_identity(user, number))
+            finally:
+                sink.stop()
+            for known in state.tables.all():
+                if known.name not in warned:
+                    warn_of_order(known.target.at.table)
+                    warned.add(known.name)
+            files.forget(number - 1)
+
+        try:
+            return replay_of(job, doors_of(job), files, write).run(lambda: ending.asked_by is not None)
+        finally:
+            if registry is not None:
+                registry.forget()
+
+
+def replay_of(job: RoutedJob, doors: JobDoors, files: "ReplayFiles", write: Callable[[pa.Table, int], None]) -> Replay:
+    """The replay of a job (`as_replayed`), whose batches are written by `write`."""
+    places = [stored_in(ready_place(config, {})) for config in places_of(job) if has_place(config)]
+    own = OwnRecords(doors, newest_ledger(job), files)
+    return Replay(
+        files.user(),
+        [place for place in places if place is not None],
+        own=own.of_this_job,
+        written=lambda rows: up_to(rows, own.newest_batch),
+        newest=files.newest(),
+        write=write,
+    )
+
+
+def as_replayed(routed: RoutedJob) -> RoutedJob:
+    """The job as its bad records are replayed: all of them may be bad again, and a table that fails ends the replay.
+
+    Raises OptionError if the job names no place that can be read back.
+    """
+    if not any(config.bad_records.has_place for config in places_of(routed)):
+        raise OptionError(
+            f"the job names no place for bad records: set {BAD_RECORDS_PATH.key}", key=BAD_RECORDS_PATH.key
+        )
+    for config in places_of(routed):
+        if config.bad_records.topic is not None:
+            raise OptionError(
+                "--replay reads folders and tables of bad records; a topic has them as they were: give it to a job as "
+                "source.options.subscribe",
+                key=BAD_RECORDS_TOPIC.key,
+            )
+    dropped = (BAD_RECORDS_MAX.key, KEY_ORDER.key, UNMATCHED.key, ON_TABLE_FAILURE.key)
+    settings = {key: setting for key, setting in routed.settings.items() if not key.endswith(dropped)}
+    tops = {key.rpartition("bad-records.")[0] for key in settings if "bad-records." in key}
+    settings |= {f"{top}{BAD_RECORDS_MAX.key}": Setting(str(UNLIMITED), _ORIGIN) for top in tops}
+    # A record that has no route any more must not be passed over: it is nowhere else.
+    unmatched = Unmatched.BAD_RECORD if routed.common.bad_records.has_place else Unmatched.FAIL
+    settings[UNMATCHED.key] = Setting(unmatched.value, _ORIGIN)
+    settings[ON_TABLE_FAILURE.key] = Setting(OnTableFailure.STOP.value, _ORIGIN)
+    return routed_job(settings)
+
+
+def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJob:
+    """The settings of a replay's batches. Its ledgers know one batch each, so tables need not show the one before."""
+    return many_job(job, Job(allow_reprocess=True), registry)
+
+
+def replay_state(
+    job: RoutedJob, user: str, *, doors_of: Callable[[RoutedJob], JobDoors], files: LedgerFiles
+) -> ManyState:
+    """What is known at the start of a batch of a replay: nothing."""
+    return ManyState(files, Tables(doors_of(job), user))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFiles:
+    """The folder of a job's replays, beside its checkpoint: a checkpoint that is set aside takes nothing of it away."""
+
+    files: LedgerFiles
+
+    @classmethod
+    def of(cls, common: JobConfig) -> "ReplayFiles":
+        return cls(ledger_files(f"{common.checkpoint.rstrip('/')}{_BESIDE}", common.storage))
+
+    def user(self) -> str:
+        """The name of the job's replays: it is drawn once."""
+        path, io = f"{self.files.root}/{_NAME}", self.files.io
+        said = io.read_optional(path)
+        if said is None:
+            io.publish(path, f"replay-{SystemIds().new_uuid()}".encode())
+            said = io.read(path)
+        return said.decode()
+
+    def of_batch(self, number: int) -> LedgerFiles:
+        return replace(self.files, root=f"{self.files.root}/{number}")
+
+    def newest(self) -> int | None:
+        """The newest batch that all tables have."""
+        numbers = sorted((int(n) for n in self.files.io.list_names(self.files.root) if n.isdigit()), reverse=True)
+        return next((number for number in numbers if self.of_batch(number).read(number) is not None), None)
+
+    def forget(self, number: int) -> None:
+        """Removes the files of a batch that has a later one."""
+        root, io = self.of_batch(number).root, self.files.io
+        for name in (f"pins/{number}", f"ledger/{number}"):
+            io.delete(f"{root}/{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRecords:
+    """Which bad records in a place are those of a job, and up to which batch they can be replayed. `ledger` is the
+    newest one of the job."""
+
+    doors: JobDoors
+    ledger: Ledger | None
+    replays: ReplayFiles
+    _known: dict[tuple[str, str], int | None] = field(default_factory=dict)
+
+    def of_this_job(self, rows: pa.Table) -> pa.Table:
+        """The records that the job or its replays have put aside, and those of its tables from earlier queries."""
+        names = pa.array([*self._tables], pa.string())
+        is_own = pc.fill_null(pc.is_in(rows["table_name"], value_set=names), False)
+        for writer in (self.replays.user(), *self._queries()):
+            # A table that catches up is another writer, whose name begins with that of the query.
+            is_own = pc.or_(is_own, pc.starts_with(rows["query_id"], writer))
+        return rows.filter(is_own)
+
+    def newest_batch(self, writer: str, table: str | None) -> int | None:
+        """The newest batch of a writer whose records of a table are certain to be written."""
+        if writer == self.replays.user():
+            return self.replays.newest()
+        if self.ledger is not None and writer.startswith(tuple(self._queries())):
+            return self.ledger.batch
+        name = None if table is None else self._tables.get(table)
+        if name is None:
+            return None
+        if (writer, name) not in self._known:
+            self._known[writer, name] = self._in_table(writer, name)
+        return self._known[writer, name]
+
+    @property
+    def _tables(self) -> Mapping[str, str]:
+        """The tables of the job by their names, and by the names of their folders."""
+        known = () if self.ledger is None else tuple(self.ledger.tables)
+        return {**{folder_name(name): name for name in known}, **{name: name for name in known}}
+
+    def _queries(self) -> Iterator[str]:
+        if self.ledger is not None and self.ledger.query:
+            yield self.ledger.query
+
+    def _in_table(self, writer: str, name: str) -> int | None:
+        assert self.ledger is not None, "it knows the table"
+        entry: Entry = self.ledger.tables[name]
+        resolved = (self.doors.resolve(origin) for origin in sorted(entry.origins, key=str))
+        to = next((to for to in resolved if isinstance(to, Resolved) and to.table == name), None)
+        config = None if to is None else self.doors.config(to)
+        handle = None if config is None else self.doors.open(config, None, may_create=False)
+        if config is None or handle is None:
+            return None
+        return newest_batch(handle, self.doors.options(config), writer)
