@@ -187,7 +187,8 @@ def decode_binlog(
     else:
         found = joined(part_of(objects.need, "data"), part_of(objects.need, "old"))
         need = as_declared(found, messages, {f.name for f in columns})
-    changes = _changes(rows, texts, primary_key, form, update_before)
+    nullable = [f.name for f in columns if f.type.nullable and f.name in primary_key]
+    changes = _changes(rows, texts, primary_key, nullable, form, update_before)
     truncates: tuple[int, ...] = ()
     if Skipped.TRUNCATE in form.skipped:
         is_truncate = pc.is_in(objects.structs.field("type"), value_set=pa.array(form.skipped[Skipped.TRUNCATE]))
@@ -351,12 +352,17 @@ def _converted(
 
 
 def _changes(
-    rows: _Rows, texts: pa.Array, primary_key: Sequence[str], form: BinlogFormat, update_before: UpdateBefore
+    rows: _Rows,
+    texts: pa.Array,
+    primary_key: Sequence[str],
+    nullable: Sequence[str],
+    form: BinlogFormat,
+    update_before: UpdateBefore,
 ) -> list[DecodedChange]:
     """The rows of each kind; deletes of old keys and rows before updates come before the rows after them."""
     update = rows.of_type(form.update) & true_of(rows.data.is_valid())
     followed = update & true_of(rows.old.is_valid())
-    moved = followed & _key_changed(rows, primary_key)
+    moved = followed & (_key_changed(rows, primary_key) | _nulls_changed(rows, nullable, followed, texts))
     shown = followed & ~moved if update_before is UpdateBefore.EMIT else np.zeros(len(moved), dtype=bool)
     before = _before(rows, np.flatnonzero(moved | shown), texts)
     has_before = moved[moved | shown]
@@ -382,6 +388,24 @@ def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool
     for name in primary_key:
         changed = pc.not_equal(rows.old.field(name), rows.data.field(name))
         is_changed |= true_of(pc.fill_null(changed, False))
+    return is_changed
+
+
+def _nulls_changed(
+    rows: _Rows, nullable: Sequence[str], followed: npt.NDArray[np.bool_], texts: pa.Array
+) -> npt.NDArray[np.bool_]:
+    """True for rows in which one of these columns has become null, or was. A key is computed from them."""
+    is_changed = np.zeros(len(rows.messages), dtype=bool)
+    may_have_been = np.zeros(len(rows.messages), dtype=bool)
+    for name in nullable:
+        old, new = rows.old.field(name), rows.data.field(name)
+        is_changed |= true_of(pc.and_(old.is_valid(), new.is_null()))
+        may_have_been |= followed & true_of(pc.and_(old.is_null(), new.is_valid()))
+    wanted = np.flatnonzero(may_have_been)
+    nulls = _nulls_in_old(rows, wanted, texts) if len(wanted) else {}
+    for name in nullable:
+        if name in nulls:
+            is_changed[wanted] |= nulls[name] & true_of(rows.data.field(name).is_valid())[wanted]
     return is_changed
 
 

@@ -353,10 +353,13 @@ def _json_shape(fields: tuple[DataField, ...], messages: MessageOptions) -> Shap
 
 
 def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for events whose two images differ in a column of the key."""
+    """True for events whose two images differ in a column of the key, or in what a column of the key is computed from,
+    which may be null."""
     is_changed = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
-        is_changed |= true_of(pc.fill_null(pc.not_equal(events.before.field(name), events.after.field(name)), False))
+        old, new = events.before.field(name), events.after.field(name)
+        is_changed |= true_of(pc.fill_null(pc.not_equal(old, new), False))
+        is_changed |= true_of(pc.and_(old.is_valid(), new.is_null()))
     return is_changed
 
 

@@ -111,7 +111,14 @@ def same(found: pa.Array | str, expected: pa.Array | str) -> bool:
         return True
     if found.type != expected.type:
         return False
-    return all(same_value(a, b) for a, b in zip(found.to_pylist(), expected.to_pylist(), strict=True))
+    return all(same_value(a, b) for a, b in zip(numbers(found), numbers(expected), strict=True))
+
+
+def numbers(values: pa.Array) -> list[Any]:
+    """The values; of moments the numbers behind them, as Python has no year 10000."""
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.int32())
+    return (values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist()
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -121,4 +128,4 @@ def same_value(a: Any, b: Any) -> bool:
 
 
 def shown(values: pa.Array | str) -> str:
-    return values if isinstance(values, str) else f"{values.type} {[str(v) for v in values.to_pylist()]}"
+    return values if isinstance(values, str) else f"{values.type} {[str(v) for v in numbers(values)]}"

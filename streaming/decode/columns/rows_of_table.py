@@ -7,12 +7,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.row_kind import RowKind
-from bucketline.streaming.decode.columns.compute_rows import by_halves, condition_of, value_of
-from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, JudgedImages
+from bucketline.streaming.decode.columns.compute_rows import Bools, by_halves, condition_of, value_of
+from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, JudgedImages, Output
 from bucketline.streaming.decode.columns.expectations import find_unexpected
 from bucketline.streaming.decode.columns.judge_images import (
     is_new_image,
@@ -51,17 +52,39 @@ def rows_of_table(
     was: npt.NDArray[np.int8] = np.asarray(kinds)
     records: npt.NDArray[np.int64] = np.asarray(origin)
     bad: dict[int, str] = {}
+    passes: Bools = np.ones(len(was), np.bool_)
+    inserted: Bools = np.zeros(len(was), np.bool_)
+    if plan.where is not None:
+        passes, inserted = _passes(plan, columns, was, records, bad), _inserted(plan, columns)
+        left_out = inserted & ~passes
+        if left_out.any():
+            # Nothing is computed of rows that are left out: as in SQL, they may hold what SELECT cannot compute.
+            keep = pa.array(~left_out)
+            columns = {name: column.filter(keep) for name, column in columns.items()}
+            marks = None if marks is None else marks.filter(keep)
+            was, records = was[~left_out], records[~left_out]
+            passes, inserted = passes[~left_out], inserted[~left_out]
     values: dict[str, pa.Array] = {}
+    failures: list[tuple[Output, dict[int, str]]] = []
     for output in plan.outputs:
         compute = partial(value_of, output, context=plan.context)
         values[output.field.name], failed = by_halves(compute, columns, len(was))
-        for row, why in failed.items():
-            if output.is_needed or was[row] != _DELETE:
-                bad.setdefault(int(records[row]), f"field {output.field.name}: {why}")
+        failures.append((output, failed))
     keeps_old = plan.images is JudgedImages.OWN
     now, stays = without_moves(was, records, [values[name] for name in plan.keys], keeps_old=keeps_old)
+    judged_out: Bools = np.zeros(len(was), np.bool_)
     if plan.where is not None:
-        now, stays = _where(plan, columns, now, stays, records, bad)
+        if plan.images is JudgedImages.OWN:
+            for record in records[lacking_old(now, records)].tolist():
+                bad.setdefault(record, _NEEDS_OLD)
+        now, kept = judged(now, records, passes, plan.images, inserted)
+        if plan.images is JudgedImages.OWN:
+            judged_out = ~kept
+        stays = stays & kept
+    for output, failed in failures:
+        for row, why in failed.items():
+            if not judged_out[row] and (output.is_needed or now[row] != _DELETE):
+                bad.setdefault(int(records[row]), f"field {output.field.name}: {why}")
     unexpected = find_unexpected(plan.expect, values, records, is_new_image(now) & stays, plan.context)
     for record, why in (*unexpected.bad.items(), *unexpected.refused.items()):
         bad.setdefault(record, why)
@@ -77,14 +100,15 @@ def rows_of_table(
     return Chosen(judge_rows(with_left_out(unjudged, fields, plan.loose), fields), unexpected.counts)
 
 
-def _where(
+def _passes(
     plan: ComputedColumns,
     columns: Mapping[str, pa.Array],
     kinds: npt.NDArray[np.int8],
-    stays: npt.NDArray[np.bool_],
     records: npt.NDArray[np.int64],
     bad: dict[int, str],
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+) -> Bools:
+    """For each row whether `where` is true. A row that is judged, and for which that cannot be computed, makes its
+    record bad."""
     where = plan.where
     assert where is not None, "there is a condition"
     test = partial(condition_of, where, context=plan.context)
@@ -93,12 +117,16 @@ def _where(
     for row, why in failed.items():
         if is_judged[row]:
             bad.setdefault(int(records[row]), f"where: {why}")
-    passes: npt.NDArray[np.bool_] = np.asarray(truth.fill_null(False))
-    if plan.images is JudgedImages.OWN:
-        for record in records[lacking_old(kinds, records)].tolist():
-            bad.setdefault(record, _NEEDS_OLD)
-    inserted = np.zeros(len(kinds), np.bool_)
+    passes: Bools = np.asarray(truth.fill_null(False))
+    return passes
+
+
+def _inserted(plan: ComputedColumns, columns: Mapping[str, pa.Array]) -> Bools:
+    """For each row whether it is left out where it does not pass: nothing of its key is stored."""
+    count = len(next(iter(columns.values())))
+    if plan.images is JudgedImages.INSERTS:
+        return np.ones(count, np.bool_)
     if OP in columns and plan.images is JudgedImages.NEW:
-        inserted = np.asarray(columns[OP].fill_null("")) == "c"
-    kinds, kept = judged(kinds, records, passes, plan.images, inserted)
-    return kinds, stays & kept
+        is_insert: Bools = np.asarray(pc.fill_null(pc.equal(columns[OP], "c"), False))
+        return is_insert
+    return np.zeros(count, np.bool_)
