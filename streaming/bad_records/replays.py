@@ -34,7 +34,7 @@ class Replayed:
         return f"replayed {counted(self.taken, 'record')}, of which {self.still_bad:,} are still bad{left}"
 
 
-Rows = Callable[[pa.Table], pa.Table]
+ChosenRecords = Callable[[pa.Table], pa.Table]
 """Bad records (STORED_SCHEMA) → some of them."""
 
 
@@ -46,8 +46,8 @@ class Replay:
 
     user: str
     places: Sequence[StoredRecords]
-    own: Rows
-    written: Rows
+    own: ChosenRecords
+    written: ChosenRecords
     newest: int | None
     write: Callable[[pa.Table, int], None]
 
