@@ -4,6 +4,7 @@ Source: Spark 4.0 FileStreamOptions, ParquetOptions.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_READER, ReaderChoice, RecordFormat, SourceConfig
@@ -11,7 +12,7 @@ from bucketline.conf.kafka_client import kafka_client
 from bucketline.conf.source_options import KAFKA, PARQUET, SCHEMA, find_option
 
 _PATH = "path"
-_OF_LISTING = frozenset(
+OF_LISTING: Final = frozenset(
     {
         _PATH,
         SCHEMA,
@@ -75,5 +76,5 @@ def _of_files(options: Mapping[str, str]) -> tuple[str, ...]:
     path = find_option(options, _PATH) or ""
     scheme = path.partition(":")[0] if ":" in path.partition("/")[0] else "file"
     elsewhere = [] if scheme == "file" else [f"tasks read local files alone themselves, and the path is {scheme}:"]
-    unknown = [key for key in options if key.lower() not in _OF_LISTING]
+    unknown = [key for key in options if key.lower() not in OF_LISTING]
     return (*elsewhere, *(f"source.options.{key} says how Spark reads the files" for key in sorted(unknown)))

@@ -19,6 +19,7 @@ from bucketline.conf.job import (
     JOB_PREFIXES,
     OPTIONS,
     SOURCE_OPTIONS,
+    SOURCE_READER,
     STORAGE,
     JobConfig,
     Setting,
@@ -35,6 +36,7 @@ from bucketline.conf.sink_options import (
     BAD_RECORDS_MAX,
     BAD_RECORDS_PATH,
     BAD_RECORDS_TABLE,
+    FRAME_READER,
     KEY_ORDER,
     OUR_OPTIONS,
     ROUTE_MEMORY,
@@ -173,6 +175,8 @@ def check_key(key: str, origin: str) -> None:
             refuse_storage_keys({name: ""}, origin)
             if name in _OWN_SECTION:
                 raise OptionError(f"'{key}' in {origin} is written '{name}' in a job", key=key)
+            if name == FRAME_READER.key:
+                raise OptionError(f"'{key}' in {origin} is for a TableSink; a job has '{SOURCE_READER.key}'", key=key)
             if name not in known and not name.startswith(tuple(HARMLESS_PREFIXES)):
                 raise OptionError(f"unknown option '{name}' in {origin}{nearest_key(name, known)}", key=key)
             return

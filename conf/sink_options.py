@@ -38,6 +38,13 @@ class KeyOrder(Enum):
     WARN = "warn"
 
 
+class FrameReader(Enum):
+    """Who reads a frame that a sink is given, where it is nothing but columns of Parquet files."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
 MB = 1 << 20
 LEAST_MEMORY_BYTES = MB
 
@@ -94,6 +101,13 @@ KEY_ORDER: Option[KeyOrder | None] = Option(
     "one key out of two partitions of a Kafka topic, or out of two topics, and nothing that orders them: fail stops "
     "the job before the batch is committed, warn logs it; default: fail for change events, warn for json",
 )
+FRAME_READER = Option(
+    "frame-reader",
+    parse_enum(FrameReader),
+    FrameReader.AUTO,
+    "who reads a frame that is nothing but columns of Parquet files, chosen and renamed: auto: the tasks themselves, "
+    "where the rows are certainly those that Spark would read; spark: Spark",
+)
 BAD_RECORDS_PATH = Option("bad-records.path", parse_text, None, "folder for records that cannot be written")
 BAD_RECORDS_TABLE = Option(
     "bad-records.table",
@@ -135,6 +149,7 @@ class SinkOptions:
     bad_records_table: str | None
     bad_records_max: int
     key_order: KeyOrder | None
+    frame_reader: FrameReader
     plans: PlanOptions
     beside: AsyncOptions
     metrics: MetricsOptions
@@ -175,6 +190,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         bad_records_table=BAD_RECORDS_TABLE.find(options),
         bad_records_max=BAD_RECORDS_MAX.get(options),
         key_order=KEY_ORDER.find(options),
+        frame_reader=FRAME_READER.get(options),
         plans=plan_options(options, each_commit=compaction is Compaction.ASYNC),
         beside=async_options(options, compaction),
         metrics=metrics_options(options),

@@ -175,7 +175,7 @@ def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
     called for each batch may have set another, which several queries and runs share."""
     run = None if group is None else _runs.pop(group, None)
     if run is None:
-        query = _running(spark, query_id)
+        query = running_query(spark, query_id)
         run = _Run(group if query is None else str(query.runId()), query)
     if group is None or run.query is None or run.id != group:
         return run
@@ -200,7 +200,7 @@ def _latest_offsets(query: Any) -> list[Any]:
     return [offset if isinstance(offset, dict) else None for offset in latest]
 
 
-def _running(spark: Any, query_id: str) -> Any:
+def running_query(spark: Any, query_id: str) -> Any:
     """Spark's own object of a query that runs; None when there is none."""
     jvm = spark.sparkContext._jvm
     return spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))

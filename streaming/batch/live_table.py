@@ -12,6 +12,7 @@ from bucketline.conf.table.read_options import named_branch
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.catalog.table_handle import TableHandle, open_handle
 from bucketline.state.store.write.table_at import table_at
+from bucketline.streaming.batch.files.parquet_batch import ParquetReader
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.metrics.outlets import open_outlets
@@ -26,7 +27,10 @@ class _Turn:
 
 
 class LiveTable:
-    """The target of a stream as its last batch has left it, and its turn, which lets one batch in at a time."""
+    """The target of a stream as its last batch has left it, and its turn, which lets one batch in at a time.
+
+    `frame_reader` remembers whether tasks may read frames themselves, where these hold nothing but Parquet files.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class LiveTable:
         at.table.io.require_publish()
         open_outlets(at.plan.sink.metrics)
         self._target = Target(at, user)
+        self.frame_reader = ParquetReader(is_required=False, takes_any_frame=True)
         with _turns_lock:
             self._turn = _turns.setdefault((self._target.at.table.metadata_path, user), _Turn())
 

@@ -12,7 +12,7 @@ from typing import Any
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.option import check_texts
 from bucketline.conf.secrets import MaskedOptions
-from bucketline.conf.sink_options import refuse_unknown_options
+from bucketline.conf.sink_options import FrameReader, refuse_unknown_options
 from bucketline.conf.storage_options import check_storage_options, refuse_storage_keys
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.store.catalog.table_handle import branch_path
@@ -22,9 +22,10 @@ from bucketline.state.store.storage.wrapped_io import bare
 from bucketline.streaming.batch.batch_metrics import measure
 from bucketline.streaming.batch.compact_beside import finish_beside, stop_beside
 from bucketline.streaming.batch.failure import explained_in_one_line
+from bucketline.streaming.batch.files.parquet_batch import ParquetReader
 from bucketline.streaming.batch.finish import finish_stream
 from bucketline.streaming.batch.identity import BatchIdentity, commit_user
-from bucketline.streaming.batch.live_table import forget_table, live_table
+from bucketline.streaming.batch.live_table import LiveTable, forget_table, live_table
 from bucketline.streaming.batch.make_visible import hidden_rows
 from bucketline.streaming.batch.progress import tell
 from bucketline.streaming.batch.write_batch import Job, identify, write_batch
@@ -83,7 +84,9 @@ class TableSink:
         table = live_table(self.path, self.options, user, self.storage_options)
         try:
             with table.batch(identity):
-                target, report = write_batch(table.target, identity, batch, self._job())
+                job = self._job()
+                job = job if job.parquet is not None else replace(job, parquet=self._frame_reader(table))
+                target, report = write_batch(table.target, identity, batch, job)
                 table.keep(target)
                 report = replace(report, storage_requests=requests_sent(store).since(sent).total)
                 tell(report)
@@ -120,6 +123,11 @@ class TableSink:
     def _root(self) -> str:
         """The folder of the metadata that it writes: that of its table, or of the branch that the options name."""
         return branch_path(file_io_for(self.path, self.storage_options)[1], ReadSettings(self.options))
+
+    def _frame_reader(self, table: LiveTable) -> ParquetReader | None:
+        """How tasks read frames themselves that hold nothing but Parquet files; None when Spark reads them all."""
+        reads = table.target.at.plan.sink.frame_reader is FrameReader.AUTO
+        return table.frame_reader if reads else None
 
     def _job(self) -> Job:
         return Job(self.decode, self.checkpoint, self.source, self.cluster, self.allow_reprocess)

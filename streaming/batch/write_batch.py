@@ -47,6 +47,7 @@ from bucketline.streaming.batch.conform import (
     refuse_need,
     refuse_unexpected,
 )
+from bucketline.streaming.batch.files.parquet_batch import ParquetReader, files_of
 from bucketline.streaming.batch.history import check_rolled_back, other_queries, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, new_partitions, read_identity
 from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
@@ -59,7 +60,6 @@ from bucketline.streaming.batch.key_order import (
     with_feeds,
 )
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
-from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
 from bucketline.streaming.batch.plan import keeps_values, plan_batch, plan_emptied, shares_are_new
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
@@ -163,7 +163,7 @@ def _of_files(
     place: BadRecordsPlace | None,
 ) -> tuple[Target, Done]:
     """A batch of files: Spark reads it where a task has found a file that is for Spark to read."""
-    files = files_of(fitting, frame, parquet)
+    files = files_of(fitting, frame, identity, parquet)
     try:
         return plan_run_commit(target, identity, engine, files, place=place)
     except UnfitFileError as e:

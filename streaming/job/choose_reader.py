@@ -16,8 +16,9 @@ from bucketline.conf.kafka_client import kafka_client
 from bucketline.conf.reader_choice import not_native, obstacles
 from bucketline.conf.source_options import KAFKA, PARQUET, find_option
 from bucketline.streaming.bad_records.place import BadRecordsPlace
+from bucketline.streaming.batch.files.parquet_batch import ParquetReader
 from bucketline.streaming.batch.kafka_batch import KafkaReader
-from bucketline.streaming.batch.parquet_batch import ParquetReader
+from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.batch.write_batch import Job
@@ -50,6 +51,10 @@ class JobSink(TableSink):
         TableSink.stop(self, query_id)
         if self.topics is not None:
             self.topics.ask.close()
+
+    def _frame_reader(self, table: LiveTable) -> ParquetReader | None:
+        """None: the job says how its source is read."""
+        return None
 
     def _job(self) -> Job:
         return replace(

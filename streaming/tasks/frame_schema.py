@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 _PARAMETERS = signature(to_arrow_schema).parameters
 _IN_UTC = {"timezone": "UTC"} if "timezone" in _PARAMETERS else {}
@@ -16,5 +17,10 @@ _IN_UTC = {"timezone": "UTC"} if "timezone" in _PARAMETERS else {}
 
 def frame_schema(frame: Any, *, has_large_types: bool = False) -> pa.Schema:
     """The schema; with `has_large_types` strings and bytes have large offsets, unlike on Spark 3.5."""
+    return arrow_schema(frame.schema, has_large_types=has_large_types)
+
+
+def arrow_schema(columns: StructType, *, has_large_types: bool = False) -> pa.Schema:
+    """As `frame_schema`, of the columns of a frame."""
     large = {"prefers_large_types": has_large_types} if "prefers_large_types" in _PARAMETERS else {}
-    return to_arrow_schema(frame.schema, **large, **_IN_UTC)
+    return to_arrow_schema(columns, **large, **_IN_UTC)

@@ -4,7 +4,7 @@ Rows keep the order of Spark's file source: its parts are read in its order, so 
 position in it are the place of a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -31,13 +31,15 @@ class FilePart:
 class ParquetFiles:
     """A source: the rows of Parquet files, share by share of the tasks.
 
-    `declared` are the columns that the job reads the files with, and `columns` those that tasks hand over: among them
-    may be some that no file has, which are null. `decode` and `reject_limit` are as in `Frame`.
+    `declared` are the columns that the job reads the files with, and `columns` those that tasks hand over. For each
+    of these `declared_of` says which declared column it is; one that it does not name is null. `decode` and
+    `reject_limit` are as in `Frame`.
     """
 
     shares: tuple[tuple[FilePart, ...], ...]
     declared: pa.Schema
     columns: pa.Schema
+    declared_of: Mapping[str, str]
     ignores_case: bool = True
     accepts_old_dates: bool = True
     decode: Decoder | None = None

@@ -35,8 +35,9 @@ def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
     if path.stat().st_size != part.file_size:
         raise UnfitFileError(f"its size is not {counted(part.file_size, 'byte')}, as when the batch was planned")
     with pa.OSFile(str(path)) as source_file, pq.ParquetFile(source_file) as file:
-        names = columns_in_file(file, source)
-        wanted = [names[name] for name in source.columns.names if name in names]
+        in_file = columns_in_file(file, source)
+        names = {name: in_file[of] for name, of in source.declared_of.items() if of in in_file}
+        wanted = list(dict.fromkeys(names[name] for name in source.columns.names if name in names))
         if not wanted:
             raise UnfitFileError("it has none of the table's columns")
         groups = row_groups_of(file.metadata, part)

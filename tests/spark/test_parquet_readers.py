@@ -16,7 +16,8 @@ import pytest
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.store.table.table import open_table
-from bucketline.streaming.batch.parquet_batch import ParquetReader, files_of
+from bucketline.streaming.batch.files.parquet_batch import ParquetReader, files_of
+from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
@@ -63,6 +64,8 @@ def ints(arrow_type: pa.DataType) -> pa.Array:
     return pa.array([1, 2, 3, 4, 5]).cast(arrow_type)
 
 
+NO_BATCH = BatchIdentity("no-query", 0, None, None, None)
+
 READ: Mapping[str, tuple[pa.Table, dict[str, Any]]] = {
     "every type": (ROWS, {}),
     "decimals as integers": (ROWS, {"store_decimal_as_integer": True}),
@@ -103,7 +106,7 @@ def test_each_file_has_the_rows_that_spark_reads_or_is_left_to_spark(spark: Any,
         path = tmp_path / f"{name} %é,+.parquet"
         pq.write_table(rows, path, **options)
         frame = spark.read.schema(DDL).parquet(str(path))
-        source = files_of(Frame(frame), frame, ParquetReader(is_required=True))
+        source = files_of(Frame(frame), frame, NO_BATCH, ParquetReader(is_required=True))
         assert isinstance(source, ParquetFiles) and source.is_alone, name
         if name in FOR_SPARK:
             with pytest.raises(UnfitFileError):

@@ -212,6 +212,11 @@ def test_every_default_is_shown_in_words_that_can_be_set() -> None:
             assert option.parse(found[option.key].text) == option.default, option.key
 
 
+def test_a_job_says_who_reads_its_source_in_one_place() -> None:
+    with pytest.raises(OptionError, match=r"options.frame-reader.*is for a TableSink; a job has 'source.reader'"):
+        job(YAML, "options.frame-reader=spark")
+
+
 def test_a_job_cannot_choose_what_the_table_decides() -> None:
     with pytest.raises(OptionError, match="the table has '2'"):
         effective_options(job(YAML, "options.bucket=4").settings, {"bucket": "2"})

@@ -37,7 +37,8 @@ def written(path: Path, rows: pa.Table, **options: object) -> FilePart:
 
 
 def source(declared: pa.Schema, *parts: FilePart, ignores_case: bool = True, old_dates: bool = True) -> ParquetFiles:
-    return ParquetFiles((parts,), declared, declared, ignores_case, old_dates)
+    names = {name: name for name in declared.names}
+    return ParquetFiles((parts,), declared, declared, names, ignores_case, old_dates)
 
 
 def read(declared: pa.Schema, *parts: FilePart) -> pa.Table:
@@ -110,6 +111,22 @@ def test_texts_that_are_no_utf8_are_for_spark(tmp_path: Path) -> None:
     part = written(tmp_path / "f", pa.table({"c": bad}))
     with pytest.raises(UnfitFileError, match="Invalid UTF8"):
         read(pa.schema([("c", pa.string())]), part)
+
+
+def test_columns_that_tasks_hand_over_are_chosen_and_renamed_and_null_where_no_declared_one_is_meant(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"ID": [1, 2], "b": ["x", "y"], "c": [0.5, None]}), path)
+    declared = pa.schema([("id", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+    columns = pa.schema([("again", pa.int64()), ("c", pa.int64()), ("more", pa.string())])
+    part = FilePart(str(path), 0, path.stat().st_size, path.stat().st_size)
+    files = ParquetFiles(((part,),), declared, columns, {"again": "id", "c": "id"})
+    assert pa.concat_tables(file_rows((part,), files)).to_pydict() == {
+        "again": [1, 2],
+        "c": [1, 2],
+        "more": [None, None],
+    }
 
 
 def test_names_are_found_as_spark_finds_them(tmp_path: Path) -> None:

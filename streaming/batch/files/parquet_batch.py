@@ -1,11 +1,13 @@
 """The parts of Parquet files of a batch, for tasks that read them themselves.
 
 Spark's own file source plans them, as it would for its own tasks: which files, and how they are split. The frame is
-planned and never run. A plan that is not understood is not used.
+planned and never run. A plan that is not understood is not used. A job has made its frame itself and knows what it
+holds; what a caller hands to a sink is looked at first (`given_scan`).
 
 Source: Spark 4.0 to 4.3 FilePartition, PartitionedFile.
 """
 
+import json
 import logging
 import re
 from dataclasses import dataclass, field
@@ -15,8 +17,12 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from bucketline.conf.job import SOURCE_READER
 from bucketline.conf.option import parse_bool
-from bucketline.streaming.tasks.frame_schema import frame_schema
+from bucketline.conf.sink_options import FRAME_READER
+from bucketline.streaming.batch.files.given_scan import FileColumns, given_scan
+from bucketline.streaming.batch.identity import BatchIdentity, running_query
+from bucketline.streaming.tasks.frame_schema import arrow_schema, frame_schema
 from bucketline.streaming.tasks.parquet_files import FilePart, ParquetFiles, shares_of
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.read_task import Frame, Records
@@ -40,26 +46,30 @@ _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _CORRECTED = "CORRECTED"
 _TIME_ZONE = "spark.sql.session.timeZone"
+_LOG_OFFSET = "logOffset"
 _LOCAL = "file"
 _LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
 
 
 @dataclass(slots=True)
 class GivenUp:
-    """Why Spark reads the rest of a run; None while tasks do."""
+    """Why Spark reads the rest of a run; None while tasks do. `said` is why it reads the newest frame, as logged."""
 
     reason: str | None = None
+    said: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
     """How the tasks of a job read its Parquet files themselves, in one run of its query.
 
-    `is_required` when nothing else may read. `given_up` is the one thing here that changes: after a file that is for
-    Spark the rest of the run is Spark's.
+    `is_required` when nothing else may read. `takes_any_frame` where a caller gives the frames, which may hold
+    anything: each is looked at. `given_up` is the one thing here that changes: after a file that is for Spark the rest
+    of the run is Spark's.
     """
 
     is_required: bool
+    takes_any_frame: bool = False
     given_up: GivenUp = field(default_factory=GivenUp, compare=False)
 
     def give_up(self, error: UnfitFileError) -> None:
@@ -70,10 +80,17 @@ class ParquetReader:
                 "batch was written; set source.reader to auto or spark"
             ) from error
         self.given_up.reason = error.message
-        _LOG.warning("Spark reads the files from here on (source.reader = auto): %s", error.message)
+        setting = FRAME_READER.key if self.takes_any_frame else SOURCE_READER.key
+        _LOG.warning("Spark reads the files from here on (%s = auto): %s", setting, error.message)
+
+    def pass_over(self, error: UnfitFileError) -> None:
+        """Leaves a frame to Spark, and says why where that is not what was said before."""
+        if error.message != self.given_up.said:
+            self.given_up.said = error.message
+            _LOG.info("Spark reads the frame (%s = auto): %s", FRAME_READER.key, error.message)
 
 
-def files_of(fitting: Frame, frame: Any, reader: ParquetReader | None) -> Records:
+def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: ParquetReader | None) -> Records:
     """Where the tasks of a batch get its rows from: parts of files for a `reader`, else the frame itself. `frame` is
     what Spark made of the files, and `fitting` has its columns that the table has, and nulls for others.
 
@@ -81,15 +98,36 @@ def files_of(fitting: Frame, frame: Any, reader: ParquetReader | None) -> Record
     """
     if reader is None or reader.given_up.reason is not None:
         return fitting
-    try:
-        return _planned(fitting, frame)
-    except UnfitFileError as e:
-        reader.give_up(e)
+    if not reader.takes_any_frame:
+        try:
+            return _planned(fitting, _own_scan(frame))
+        except UnfitFileError as e:
+            reader.give_up(e)
         return fitting
+    if not reads_one_file_source(identity) or fitting.decode is not None:
+        return fitting
+    try:
+        return _planned(fitting, given_scan(frame, running_query(frame.sparkSession, identity.query_id)))
+    except UnfitFileError as e:
+        reader.pass_over(e)
+    return fitting
 
 
-def _planned(fitting: Frame, frame: Any) -> Records:
-    spark = frame.sparkSession
+def reads_one_file_source(identity: BatchIdentity) -> bool:
+    """Whether a batch has new files of one file source, and nothing else: that is known without asking Spark."""
+    ends = json.loads(identity.end_offsets or "[]")
+    return len(ends) == 1 and isinstance(ends[0], dict) and _LOG_OFFSET in ends[0]
+
+
+def _own_scan(frame: Any) -> FileColumns:
+    """What a frame that holds the files and nothing else reads of them."""
+    return FileColumns(
+        frame.schema, {name: name for name in frame.columns}, lambda: frame._jdf.queryExecution().toRdd()
+    )
+
+
+def _planned(fitting: Frame, scan: FileColumns) -> Records:
+    spark = fitting.frame.sparkSession
     conf = spark.conf
     for key in _FOR_SPARK:
         if parse_bool(conf.get(key)):
@@ -98,40 +136,39 @@ def _planned(fitting: Frame, frame: Any) -> Records:
     if local != _LOCAL_CLASS:
         raise UnfitFileError(f"Spark reads local files with {local}")
     zone = conf.get(_TIME_ZONE)
-    for column in frame.schema:
+    for column in scan.declared:
         if not _TYPES.fullmatch(column.dataType.simpleString()) or "." in column.name:
             raise UnfitFileError(f"tasks do not read columns like {column.name} {column.dataType.simpleString()}")
-    declared = _arrow(frame, zone)
-    shares = shares_of(planned_parts(frame))
+    shares = shares_of(planned_parts(spark, scan))
     if not shares or not shares[0]:
         return fitting
     return ParquetFiles(
         shares,
-        declared,
-        _arrow(fitting.frame, zone),
+        _in_zone(arrow_schema(scan.declared), zone),
+        _in_zone(frame_schema(fitting.frame), zone),
+        scan.columns,
         ignores_case=not parse_bool(conf.get(_CASE_SENSITIVE)),
         accepts_old_dates=conf.get(_REBASE).strip().upper() == _CORRECTED,
         reject_limit=fitting.reject_limit,
     )
 
 
-def _arrow(frame: Any, zone: str) -> pa.Schema:
-    """The frame's columns as Spark hands them to tasks."""
-    schema = frame_schema(frame)
+def _in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
+    """The columns as Spark hands them to tasks."""
     return pa.schema(
         f.with_type(pa.timestamp(f.type.unit, zone)) if pa.types.is_timestamp(f.type) and f.type.tz is not None else f
         for f in schema
     )
 
 
-def planned_parts(frame: Any) -> list[list[FilePart]]:
-    """What Spark's file source has planned for a frame, task by task.
+def planned_parts(spark: Any, scan: FileColumns) -> list[list[FilePart]]:
+    """What Spark's file source has planned for a scan, task by task.
 
     Raises UnfitFileError where the plan is not one of local files, and what Spark raises when it plans.
     """
-    scala = frame.sparkSession.sparkContext._jvm.scala.runtime.ScalaRunTime
+    scala = spark.sparkContext._jvm.scala.runtime.ScalaRunTime
     try:
-        tasks = list(frame._jdf.queryExecution().toRdd().partitions())
+        tasks = list(scan.rdd().partitions())
         if any(str(task.getClass().getSimpleName()) != _TASK for task in tasks):
             raise UnfitFileError(f"Spark plans a {tasks[0].getClass().getSimpleName()}, which is not known")
         return parts_in([str(scala.stringOf(task.files())) for task in tasks])

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
-from bucketline.streaming.batch.parquet_batch import ParquetReader, parts_in
+from bucketline.streaming.batch.files.parquet_batch import ParquetReader, parts_in
 from bucketline.streaming.job.choose_reader import choose_file_reader
 from bucketline.streaming.tasks.parquet_files import FilePart
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError

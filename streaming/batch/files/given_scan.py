@@ -1,0 +1,81 @@
+"""What a frame that a caller gives to a sink reads, where it is nothing but columns of Parquet files.
+
+A function for `foreachBatch` gets a frame over rows that exist already, an RDD. Spark's running query says how it has
+planned that RDD: both must be the same object, so that the plan is the one of these rows. What the caller has made of
+the frame since then is in the frame's own plan. The files of a batch come out of the plan, so that a replay has the
+same ones.
+
+Source: Spark 3.5 to 4.3 ForeachBatchSink, StreamExecution.lastExecution, HadoopFsRelation.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.types import StructType
+
+from bucketline.conf.reader_choice import OF_LISTING
+from bucketline.streaming.batch.files.plain_scan import FILE_SCAN, RDD_SCAN, columns_of, scanned_fields
+from bucketline.streaming.tasks.parquet_fit import UnfitFileError
+
+_FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+_LISTED = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"
+_OF_LISTING = OF_LISTING | {"basepath", "__globpaths__"}
+"""Options of a scan that say which files it has, and not how they are read; Spark adds two."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """Columns of Parquet files: `declared` are those that Spark reads of the files, and `columns` says for each of the
+    frame's which of them it is. `rdd` gives Spark's RDD of them, whose partitions are parts of the files."""
+
+    declared: StructType
+    columns: Mapping[str, str]
+    rdd: Callable[[], Any]
+
+
+def given_scan(frame: Any, query: Any) -> FileColumns:
+    """What a frame reads, which was given to a function for `foreachBatch` of Spark's object of a running query.
+
+    Raises UnfitFileError where the frame is anything else than columns of Parquet files, or that is not certain.
+    """
+    if query is None:
+        raise UnfitFileError("the query of the batch is not known")
+    try:
+        plan, execution = frame._jdf.queryExecution().executedPlan(), query.lastExecution()
+        chosen = columns_of(str(plan.toJSON()), RDD_SCAN)
+        rdd = execution.toRdd()
+        if not rdd.equals(_leaf(plan).rdd()):
+            raise UnfitFileError("the frame is not that of the batch")
+        planned = execution.executedPlan()
+        read = columns_of(str(planned.toJSON()), FILE_SCAN)
+        fields = scanned_fields(read.leaf)
+        _check_relation(_leaf(planned).relation())
+    except (Py4JError, PySparkException) as e:
+        raise UnfitFileError(f"Spark does not say what it reads: {e}".strip().splitlines()[0][:200]) from e
+    if len(read.places) != len(chosen.leaf["output"]):
+        raise UnfitFileError("the frame has other columns than the batch")
+    names = [fields[read.places[place]]["name"] for place in chosen.places]
+    columns = dict(zip(frame.columns, names, strict=True))
+    if len(columns) < len(names):
+        raise UnfitFileError("two columns of the frame have one name")
+    declared: StructType = StructType.fromJson({"type": "struct", "fields": fields})
+    return FileColumns(declared, columns, lambda: rdd)
+
+
+def _leaf(plan: Any) -> Any:
+    return plan.collectLeaves().apply(0)
+
+
+def _check_relation(relation: Any) -> None:
+    """Returns if it is one of listed Parquet files that are read without any option. Raises UnfitFileError."""
+    for part, known in ((relation.fileFormat(), _FORMAT), (relation.location(), _LISTED)):
+        name = str(part.getClass().getName())
+        if name != known:
+            raise UnfitFileError(f"the files are read with {name}")
+    options = str(relation.options().keySet().mkString("\n"))
+    unknown = sorted(key for key in options.splitlines() if key.lower() not in _OF_LISTING)
+    if unknown:
+        raise UnfitFileError(f"the option {unknown[0]} says how Spark reads the files")

@@ -1,0 +1,121 @@
+"""Whether a plan of Spark is nothing but chosen and renamed columns of one thing, as the plan itself says.
+
+It is read as the JSON that Spark makes of its physical plan, in which every part has the name of its class. A class or
+a field that is not known is a doubt, and there is no doubt that is settled here: the frame is Spark's to read.
+
+Source: Spark 3.5 to 4.3 TreeNode.toJSON, FileSourceScanExec, ProjectExec, RDDScanExec.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.streaming.tasks.parquet_fit import UnfitFileError
+
+_EXECUTION = "org.apache.spark.sql.execution."
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
+PROJECT = f"{_EXECUTION}ProjectExec"
+FILE_SCAN = f"{_EXECUTION}FileSourceScanExec"
+RDD_SCAN = f"{_EXECUTION}RDDScanExec"
+ATTRIBUTE, ALIAS = f"{_EXPRESSIONS}AttributeReference", f"{_EXPRESSIONS}Alias"
+_SAME_ROWS = frozenset(
+    {f"{_EXECUTION}{name}" for name in ("WholeStageCodegenExec", "InputAdapter", "ColumnarToRowExec")}
+)
+_OF_SCAN = frozenset(
+    {
+        "class",
+        "num-children",
+        "relation",
+        "stream",
+        "output",
+        "requiredSchema",
+        "partitionFilters",
+        "dataFilters",
+        "disableBucketedScan",
+    }
+)
+"""What a scan of files has that reads all rows of all of them. Spark leaves out what is not set."""
+_OF_NO_EFFECT = frozenset({"comment"})
+
+PlanNode = Mapping[str, Any]
+_Id = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanColumns:
+    """The columns of a plan: for each the place of the column of the `leaf` that it is."""
+
+    leaf: PlanNode
+    places: tuple[int, ...]
+
+
+def columns_of(plan: str, leaf_class: str) -> PlanColumns:
+    """The columns of a plan, given as JSON, that does nothing but choose and rename those of one leaf of that class.
+
+    Raises UnfitFileError for any other plan.
+    """
+    nodes: list[PlanNode] = json.loads(plan)
+    *above, leaf = nodes
+    for node in above:
+        if node["class"] != PROJECT and node["class"] not in _SAME_ROWS:
+            raise UnfitFileError(f"the frame is the work of {_named(node)}")
+        if node["num-children"] != 1:
+            raise UnfitFileError("the frame is made of several")
+    if leaf["class"] != leaf_class or leaf["num-children"] != 0:
+        raise UnfitFileError(f"the frame is the work of {_named(leaf)}")
+    ids = [_id(_only(tree)) for tree in leaf["output"]]
+    place_of = dict(zip(ids, range(len(ids)), strict=True))
+    if len(place_of) < len(ids):
+        raise UnfitFileError("two columns have one id")
+    places = tuple(range(len(ids)))
+    for node in reversed(above):
+        if node["class"] == PROJECT:
+            chosen = [_chosen(tree) for tree in node["projectList"]]
+            if any(source not in place_of for _, source in chosen):
+                raise UnfitFileError("a column is none of the files'")
+            places = tuple(place_of[source] for _, source in chosen)
+            place_of = {new: place_of[source] for new, source in chosen}
+    return PlanColumns(leaf, places)
+
+
+def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
+    """The columns that a scan reads of its files, as JSON of Spark's schema. Raises UnfitFileError for a scan that
+    leaves out rows, or adds columns or values that are not in the files."""
+    unknown = sorted(scan.keys() - _OF_SCAN)
+    if unknown:
+        raise UnfitFileError(f"the scan of the files has {unknown[0]}")
+    if scan["partitionFilters"] or scan["dataFilters"]:
+        raise UnfitFileError("the files are filtered")
+    fields: list[dict[str, Any]] = scan["requiredSchema"]["fields"]
+    output = [_only(tree) for tree in scan["output"]]
+    if [(a["name"], a["dataType"]) for a in output] != [(f["name"], f["type"]) for f in fields] or not fields:
+        raise UnfitFileError("the scan has other columns than those of the files")
+    for column in (*output, *fields):
+        if column["metadata"].keys() - _OF_NO_EFFECT:
+            raise UnfitFileError(f"column {column['name']!r} has metadata: {', '.join(sorted(column['metadata']))}")
+        if column["nullable"] is not True:
+            raise UnfitFileError(f"column {column['name']!r} is declared without nulls")
+    return fields
+
+
+def _chosen(tree: Sequence[PlanNode]) -> tuple[_Id, _Id]:
+    """The ids of a column of a projection, and of the one below that it is."""
+    if len(tree) == 2 and tree[0]["class"] == ALIAS and tree[0]["num-children"] == 1:
+        return _id(tree[0]), _id(_only(tree[1:]))
+    own = _id(_only(tree))
+    return own, own
+
+
+def _only(tree: Sequence[PlanNode]) -> PlanNode:
+    if len(tree) != 1 or tree[0]["class"] != ATTRIBUTE:
+        raise UnfitFileError(f"a column is the work of {_named(tree[1 if tree[0]['class'] == ALIAS else 0])}")
+    return tree[0]
+
+
+def _id(node: PlanNode) -> _Id:
+    return int(node["exprId"]["id"]), str(node["exprId"]["jvmId"])
+
+
+def _named(node: PlanNode) -> str:
+    return str(node["class"]).rpartition(".")[2]
