@@ -10,8 +10,9 @@ from functools import partial
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.changelog_options import check_changelog_options
 from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
-from bucketline.conf.table.read_options import BRANCH
+from bucketline.conf.table.read_options import BRANCH, ROW_TRACKING_ENABLED
 from bucketline.conf.table.table_options import (
+    BUCKET,
     BUCKET_KEY,
     PARTITION,
     PRIMARY_KEY,
@@ -72,6 +73,7 @@ def _checks(
     yield from write_checks(options, primary_key, partition_keys)
     yield partial(check_changelog_options, options, primary_key, columns)
     yield partial(_check_bucket_key, options, columns, nested, primary_key, partition_keys)
+    yield partial(_check_row_tracking, options, primary_key)
     yield partial(_check_sequence, options, columns)
     yield partial(_check_row_kind, options, columns)
 
@@ -152,6 +154,16 @@ def _check_bucket_key(
     nested_keys = [name for name in bucket_key if name in nested]
     if nested_keys:
         refuse(BUCKET_KEY.key, f"nested type can not in bucket-key, in your table these key are {listed(nested_keys)}")
+
+
+def _check_row_tracking(options: Mapping[str, str], primary_key: Sequence[str]) -> None:
+    """Source: Paimon 2.0 SchemaValidation.validateRowTracking."""
+    if not ROW_TRACKING_ENABLED.get(options):
+        return
+    if BUCKET.get(options) != -1:
+        refuse(BUCKET.key, "Cannot define bucket for row tracking table, it only support bucket = -1")
+    if primary_key:
+        refuse(PRIMARY_KEY.key, "Cannot define primary-key for row tracking table.")
 
 
 def _check_columns(columns: Sequence[str]) -> None:

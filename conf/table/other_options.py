@@ -178,7 +178,6 @@ RESTRICTED: Mapping[str, Restriction] = {
     "chain-table.enabled": _only("false", "it needs deletes to be kept at the last level"),
     "primary-key.nullable": _only("false", _NOT_YET),
     "upsert-key": _never(_NOT_YET),
-    ROW_TRACKING_ENABLED.key: _only("false", _APPEND_FEATURE),
     DATA_EVOLUTION_ENABLED.key: _only("false", _APPEND_FEATURE),
     "clustering.incremental": _only("false", _NOT_YET),
     "blob-field": _never(_NOT_YET),

@@ -44,7 +44,13 @@ from bucketline.conf.table.memory_options import BOUNDED, MEMORY_OPTIONS
 from bucketline.conf.table.merge_options import IGNORE_DELETE, MERGE_ENGINE, MERGE_OPTIONS, SEQUENCE_FIELD
 from bucketline.conf.table.other_options import HARMLESS, HARMLESS_PREFIXES, RESTRICTED
 from bucketline.conf.table.own_options import OWN_OPTIONS
-from bucketline.conf.table.read_options import BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, check_data_folder
+from bucketline.conf.table.read_options import (
+    BRANCH,
+    DATA_FILE_DIRECTORY,
+    INDEX_IN_DATA_DIRECTORY,
+    ROW_TRACKING_ENABLED,
+    check_data_folder,
+)
 from bucketline.conf.table.tag_options import TAG_OPTIONS, check_tag_options
 
 MB = 1 << 20
@@ -160,6 +166,7 @@ HONOURED: Mapping[str, Option[Any]] = {
     BRANCH.key: BRANCH,
     DATA_FILE_DIRECTORY.key: DATA_FILE_DIRECTORY,
     INDEX_IN_DATA_DIRECTORY.key: INDEX_IN_DATA_DIRECTORY,
+    ROW_TRACKING_ENABLED.key: ROW_TRACKING_ENABLED,
 }
 """Every option above by its key, then those of the other modules, ours among them."""
 

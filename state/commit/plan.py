@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bucketline.state.commit.author import Author
+from bucketline.state.commit.row_ids import with_row_ids
 from bucketline.state.format.entries import (
     CommitKind,
     FileKind,
@@ -40,6 +41,7 @@ class SnapshotPlan:
     delta_entries: tuple[ManifestEntry, ...]
     changelog_entries: tuple[ManifestEntry, ...]
     index_entries: tuple[IndexManifestEntry, ...] | None
+    next_row_id: int = 0
 
     @property
     def snapshot_id(self) -> int:
@@ -79,7 +81,7 @@ class SnapshotPlan:
             watermark=later_watermark(None if latest is None else latest.watermark, self.author.watermark),
             statistics=latest.statistics if latest is not None and same_schema else None,
             properties=dict(self.author.properties),
-            next_row_id=0 if latest is None or latest.next_row_id is None else latest.next_row_id,
+            next_row_id=self.next_row_id,
             operation=None if self.author.operation is None else self.author.operation.value,
             uuid=self.uuid,
         )
@@ -96,12 +98,17 @@ def plan_snapshot(
     schema_id: int,
     uuid: str,
     now_ms: int,
+    tracks_rows: bool = False,
 ) -> SnapshotPlan:
     """The plan of the snapshot that follows `latest`.
 
     `index` is its complete index list (`combine_index`); None: that of `latest` stays.
     `schema_id` is the newest schema's at commit time, whatever the writers used. Entries must have their DELETEs first.
+    `tracks_rows`: new files get ids and versions of their rows.
     """
+    next_row_id = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
+    if tracks_rows:
+        entries, next_row_id = with_row_ids(entries, 1 if latest is None else latest.id + 1, next_row_id)
     assert deletes_come_first(entries), "a DELETE after an ADD lets expiration remove live files"
     return SnapshotPlan(
         latest=latest,
@@ -113,6 +120,7 @@ def plan_snapshot(
         delta_entries=tuple(entries),
         changelog_entries=tuple(changelog),
         index_entries=None if index is None else tuple(index),
+        next_row_id=next_row_id,
     )
 
 

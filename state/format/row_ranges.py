@@ -43,7 +43,33 @@ class RowRange:
 
 def with_tracked(schema: TableSchema) -> TableSchema:
     """The schema with the columns of row tracking at its end."""
-    return replace(schema, fields=(*schema.fields, *TRACKED))
+    return schema if has_tracked(schema) else replace(schema, fields=(*schema.fields, *TRACKED))
+
+
+def has_tracked(schema: TableSchema) -> bool:
+    """Whether a schema has the columns of row tracking, as files of rows that stay have."""
+    return schema.fields[-len(TRACKED) :] == TRACKED
+
+
+def has_row_ids(schema: TableSchema) -> bool:
+    """Whether a schema has the ids of rows, as files of rows that were in the table before have."""
+    return any(field.name == ROW_ID for field in schema.fields)
+
+
+def tracks_rows(schema: TableSchema) -> bool:
+    """Whether the rows of a table have ids."""
+    return schema.settings.reading.row_tracking and not schema.primary_keys
+
+
+def kept_schema(schema: TableSchema) -> TableSchema:
+    """The columns of files with rows that stay as they are: in tables with row tracking they keep ids and versions."""
+    return with_tracked(schema) if tracks_rows(schema) else schema
+
+
+def changed_schema(schema: TableSchema) -> TableSchema:
+    """The columns of files with rows that get new values: in tables with row tracking they keep their ids, and their
+    version is that of the file."""
+    return replace(schema, fields=(*schema.fields, TRACKED[0])) if tracks_rows(schema) else schema
 
 
 def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
@@ -56,9 +82,9 @@ def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, 
 
 def stats_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
     """The columns that a file's statistics are about, in their order."""
-    if file.value_stats_cols is None:
-        return written_fields(stored, file)
-    return stored.select(file.value_stats_cols)
+    if file.value_stats_cols is not None:
+        return with_tracked(stored).select(file.value_stats_cols)
+    return written_fields(stored if file.write_cols is None else with_tracked(stored), file)
 
 
 def is_blob_file(file: DataFileMeta) -> bool:

@@ -21,6 +21,8 @@ from bucketline.conf.reader_options import (
     READ_OPTIMIZED,
 )
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.format.row_ranges import tracks_rows, with_tracked
+from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.dialect import as_spark_reads, refused
 from bucketline.state.sql.narrowing import needed_columns, needed_rows
 from bucketline.state.sql.statement import Query, Relation
@@ -147,7 +149,7 @@ class SparkQueries:
         if system is None or system.lower() == _READ_OPTIMIZED:
             options = {**handle.read_options, **handle.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
             if query is not None:
-                options |= _needs(query, relation, own_sight(handle, None).schema.fields)
+                options |= _needs(query, relation, _known_fields(own_sight(handle, None).schema))
             return read_frame(self._spark, handle.uri, options)
         schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))
@@ -170,6 +172,11 @@ class SparkQueries:
         kind = F.element_at(F.array(*map(F.lit, SHORT_NAMES)), frame[ROW_KIND_COLUMN] + 1)
         own = [F.col(in_backticks(name)) for name in frame.columns if name not in CHANGE_COLUMNS]
         return frame.select(kind.alias(ROW_KIND), *own)
+
+
+def _known_fields(schema: TableSchema) -> Sequence[DataField]:
+    """The columns that a query may name; ids of rows are not among those of *."""
+    return with_tracked(schema).fields if tracks_rows(schema) else schema.fields
 
 
 def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dict[str, str]:

@@ -1,9 +1,11 @@
 """Tables with data evolution and row tracking that Paimon Java and pypaimon write, drawn at random, row by row."""
 
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -102,3 +104,65 @@ def test_tables_of_others_are_read_as_they_read_them(
         tracked = rows_of(table.to_arrow(columns=["_ROW_ID", "_SEQUENCE_NUMBER"]))
         key = ("_ROW_ID", "_SEQUENCE_NUMBER")
         assert sorted(tuple(r[k] for k in key) for r in tracked) == sorted(tuple(r[k] for k in key) for r in told)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_keep_their_ids_whoever_writes_changes_and_compacts(
+    tmp_path: Path, paimon_java: PaimonJava, seed: int
+) -> None:
+    """Tables with row tracking that both write: Java reads the ids and versions that we read, and we those of Java.
+
+    Java cannot read ids out of Avro files, its own included.
+    """
+    draw = random.Random(seed)
+    path = tmp_path / "t"
+    fields = [{"name": name, "type": kind} for name, kind in COLUMNS.items()]
+    options = options_of(draw, path, deletes=False)
+    options.pop("data-evolution.enabled", None)
+    form = draw.choice(("parquet", "orc"))
+    options |= {"file.format": form, "file.compression": draw.choice(CODECS[form])}
+    options |= {"compaction.min.file-num": "2", "deletion-vectors.enabled": draw.choice(("true", "false"))}
+    partitions = ["p"] if draw.random() < 0.5 else []
+    paimon_java.create(path, fields, partition_keys=partitions, options=options)
+    known: dict[int, int] = {}
+    for _ in range(8):
+        table, verb = (
+            open_table(str(path)),
+            draw.choice(("ours", "java", "update", "delete", "compact", "java compacts")),
+        )
+        drawn = [{c: value(draw, c) for c in COLUMNS} for _ in range(draw.choice((1, 4, 15)))]
+        if verb == "java":
+            paimon_java.write(path, drawn)
+        elif verb == "ours":
+            types = table.schema
+            table.write(pa.Table.from_pylist([as_stored(row) for row in drawn], schema=types))
+        elif verb == "update":
+            table.update(f"k > {draw.randrange(-50, 50)}", {"s": "changed"})
+        elif verb == "delete":
+            table.delete(f"k = {draw.randrange(-50, 50)} OR k BETWEEN 0 AND 5")
+        elif verb == "compact":
+            table.compact()
+        else:
+            paimon_java.compact(path)
+        check_ids(open_table(str(path)), paimon_java, path)
+        whole = open_table(str(path)).to_arrow(columns=["_ROW_ID", "f"])
+        now = dict(zip(whole["_ROW_ID"].to_pylist(), whole["f"].to_pylist(), strict=True))
+        assert len(now) == whole.num_rows, "an id is there twice"
+        if verb != "delete":
+            assert known.items() <= now.items(), verb
+        known = now
+    assert [f for f in open_table(str(path)).doctor(rows=True) if f.severity == "error"] == []
+
+
+def as_stored(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "d": None if row["d"] is None else Decimal(row["d"])}
+
+
+def check_ids(table: Table, java: PaimonJava, path: Path) -> None:
+    found = rows_of(table.to_arrow(columns=[*COLUMNS, "_ROW_ID", "_SEQUENCE_NUMBER"]))
+    told = java.read(path, system="row_tracking")
+    keys = ("_ROW_ID", "_SEQUENCE_NUMBER", "k", "s")
+    assert sorted(tuple(map(str, (r[k] for k in keys))) for r in found) == sorted(
+        tuple(map(str, (r[k] for k in keys))) for r in told
+    )
+    assert_same_rows(rows_of(table.to_arrow()), java.read(path), table_fields(path))

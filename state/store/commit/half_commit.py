@@ -21,6 +21,7 @@ from bucketline.state.determinism import World
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
 from bucketline.state.format.metadata_records import Encoding
+from bucketline.state.format.row_ranges import tracks_rows
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
@@ -190,6 +191,7 @@ class HalfCommit:
             schema_id=newest_id,
             uuid=table.world.ids.new_uuid(),
             now_ms=table.world.clock.now_ms(),
+            tracks_rows=tracks_rows(table.schema),
         )
 
     def _other_bucket_count(self, fit: Fit, base: CommitBase, newest_id: int) -> Conflict | None:
@@ -234,14 +236,15 @@ class HalfCommit:
         """The snapshot; the files that it names are written."""
         queue = QueuedWrites(self.table.io)
         store = self.table.manifests.recording(self._of_try, queue)
-        delta, is_overwrite = self._delta, self._half.overwrite is not None
-        if delta is None or is_overwrite:
+        delta, is_of_try = self._delta, self._half.overwrite is not None or tracks_rows(self.table.schema)
+        if delta is None or is_of_try:
             delta = store.write(plan.delta_entries, plan.schema_id)
         delta_files = len(self._of_try)
         snapshot = self._write_lists(plan, base, delta, store)
         queue.flush()
-        if not is_overwrite:
-            # The next try has the same delta; an overwrite deletes what it finds then.
+        if not is_of_try:
+            # The next try has the same delta. An overwrite deletes what it finds then, and ids of rows are those that
+            # are free then.
             self._delta = delta
             self._of_half += self._of_try[:delta_files]
             del self._of_try[:delta_files]

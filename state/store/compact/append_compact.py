@@ -41,6 +41,7 @@ def compact_append(
     new files are left. Rows that `vector_files` mark as deleted are dropped; vectors of other files in the same index
     file are written again.
     """
+    access = access.keeping
     columns = [f.name for f in access.schema.fields]
     bucket = BucketFiles(*bucket_id, total_buckets=0, files=tuple(files))
     before: list[DataFileMeta] = []

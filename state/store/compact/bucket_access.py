@@ -12,6 +12,7 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.row_age import RowAge, row_age
+from bucketline.state.format.row_ranges import kept_schema
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
@@ -63,6 +64,13 @@ class BucketAccess:
     @cached_property
     def key_order(self) -> ToComparable:
         return key_order([f.type for f in self.schema.select(self.schema.trimmed_primary_key)])
+
+    @property
+    def keeping(self) -> "BucketAccess":
+        """The access for rows that are written again: in tables with row tracking they keep their ids and versions, as
+        columns of their own."""
+        schema = kept_schema(self.schema)
+        return self if schema is self.schema else replace(self, schema=schema)
 
     def age(self) -> RowAge | None:
         """Which rows have expired by now; None in tables whose rows do not expire."""

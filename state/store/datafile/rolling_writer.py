@@ -18,6 +18,7 @@ from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from bucketline.state.format.index.file_index import INDEX_SUFFIX
 from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
+from bucketline.state.format.row_ranges import has_row_ids
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
 from bucketline.state.lsm.aggregate.column import null_result
@@ -82,6 +83,7 @@ class RollingWriter:
         self._source = source
         self._settings = settings or file_settings(schema, level=level, source=source, postponed=postponed)
         self._keys = schema.select(schema.trimmed_primary_key)
+        self._has_row_ids = has_row_ids(schema)
         self._physical = arrow_schema(self._settings.fields)
         self._long = frozenset(shortened_decimals(schema))
         self._next_sequence_number = first_sequence_number
@@ -209,6 +211,8 @@ class RollingWriter:
             self._next_sequence_number + file.row_count - 1,
         )
         self._next_sequence_number = high + 1
+        if self._has_row_ids and file.sequence_range is None:
+            low = high = 0  # the commit says what they are
         return DataFileMeta(
             file_name=file.name,
             file_size=size_bytes,
@@ -226,6 +230,7 @@ class RollingWriter:
             file_source=self._source,
             value_stats_cols=names,
             external_path=file.external_path,
+            write_cols=tuple(f.name for f in self._schema.fields) if self._has_row_ids else None,
         )
 
 
@@ -263,6 +268,8 @@ class _OpenFile:
         stats = collect_stats(group, fields, self._modes)
         if keys:
             self._note_keys(group, keys, stats.of_keys(keys))
+        elif SEQUENCE in group.column_names:
+            self._note_versions(group.column(SEQUENCE))
         self.values = stats if self.values is None else self.values.merge(stats)
         self.row_count += group.num_rows
 
@@ -285,13 +292,16 @@ class _OpenFile:
         if self.row_count == 0:
             self.min_key = _key_at(group, keys, 0)
         self.max_key = _key_at(group, keys, group.num_rows - 1)
-        bounds = pc.min_max(group.column(SEQUENCE))
-        low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        seen = self.sequence_range or (low, high)
-        self.sequence_range = (min(low, seen[0]), max(high, seen[1]))
+        self._note_versions(group.column(SEQUENCE))
         self.delete_row_count += pc.sum(is_retract(group.column(VALUE_KIND))).as_py() or 0
         key_stats = stats or collect_stats(group, keys, [KEY_MODE] * len(keys))
         self.key_stats = key_stats if self.key_stats is None else self.key_stats.merge(key_stats)
+
+    def _note_versions(self, numbers: pa.ChunkedArray) -> None:
+        bounds = pc.min_max(numbers)
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        seen = self.sequence_range or (low, high)
+        self.sequence_range = (min(low, seen[0]), max(high, seen[1]))
 
 
 def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.RecordBatch]) -> list[DataFileMeta]:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.table.read_options import SCAN_MODE_KEY
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
+from bucketline.state.format.row_ranges import TRACKED_NAMES, tracks_rows, with_tracked
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
@@ -65,7 +65,7 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
 
 def is_tracked(schema: TableSchema) -> bool:
     """Whether rows have the columns of row tracking, which must be requested by name."""
-    return schema.settings.reading.row_tracking and not schema.primary_keys
+    return tracks_rows(schema)
 
 
 def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:

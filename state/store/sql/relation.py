@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
+from bucketline.state.format.row_ranges import TRACKED, tracks_rows
 from bucketline.state.sql.compute.expression import SqlExpression, condition, with_blanks
 from bucketline.state.sql.compute.filters import literal_scalar, translate_filter
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
@@ -36,7 +37,15 @@ class Source:
     alias: str
     schema: pa.Schema
     fields: Sequence[DataField]
+    hidden: Sequence[DataField] = ()
+    """Columns that are read where they are named, and are not among those of *."""
+
     log: Iterator[pa.RecordBatch] | None = None
+
+    @property
+    def known(self) -> Sequence[DataField]:
+        """All columns that may be named."""
+        return (*self.fields, *self.hidden)
 
     def batches(
         self, columns: Sequence[str], where: exp.Expression | None, limit: int | None
@@ -47,7 +56,7 @@ class Source:
             yield from self._filtered(columns, None, limit)
             return
         try:
-            expression = translate_filter(where, self.fields)
+            expression = translate_filter(where, self.known)
         except OptionError as e:
             yield from self._computed(columns, where, e)
             return
@@ -74,7 +83,7 @@ class Source:
         for batch in self._filtered(needed, None, None):
             known = dict(zip(batch.schema.names, batch.columns, strict=True))
             try:
-                passing = condition(with_blanks(SqlExpression(sql_text(where)), self.fields), known, batch.num_rows)
+                passing = condition(with_blanks(SqlExpression(sql_text(where)), self.known), known, batch.num_rows)
             except OptionError as e:
                 text = f"WHERE {where.sql(DIALECT)} needs Spark: give a Spark session ({e.message})"
                 raise refused(text) from refusal
@@ -91,7 +100,9 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
     if relation.name.system is None:
         sight = own_sight(handle_of(table), None)
         none = None if reads else iter(())
-        return Source(table, alias, arrow_schema(sight.schema.fields), sight.schema.fields, none)
+        own = sight.schema.fields
+        hidden = TRACKED if tracks_rows(sight.schema) else ()
+        return Source(table, alias, arrow_schema((*own, *hidden)), own, hidden, none)
     schema, rows = system_table(handle_of(table), relation.name.system)
     return rows_source(pa.RecordBatchReader.from_batches(schema, rows if reads else ()), alias)
 
@@ -101,7 +112,7 @@ def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = (
     SchemaMismatchError for a type that tables do not have."""
     schema = named(rows.schema, names, alias)
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
-    return Source(None, alias, schema, logical_fields(schema), batches)
+    return Source(None, alias, schema, logical_fields(schema), (), batches)
 
 
 def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:

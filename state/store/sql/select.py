@@ -162,10 +162,10 @@ def _bound(tree: exp.Select, source: Source) -> exp.Expression:
     copied.set("from_", None)
     order = copied.args.get("order")
     copied.set("order", None)
-    bound = bind_columns(copied, source.fields, source.alias)
+    bound = bind_columns(copied, source.known, source.alias)
     if order is not None:
         aliases = {e.alias for e in tree.expressions if isinstance(e, exp.Alias)}
-        bound.set("order", bind_columns(order, source.fields, source.alias, also=aliases))
+        bound.set("order", bind_columns(order, source.known, source.alias, also=aliases))
     return bound
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.wording import counted
 from bucketline.state.sql.dialect import DIALECT, refused
 from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Delete, Merge, MergeAction, Query, Relation, Update
@@ -76,7 +77,7 @@ def with_literals(
         else:
             values = _single(rows, inner)
             if len(values) > 1:
-                raise refused(f"{inner.sql(DIALECT)} gives {len(values)} rows where one value is needed")
+                raise refused(f"{inner.sql(DIALECT)} gives {counted(len(values), 'row')} where one value is needed")
             place.replace(_literal(values[0]) if values else exp.null())
     return copied
 
@@ -102,15 +103,15 @@ def _rows(
             break
         if count > MOST_VALUES:
             raise refused(
-                f"the query {select.sql(DIALECT)!r} gives more than {MOST_VALUES:,} rows; use MERGE INTO ... USING "
-                "(SELECT ...), which joins them"
+                f"the query {select.sql(DIALECT)!r} gives more than {counted(MOST_VALUES, 'row')}; use MERGE INTO ... "
+                "USING (SELECT ...), which joins them"
             )
     return pa.Table.from_batches(found, schema=reader.schema)
 
 
 def _single(rows: pa.Table, inner: exp.Expression) -> list[object]:
     if rows.num_columns != 1:
-        raise refused(f"{inner.sql(DIALECT)} gives {rows.num_columns} columns where one value is needed")
+        raise refused(f"{inner.sql(DIALECT)} gives {counted(rows.num_columns, 'column')} where one value is needed")
     kind = rows.schema.field(0).type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise refused(

@@ -22,6 +22,7 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import Operation
+from bucketline.state.format.row_ranges import ROW_ID, changed_schema
 from bucketline.state.sql.compute.conditions import Condition
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
@@ -102,6 +103,8 @@ class FileChange:
 
     stored: PassingRows
     change: AppendedChange
+    keeps_ids: bool = False
+    """Whether a row that is appended has the id of the one that it is for, and a new version."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
         """New rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
@@ -114,9 +117,13 @@ class FileChange:
             removed.add(kept)
             new = self.change.replacing(kept)
             if new is not None:
-                yield from sealer.add(acceptance.accept(new))
+                yield from sealer.add(acceptance.accept(_with_ids(new, kept) if self.keeps_ids else new))
         yield from sealer.finish()
         yield from removed.reports()
+
+
+def _with_ids(new: pa.Table, before: pa.RecordBatch) -> pa.Table:
+    return new.append_column(ROW_ID, before.column(ROW_ID))
 
 
 class Removed:
@@ -148,7 +155,7 @@ class KeptAndTaken:
     def __init__(self, at: TableAt) -> None:
         self._at = at
         self._schema = at.plan.schema
-        self._access = at.plan.access
+        self._access = at.plan.access.keeping
         self._files: list[PassingRows] = []
         self.removed = Removed()
         refuse_unreadable(self._schema)
@@ -260,7 +267,7 @@ class FileCopy:
 
     def message(self) -> CommitMessage:
         """What becomes of the file."""
-        file, access = self.file, self.access
+        file, access = self.file, self.access.keeping
         gone = np.frombuffer(BitMap.deserialize(self.removed).to_array(), np.uint32).astype(np.int64)
         new: Sequence[DataFileMeta] = ()
         if len(gone) < file.row_count:
@@ -275,14 +282,15 @@ class FileCopy:
 
 
 def write_append_changes(
-    at: TableAt, stored: KeptAndTaken, source: Any, operation: Operation, *, engine: Engine
+    at: TableAt, stored: KeptAndTaken, source: Any, operation: Operation, *, engine: Engine, keeps_ids: bool = False
 ) -> WriteResult:
     """Appends the rows of a source, whose reading says what is taken out of `stored`, and commits both at once.
 
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when another
-    process has changed one of the files meanwhile.
+    process has changed one of the files meanwhile. `keeps_ids`: the rows of the source have the ids of rows that they
+    replace, in tables with row tracking.
     """
-    plan = at.plan
+    plan = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)
 
     def work(made: list[CommitMessage]) -> Commit | None:

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.conf.table.read_options import ROW_TRACKING_ENABLED
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
+from bucketline.state.format.row_ranges import tracks_rows
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngine
 from bucketline.state.store.engine.given_rows import GivenRows
@@ -70,6 +72,14 @@ def merge_by_clauses(
     if clauses.deletes:
         check_delete(table)
     schema = table.table_schema
+    if tracks_rows(schema) and any(
+        isinstance(c, UpdateClause) for c in (*clauses.matched, *clauses.not_matched_by_source)
+    ):
+        raise UnsupportedTableError(
+            f"a merge that updates rows of {table.path} is not supported: they would not keep their ids, by "
+            f"'{ROW_TRACKING_ENABLED.key}'; use UPDATE",
+            option=ROW_TRACKING_ENABLED.key,
+        )
     key = check_key(schema, on)
     if clauses.not_matched and schema.primary_keys and not set(key) <= set(schema.primary_keys):
         raise SchemaMismatchError(

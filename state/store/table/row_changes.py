@@ -17,6 +17,7 @@ from bucketline.conf.table.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
+from bucketline.state.format.row_ranges import changed_schema, tracks_rows
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -75,10 +76,12 @@ def _change_appended(at: TableAt, condition: Condition, assignments: Assignments
     """Takes out the rows that pass; their new values, if there are any, are appended."""
     stored, change = KeptAndTaken(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
-    parts = stored.parts(condition.expression, None if needs_all else ())
+    keeps_ids = assignments is not None and tracks_rows(at.plan.schema)
+    own = [f.name for f in changed_schema(at.plan.schema).fields] if keeps_ids else None
+    parts = stored.parts(condition.expression, own if needs_all else ())
     operation = Operation.DELETE if assignments is None else Operation.UPDATE
-    source = Parts([FileChange(part, change) for part in parts])
-    return write_append_changes(at, stored, source, operation, engine=engine)
+    source = Parts([FileChange(part, change, keeps_ids) for part in parts])
+    return write_append_changes(at, stored, source, operation, engine=engine, keeps_ids=keeps_ids)
 
 
 def check_engine(table: TableHandle, engine: Engine) -> None:

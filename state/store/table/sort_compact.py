@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from bucketline.conf.errors import OptionError
+from bucketline.conf.table.read_options import ROW_TRACKING_ENABLED
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.row_ranges import tracks_rows
 from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.append_compact import index_change
@@ -66,6 +68,11 @@ def check_order(
         kind = "its rows are in key order" if schema.primary_keys else "a bucket's rows are in the order they came"
         raise UnsupportedTableError(
             f"{path}: only append tables without buckets can be sorted ('bucket' = '-1' and no primary key): {kind}",
+            path=path,
+        )
+    if tracks_rows(schema):
+        raise UnsupportedTableError(
+            f"{path}: rows of tables with '{ROW_TRACKING_ENABLED.key}' are not sorted; compact without an order",
             path=path,
         )
     _check_columns(schema, order_by)

@@ -60,8 +60,8 @@ import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.core.JsonParser;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ArrayNode;
-import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.paimon.shade.org.apache.datasketches.hll.HllSketch;
 import org.apache.paimon.shade.org.apache.datasketches.memory.Memory;
 import org.apache.paimon.shade.org.apache.datasketches.theta.Sketch;
@@ -69,6 +69,7 @@ import org.apache.paimon.shade.org.roaringbitmap.longlong.Roaring64Bitmap;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.FileStoreTableFactory;
+import org.apache.paimon.table.SpecialFields;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
@@ -575,6 +576,9 @@ public class PaimonTool {
             if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
                 List<CommitMessage> messages = new ArrayList<>();
                 BaseAppendFileStoreWrite files = (BaseAppendFileStoreWrite) write.getWrite();
+                if (table.coreOptions().rowTrackingEnabled()) {
+                    files.withWriteType(SpecialFields.rowTypeWithRowTracking(table.rowType())); // as Spark's procedure
+                }
                 try {
                     for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) {
                         messages.add(task.doCompact(table, files));

@@ -211,7 +211,7 @@ def test_the_doctor_finds_nothing_wrong_with_rows_in_several_files(table: Table)
 
 
 def test_tables_with_data_evolution_are_not_written(table: Table) -> None:
-    with pytest.raises(OptionError, match=r"row-tracking\.enabled"):
+    with pytest.raises(OptionError, match=r"data-evolution\.enabled"):
         table.write(table.to_arrow())
 
 
