@@ -91,12 +91,22 @@ class RowReader(Protocol):
         """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
 
 
+_OPS = ("c", "r", "u", "d", "m", "t")
+
+
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Debezium events as structs of `before`, `after` and `op`, and the index of each one's record."""
+    """Debezium events as structs of `before`, `after` and `op`, and the index of each one's record. `ops` are the
+    positions of their operations in `_OPS`, and one more for any other."""
 
     structs: pa.Array
     records: npt.NDArray[np.int64]
+    ops: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, structs: pa.Array, records: npt.NDArray[np.int64]) -> "_Events":
+        ops = pc.fill_null(pc.index_in(structs.field("op"), value_set=pa.array(_OPS)), len(_OPS))
+        return cls(structs, records, np.asarray(ops))
 
     @property
     def before(self) -> pa.Array:
@@ -119,7 +129,7 @@ class _Events:
         return true_of(self.after.is_valid())
 
     def is_one_of(self, *codes: str) -> npt.NDArray[np.bool_]:
-        return true_of(pc.is_in(self.op, value_set=pa.array(codes)))
+        return np.array([*(op in codes for op in _OPS), False])[self.ops]
 
 
 def decode_json(
@@ -241,21 +251,22 @@ def decode_debezium(
     parts = source_parts(f.name for f in of_source)
     images = Images(columns, of_key, messages, reader=reader, source_parts=parts)
     objects = read_events(alive, images, watch)
-    events = _Events(objects.structs, positions[objects.positions])
+    events = _Events.of(objects.structs, positions[objects.positions])
     bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(
         events, messages.truncate
     )
     bad |= _without_old_key(events, keys, primary_key, reader)
     moved = _moved(events, primary_key)
     gone = moved | (events.is_one_of("d") & events.has_before)
+    deletes: list[DecodedChange] = []
     if needs_all:
-        deletes = _taken(events, events.before, gone, RowKind.DELETE)
-    else:
+        deletes.append(_taken(events, events.before, gone, RowKind.DELETE))
+    elif np.any(gone):
         whole = read_events(alive.take(pa.array(objects.positions[gone])), replace(images, before=None))
         records = events.records[gone]
-        deletes = DecodedChange(whole.structs.field("before"), records[whole.positions], RowKind.DELETE)
+        deletes.append(DecodedChange(whole.structs.field("before"), records[whole.positions], RowKind.DELETE))
         bad |= {int(records[at]): explained(reason, placeholder) for at, reason in whole.bad}
-    changes = [deletes, *_changes(events, moved, update_before)]
+    changes = [*deletes, *_changes(events, moved, update_before)]
     nameless = events.is_one_of("d") & ~events.has_before
     if np.any(nameless):
         records = events.records[nameless]

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Lock, Thread
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, TypeVar
 
 from bucketline.state.store.storage.wrapped_io import bare
 
@@ -23,17 +23,10 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@runtime_checkable
-class _Far(Protocol):
-    """Storage that says whether it answers late; what does not say it is near."""
-
-    answers_late: bool
-
-
 def answers_late(io: object) -> bool:
-    """Whether storage is far away, so that requests that do not depend on each other are sent at the same time."""
-    storage = bare(io)
-    return isinstance(storage, _Far) and storage.answers_late
+    """Whether storage is far away, so that requests that do not depend on each other are sent at the same time. Storage
+    that does not say so is near."""
+    return bool(getattr(bare(io), "answers_late", False))
 
 
 def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:

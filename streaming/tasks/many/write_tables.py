@@ -29,7 +29,10 @@ _LEAST_MERGE_BYTES = 16 << 20
 
 def packed_task(task: WriteTask) -> bytes:
     """The packed form of how a table is written. A task unpacks only the tables that it writes."""
-    data: bytes = cloudpickle.dumps(task)
+    try:
+        data = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        data = cloudpickle.dumps(task)  # slower by far, and takes functions that no module holds
     packed: bytes = pa.Codec("zstd", compression_level=1).compress(data, asbytes=True)
     return len(data).to_bytes(8, "little") + packed
 
