@@ -22,6 +22,8 @@ from tests.support.spark.shop_day import APPEARS, POISONED, ShopDay
 EVENTS = int(os.environ.get("BUCKETLINE_SHOP_EVENTS", "0"))
 """The events of a day; in `shop-long` many."""
 KILLS = int(os.environ.get("BUCKETLINE_SHOP_KILLS", "10"))
+LONGEST_SECONDS = 600 + EVENTS // 200
+"""From the start of a process to its end, on a machine with much else to do."""
 BATCHES = 4
 """The batches that each part of a day is read in."""
 _BETWEEN = (2, 6)

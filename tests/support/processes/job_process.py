@@ -142,7 +142,9 @@ def _as_from_a_terminal() -> None:
 
 
 @contextmanager
-def started(folder: JobFolder, command: Sequence[str], jars: Sequence[Path] = ()) -> Iterator[JobProcess]:
+def started(
+    folder: JobFolder, command: Sequence[str], jars: Sequence[Path] = (), longest_seconds: float = _LONGEST_SECONDS
+) -> Iterator[JobProcess]:
     """The process of a command, killed with all its group at the end of the block or after a long while."""
     more = ["--jars", ",".join(map(str, jars))] if jars else []
     env = {
@@ -171,7 +173,7 @@ def started(folder: JobFolder, command: Sequence[str], jars: Sequence[Path] = ()
                 below.kill()
         process.kill()
 
-    too_long = threading.Timer(_LONGEST_SECONDS, kill)
+    too_long = threading.Timer(longest_seconds, kill)
     too_long.start()
     try:
         yield JobProcess(process)
