@@ -1,4 +1,4 @@
-"""Advice about a table's options when it is opened, one sentence each."""
+"""Advice about the options of a table that is opened: one sentence for each option that does not do what it says."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_wr
 
 
 def advise_read(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Sentences about options of a table that ask reads for something that they do not do, ordered by key."""
+    """Sentences about the table options that ask readers for something that bucketline does not do, ordered by key."""
     return tuple(
         f"'{key}' = {options[key]!r} has no effect here: {why}"
         for key in sorted(options)
@@ -18,8 +18,8 @@ def advise_read(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Sentences about options that are set and have another effect than their name says, ordered by key. `options` are
-    those of table, job and sink together, already checked.
+    """Sentences about the options that do something else than their name says, ordered by key.
+    `options` holds the options of table, job and sink together, already checked.
     """
     sentences = [
         f"'{key}' = {options[key]!r} has no effect here: {why}"

@@ -1,4 +1,4 @@
-"""Our own options of compaction beside the batches of a stream, and of what a batch does where too many runs wait."""
+"""Options for compaction at the same time as a stream's batches, and for what a batch does when too many runs wait."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,19 +23,25 @@ ASYNC_TASKS = Option(
     "async-compaction.tasks",
     parse_int,
     None,
-    "async: tasks that compact at a time, beside those of the batch; default: half of Spark's parallelism, at least 1",
+    (
+        "async: the most tasks that compact at a time, in addition to the tasks of the batch; default: half of "
+        "Spark's parallelism, at least 1"
+    ),
 )
 ASYNC_POOL = Option(
     "async-compaction.pool",
     parse_given_text,
     None,
-    "async: Spark scheduler pool of these tasks, which needs spark.scheduler.mode = FAIR; default: that of the batches",
+    (
+        "async: the Spark scheduler pool of the tasks that compact; needs spark.scheduler.mode = FAIR; default: the "
+        "pool of the batches"
+    ),
 )
 ASYNC_STOP_TIMEOUT = Option(
     "async-compaction.stop-timeout",
     parse_given_duration,
     20_000,
-    "async: how long a job that is stopped waits for the compaction that is running; then it is given back",
+    "async: how long a job that is stopped waits for the running compaction before it abandons it",
 )
 BACK_PRESSURE = Option(
     "back-pressure",
@@ -49,7 +55,7 @@ BACK_PRESSURE_TIMEOUT = Option(
     "back-pressure.timeout",
     parse_given_duration,
     300_000,
-    "how long a batch waits for compactions of others; then it goes on, and says so",
+    "how long a batch waits for other processes to compact; after that it goes on and logs a warning",
 )
 
 ASYNC_OPTIONS: Mapping[str, Option[Any]] = {
@@ -62,7 +68,7 @@ _LONGEST_WAIT_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class AsyncOptions:
-    """The settings, read and checked. Times in ms; `tasks` None: as many as half of Spark's parallelism."""
+    """The checked settings. Times are in ms; `tasks` None means half of Spark's parallelism."""
 
     tasks: int | None
     pool: str | None
@@ -80,12 +86,14 @@ def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOp
         if not option.is_set(options):
             continue
         if option in _OF_ASYNC and compaction is not Compaction.ASYNC:
-            _refuse(option, f"goes with '{COMPACTION.key}' = 'async', and here it is '{compaction.value}'")
+            _refuse(
+                option, f"has an effect only with '{COMPACTION.key}' = 'async', and here it is '{compaction.value}'"
+            )
         if option not in _OF_ASYNC and compaction is Compaction.INLINE:
             _refuse(
                 option,
-                f"goes with '{COMPACTION.key}' = 'async', 'dedicated' or 'none': with 'inline' each batch compacts "
-                "what it writes, and never leaves that many runs",
+                f"has an effect only with '{COMPACTION.key}' = 'async', 'dedicated' or 'none': with 'inline' each "
+                "batch compacts what it writes, and never leaves that many runs",
             )
     for timed in (ASYNC_STOP_TIMEOUT, BACK_PRESSURE_TIMEOUT):
         if timed.get(options) > _LONGEST_WAIT_MS:

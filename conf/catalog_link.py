@@ -1,6 +1,5 @@
-"""The link from a table to its catalog, as storage options `catalog.<name>`: a catalog makes them, no user does.
-
-They travel wherever the storage options of a table go, to tasks of Spark as well, and are as secret as these.
+"""The link from a table to its catalog, as storage options `catalog.<name>`. A catalog sets them; users never do. The
+link travels with the storage options of its table, also to Spark's tasks, and is as secret as these.
 """
 
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ class CatalogLink:
     uuid: str | None = None
 
     def as_options(self) -> dict[str, str]:
-        """The storage options that say all of this, with those of the storage itself."""
+        """The storage options that carry this link, together with the options of the storage itself."""
         link_options = {**self.settings.options, _TABLE: self.table, _PATH: self.path}
         if self.uuid is not None:
             link_options[_UUID] = self.uuid
@@ -35,9 +34,9 @@ class CatalogLink:
 
 
 def link_of(storage: Mapping[str, str]) -> CatalogLink | None:
-    """The link among storage options that have been checked; None if there is none.
+    """The link among storage options that have been checked; None if the table has no link.
 
-    Raises OptionError for one that no catalog made.
+    Raises OptionError if the link is incomplete or was not made by a catalog.
     """
     link_options = {k.removeprefix(CATALOG_LINK): v for k, v in storage.items() if k.startswith(CATALOG_LINK)}
     if not link_options:

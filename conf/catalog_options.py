@@ -33,24 +33,38 @@ class MetastoreKind(Enum):
 METASTORE = Option("metastore", parse_enum(MetastoreKind), MetastoreKind.FILESYSTEM, "who keeps the names of tables")
 WAREHOUSE = Option("warehouse", parse_given_text, None, "path or URI of the folder with the databases")
 CASE_SENSITIVE = Option("case-sensitive", parse_bool, True, "false: names of databases and tables are lower case")
-URI = Option("uri", parse_given_text, None, "rest: the server's address; jdbc: the database's")
+URI = Option("uri", parse_given_text, None, "rest: the address of the server; jdbc: the address of the database")
 TOKEN = Option("token", parse_given_text, None, "rest: the bearer token")
-TOKEN_PROVIDER = Option("token.provider", parse_text, "bear", "rest: how to log in; only 'bear', by the token")
-PREFIX = Option("prefix", parse_text, None, "rest: part of all paths; the server says it")
-LENDS_KEYS = Option("data-token.enabled", parse_bool, False, "rest: whether the server lends keys for the storage")
-JDBC_USER = Option("jdbc.user", parse_text, None, "jdbc: who logs in")
+TOKEN_PROVIDER = Option(
+    "token.provider", parse_text, "bear", "rest: how to log in; only 'bear' (by the token) is supported"
+)
+PREFIX = Option("prefix", parse_text, None, "rest: a prefix of all request paths; the server tells it")
+LENDS_KEYS = Option(
+    "data-token.enabled", parse_bool, False, "rest: whether the server gives out short-lived keys for the storage"
+)
+JDBC_USER = Option("jdbc.user", parse_text, None, "jdbc: the user who logs in to the database")
 JDBC_PASSWORD = Option("jdbc.password", parse_text, None, "jdbc: the password")
 CATALOG_KEY = Option("catalog-key", parse_given_text, "jdbc", "jdbc: the name of this catalog in the database")
 SYNC_PROPERTIES = Option(
     "sync-all-properties", parse_bool, True, "jdbc: whether a table's options are written to the database too"
 )
 LOCK_ENABLED = Option(
-    "lock.enabled", parse_bool, None, "jdbc: whether publications take Paimon's lock; default: on object stores"
+    "lock.enabled",
+    parse_bool,
+    None,
+    "jdbc: whether a commit takes Paimon's lock before it publishes; default: only on object stores",
 )
-LOCK_TIMEOUT = Option("lock-acquire-timeout", parse_duration, 480_000, "jdbc: longest wait for the lock, and its life")
-LOCK_SLEEP = Option("lock-check-max-sleep", parse_duration, 8_000, "jdbc: longest pause between two tries")
+LOCK_TIMEOUT = Option(
+    "lock-acquire-timeout",
+    parse_duration,
+    480_000,
+    "jdbc: how long a commit waits for the lock, and how long it may hold the lock",
+)
+LOCK_SLEEP = Option(
+    "lock-check-max-sleep", parse_duration, 8_000, "jdbc: the longest pause between two tries to get the lock"
+)
 HEADER = "header."
-"""rest: headers of every request."""
+"""Options with this prefix are headers that each request to a REST server carries."""
 TABLE_DEFAULT = "table-default."
 """Options with this prefix are given to each table that the catalog creates, unless the table has its own."""
 
@@ -72,7 +86,9 @@ _NO_DLF = "requests are signed by a bearer token only ('token'); DLF's signature
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RestSettings:
-    """A server that keeps the names of tables, and their newest state, by Paimon's REST protocol."""
+    """The settings of a server that keeps the names of tables and their newest state, and speaks Paimon's REST
+    protocol.
+    """
 
     uri: str
     token: str | None
@@ -83,7 +99,9 @@ class RestSettings:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JdbcSettings:
-    """A database that keeps the names of tables, as Paimon's JdbcCatalog does; `locks` None means: on object stores."""
+    """The settings of a database that keeps the names of tables, as Paimon's JdbcCatalog does.
+    `locks` None means that commits take the lock on object stores only.
+    """
 
     uri: str
     user: str | None
@@ -144,15 +162,15 @@ class CatalogSettings:
 
     @property
     def table_defaults(self) -> dict[str, str]:
-        """The options of tables that do not set them themselves."""
+        """The options that a new table gets for each key that it does not set itself."""
         return {k.removeprefix(TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(TABLE_DEFAULT)}
 
 
 def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[str, str] | None) -> CatalogSettings:
-    """The settings of a catalog: `given` is a warehouse's path or URI, or options.
+    """The checked settings of a catalog. `given` is the path or URI of a warehouse, or a map of options.
 
-    Raises OptionError for an unknown option, naming the nearest, for a value that cannot be read, and for a storage
-    option that is given in both places with two values.
+    Raises OptionError for an unknown option (the message names the nearest), for a value that cannot be read, and for a
+    storage option that is given in both arguments with two values.
     """
     options: dict[str, str] = {}
     storage = dict(storage_options or {})
@@ -194,9 +212,9 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
 def merged_with_server(
     given: Mapping[str, str], storage: Mapping[str, str], ask: Callable[[CatalogSettings], Mapping[str, object]]
 ) -> CatalogSettings:
-    """The settings with the server's: its defaults, then those given, then its overrides.
+    """The settings completed by the server: its defaults, then the given settings, then the server's overrides.
 
-    Options of the server that have no meaning here are left out: it configures other clients too.
+    Unknown options of the server are left out, because the server configures other clients too.
     """
     answer = ask(catalog_settings(given, storage))
     defaults, overrides = _texts(answer.get("defaults")), _texts(answer.get("overrides"))

@@ -1,4 +1,6 @@
-"""What a job says of its columns and rows: which are computed, which rows are chosen, what is expected of them."""
+"""Job options for columns and rows: which columns are computed, which rows are written, which conditions rows must
+meet.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from bucketline.conf.option import Option, parse_enum, parse_given_text
 
 
 class Otherwise(Enum):
-    """What becomes of a row that is not as expected."""
+    """What happens to a row that does not meet an expectation."""
 
     WARN = "warn"
     DROP = "drop"
@@ -19,7 +21,7 @@ class Otherwise(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A condition, in Spark's SQL, that rows are to pass; null passes, as in SQL's CHECK."""
+    """A condition in Spark's SQL that rows must meet. A null result counts as met, as in SQL's CHECK."""
 
     name: str
     check: str
@@ -28,8 +30,11 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """`select` is the list of a SELECT, `where` a condition over decoded rows (None: all columns, all rows); `rescued`
-    is the column that gets what no column takes."""
+    """The job's options for columns and rows.
+
+    `select` is the list of a SELECT, `where` a condition on decoded rows (None: all columns, all rows). `rescued` is
+    the column that holds the parts of a record that no other column takes.
+    """
 
     select: str | None = None
     where: str | None = None
@@ -38,7 +43,7 @@ class ColumnOptions:
 
 
 NO_COLUMN_OPTIONS = ColumnOptions()
-"""Columns and rows as the messages have them."""
+"""The options of a job that keeps all columns and rows as they are in the messages."""
 
 SELECT = Option(
     "select",
@@ -46,12 +51,12 @@ SELECT = Option(
     None,
     "columns that are computed, in Spark's SQL: \"*, date_format(created, 'yyyy-MM-dd') AS dt\"",
 )
-WHERE = Option("where", parse_given_text, None, "the rows that are written, a condition in Spark's SQL")
+WHERE = Option("where", parse_given_text, None, "condition in Spark's SQL; only rows that meet it are written")
 RESCUED = Option(
     "rescued-data-column",
     parse_given_text,
     None,
-    "column of texts that gets, as JSON, what of a record has no column, or does not fit its type",
+    "name of a STRING column that holds, as JSON, the fields of a record that have no column or do not fit its type",
 )
 EXPECT = "expect."
 _CHECK, _OTHERWISE = "check", "otherwise"
@@ -69,14 +74,14 @@ def _name_of(key: str) -> str:
     name, _, part = key.removeprefix(EXPECT).rpartition(".")
     if not name or part not in (_CHECK, _OTHERWISE):
         raise OptionError(
-            f"{key}: an expectation has a name, a check and what happens otherwise, as in "
-            "expect: {valid_amount: {check: 'amount >= 0', otherwise: drop}}",
+            f"{key}: an expectation has a name, a check, and `otherwise`, which says what happens to rows that do not "
+            "meet the check, as in expect: {valid_amount: {check: 'amount >= 0', otherwise: drop}}",
             key=key,
         )
     return name
 
 
 def _expectation(name: str, texts: Mapping[str, str]) -> Expectation:
-    check = Option(f"{EXPECT}{name}.{_CHECK}", parse_given_text, None, "a condition that rows are to pass")
+    check = Option(f"{EXPECT}{name}.{_CHECK}", parse_given_text, None, "a condition that rows must meet")
     otherwise = Option(f"{EXPECT}{name}.{_OTHERWISE}", parse_enum(Otherwise), Otherwise.WARN, "what happens otherwise")
     return Expectation(name, check.get(texts), otherwise.get(texts))

@@ -1,8 +1,8 @@
-"""Durations: a user must give a unit; durations in a table are read as Paimon reads them.
+"""Durations in options. A duration from a user must have a unit; a duration in a table is read as Paimon reads it.
 
-A bare number is milliseconds in Paimon, so that `1`, meant as a day, is a millisecond. Stored options stay readable. A
-new table, a change of options, a job and the command line must give the unit.
-Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions, FlinkConnectorOptions for the keys.
+Paimon reads a bare number as milliseconds, so a `1` that was meant as a day would be a millisecond. Options that are
+stored in a table stay readable. New tables, changes of options, jobs and the command line must give the unit. Source:
+Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions, FlinkConnectorOptions for the keys.
 """
 
 from collections.abc import Mapping
@@ -49,11 +49,13 @@ DURATION_KEYS = frozenset(
         "visibility-callback.timeout",
     }
 )
-"""Paimon's table options that are durations, honoured here or not."""
+"""The table options of Paimon that are durations, whether bucketline honours them or not."""
 
 
 def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:
-    """Returns when each duration among the table options that a user gives has a unit. Raises OptionError."""
+    """Checks that each duration among the table options that a user gives has a unit. Raises OptionError if one has
+    none.
+    """
     for key in sorted(DURATION_KEYS & options.keys()):
         text = options[key]
         if text.strip().isdigit():
@@ -63,7 +65,7 @@ def check_given_durations(options: Mapping[str, str], *, origin: str = "the give
 
 
 def timedelta_of(duration_ms: int) -> timedelta:
-    """The duration as Python's own. Raises OptionError where it is longer than Python can count."""
+    """The duration as a Python timedelta. Raises OptionError where it is longer than Python can count."""
     try:
         return timedelta(milliseconds=duration_ms)
     except OverflowError as e:

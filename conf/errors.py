@@ -2,8 +2,8 @@
 
 BucketlineError
 ├── OptionError                 fix the setting
-│   └── FilesTooYoungError      ask for older files, or say that nobody writes
-└── (bucketline.state.errors)   what a table, a file or a commit made impossible
+│   └── FilesTooYoungError      ask for older files, or state that nobody writes to the table
+└── (bucketline.state.errors)   errors of tables, files and commits
 """
 
 from typing import Self
@@ -14,8 +14,9 @@ from bucketline.conf.secrets import mask_fields, mask_text
 class BucketlineError(Exception):
     """The base of all errors of this library.
 
-    `code` is stable and meant for programs. The message is meant for people. `fields` holds the details. Neither shows
-    secrets. What a caller decides by is an attribute as well: `path` is the file or table that the error is about.
+    `code` is stable and meant for programs; the message is meant for people; `fields` holds the details. None of them
+    shows a secret. Details that callers need for a decision are attributes too, as `path`: the file or table of the
+    error.
     """
 
     code = "BUCKETLINE"
@@ -27,7 +28,7 @@ class BucketlineError(Exception):
         self.path = path if path is None else str(self.fields["path"])
 
     def reworded(self, message: str, **fields: object) -> Self:
-        """The same error with another message, and with these details beside or instead of its own."""
+        """The same error with another message. `fields` replaces details of the same name and adds the others."""
         return type(self)(message, **{**self.fields, **fields})  # type: ignore[arg-type]
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -37,7 +38,7 @@ class BucketlineError(Exception):
 class OptionError(BucketlineError):
     """A setting is wrong, unknown or not honoured; the caller corrects it. Nothing has been written.
 
-    `key` is the option, `column` the column that it is about.
+    `key` is the option; `column` is the column that the option names, if any.
     """
 
     code = "OPTION"
@@ -62,7 +63,7 @@ class FilesTooYoungError(OptionError):
 
 
 def given(**fields: object) -> dict[str, object]:
-    """Those of the details that say something."""
+    """The details whose value is not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

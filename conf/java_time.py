@@ -1,6 +1,6 @@
 """Times in texts, read as Java's DateTimeFormatter reads them: by a pattern such as `yyyyMMdd HH`, or without one.
 
-Times are milliseconds since 1970-01-01 of the wall clock that the text shows, as if it were UTC.
+A time is given as milliseconds since 1970-01-01, as if the text were in UTC.
 Source: Java 17 DateTimeFormatter (resolver style SMART), Paimon 2.0 PartitionTimeExtractor.
 """
 
@@ -22,14 +22,15 @@ _DAY_MS = 86_400_000
 
 
 def check_time_pattern(pattern: str) -> None:
-    """Returns when texts can be read by the pattern. Raises OptionError naming the letter that is not supported."""
+    """Checks that texts can be read by the pattern. Raises OptionError that names the letter that is not supported."""
     _compiled(pattern)
 
 
 def read_time(text: str, pattern: str | None) -> int | None:
-    """The time that a text shows; midnight where it shows a date alone, None when it does not fit the pattern.
+    """The time that a text shows, in ms; midnight if the text is only a date; None if the text does not fit the
+    pattern.
 
-    Without a pattern it is `y-M-d` or `y-M-d H:m:s.S`, in which months and days that are too high roll over.
+    With `pattern` None the form is `y-M-d` or `y-M-d H:m:s.S`; months and days that are too high roll over.
     """
     if pattern is None:
         match = _PLAIN.fullmatch(text)
@@ -46,7 +47,10 @@ def _lenient(match: re.Match[str]) -> int:
 
 
 def _exact(texts: Mapping[str, str | None]) -> int | None:
-    """As Java's resolver style SMART: a day up to 31 becomes the month's last one, and 24:00 is the end of the day."""
+    """The time of the parts of a text, by the rules of Java's resolver style SMART.
+
+    A day up to 31 becomes the last day of its month, and 24:00 is the end of the day.
+    """
     if any(texts.get(unit) is None for unit in ("y", "M", "d")):
         return None
     values = {unit: int(text) for unit, text in texts.items() if text is not None and unit in _HIGHEST}
@@ -120,7 +124,7 @@ def _unit(pattern: str, letter: str, count: int, seen: set[str]) -> str:
 
 
 def _quoted(pattern: str, start: int) -> tuple[str, int]:
-    """The text between quotes from `start` on, and where it ends; two quotes are one in it, or one of their own."""
+    """The text between two quotes from `start` on, and the index after it. Two quotes in a row stand for one quote."""
     if pattern.startswith("''", start):
         return "'", start + 2
     match = re.compile(r"'((?:[^']|'')*)'").match(pattern, start)

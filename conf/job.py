@@ -1,6 +1,6 @@
-"""A job as values, and the keys of a job file.
+"""The settings of a job as values, and the keys of a job file.
 
-A job file is flat underneath: `source: {format: kafka}` and `source.format=kafka` are the same setting.
+A job file is flat inside: `source: {format: kafka}` and `source.format=kafka` are the same setting.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class RecordFormat(Enum):
 
     @property
     def has_row_kinds(self) -> bool:
-        """Whether records say what became of a row; else each is an insert."""
+        """Whether records say what happened to a row. If not, each record is an insert."""
         return self not in (RecordFormat.JSON, RecordFormat.AVRO, RecordFormat.NONE)
 
     @property
@@ -51,34 +51,34 @@ class RecordFormat(Enum):
 
     @property
     def is_avro(self) -> bool:
-        """Whether records name their schemas, which a registry has."""
+        """Whether records are in Avro and name a schema that a registry holds."""
         return self in (RecordFormat.AVRO, RecordFormat.DEBEZIUM_AVRO)
 
     @property
     def declares_columns(self) -> bool:
-        """Whether records, or what a job says of them (`types`), declare the types of columns."""
+        """Whether the types of columns are known from the records, or from the job's `types` setting."""
         return self not in (RecordFormat.NONE, RecordFormat.MAXWELL_JSON)
 
     @property
     def names_tables(self) -> bool:
-        """Whether records name the source's table that they are of."""
+        """Whether records name the table of the source that they belong to."""
         return self.has_row_kinds
 
     @property
     def key_order(self) -> KeyOrder | None:
-        """What `key-order` is where nothing is said; None: keys are not looked at."""
+        """The default of `key-order` for this format; None: the order of keys is not checked."""
         if self is RecordFormat.NONE:
             return None
         return KeyOrder.FAIL if self.has_row_kinds else KeyOrder.WARN
 
     @property
     def reads_keys(self) -> bool:
-        """Whether a record's key says something that its value may not."""
+        """Whether the key of a record may hold something that its value lacks."""
         return self.is_debezium
 
 
 class ReaderChoice(Enum):
-    """Who reads the records of a Kafka source, and Parquet files."""
+    """Who reads a Kafka source or Parquet files: Spark, or the tasks themselves."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -94,8 +94,11 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """A Spark streaming source; `options` go to Spark as they are. `reader` says who reads Kafka's
-    records and Parquet files; `token_provider` names the function with whose tokens tasks log in to Kafka."""
+    """A Spark streaming source. `options` go to Spark unchanged.
+
+    `reader` says who reads Kafka's records and Parquet files. `token_provider` names the function that returns the
+    tokens with which tasks log in to Kafka.
+    """
 
     format: str
     options: Mapping[str, str]
@@ -106,8 +109,10 @@ class SourceConfig:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """How to create the table when it does not exist. `schema` is SQL column text; without one the records declare the
-    columns, and the primary key where none is named."""
+    """How to create a table that does not exist. `schema` is the list of columns in SQL.
+
+    Without `schema` the records declare the columns, and also the primary key if the job names none.
+    """
 
     schema: str | None
     primary_key: tuple[str, ...]
@@ -118,8 +123,9 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """The folder, the table or the Kafka topic for bad records (one of them at most), and how many are tolerated in one
-    batch."""
+    """Where bad records go (a folder, a table or a Kafka topic; at most one of them), and how many of them a batch
+    tolerates.
+    """
 
     path: str | None
     max_count: int
@@ -128,15 +134,17 @@ class BadRecords:
 
     @property
     def has_place(self) -> bool:
-        """Whether bad records have a place to go to."""
+        """Whether the job says where bad records go."""
         return any(place is not None for place in (self.path, self.table, self.topic))
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A text and where it comes from: `command line`, the name of a file, `table` or `default`. For `source.reader`,
-    `--print-config` adds who reads the source. `written` is the text with references, where they have been looked up;
-    that one is shown."""
+    """The text of a setting, and where it comes from: `command line`, the name of a file, `table` or `default`.
+
+    For `source.reader`, `--print-config` adds who reads the source. `written` is the text before its references were
+    replaced; it is shown in place of `text`.
+    """
 
     text: str
     origin: str
@@ -149,10 +157,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
-    """A streaming job. `options` are per-job options of sink and table; `settings` say where each text comes from.
+    """The configuration of a streaming job with one table.
 
-    `table` is a name where there is a `catalog`. `storage` are the storage options of table and bad records. Without a
-    `key_order` the message format decides.
+    `options` holds the options of sink and table; `settings` says where each text comes from. `table` is a name if
+    there is a `catalog`, else a path. `storage` holds the storage options of the table and of the bad records. If
+    `key_order` is None, the message format decides it.
     """
 
     table: str
@@ -172,7 +181,9 @@ class JobConfig:
 
 
 def parse_trigger(text: str) -> Trigger:
-    """`availableNow`, or an interval like `30 seconds`. Raises OptionError for anything else."""
+    """The trigger that `availableNow`, or an interval like `30 seconds`, stands for. Raises OptionError for anything
+    else.
+    """
     if text.strip().lower() == "once":
         raise OptionError(
             "'once' would read everything in one batch of any size; use 'availableNow', which reads the same in "
@@ -188,66 +199,85 @@ def parse_trigger(text: str) -> Trigger:
 
 
 def parse_auto(text: str) -> str:
-    """`auto`. Raises OptionError for anything else."""
+    """The text `auto`. Raises OptionError for anything else."""
     if text.strip().lower() != "auto":
         raise OptionError("'auto', or a section with schema, primary-key, ...", value=text)
     return "auto"
 
 
 def parse_function_name(text: str) -> str:
-    """`module:name`. Raises OptionError for anything else."""
+    """The name of a function, as `module:name`. Raises OptionError for anything else."""
     module, colon, name = text.strip().partition(":")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise OptionError("a function is written module:name, as shop.tokens:kafka", value=text)
     return text.strip()
 
 
-TABLE = Option("table", parse_given_text, None, "path or URI of the table's directory; with `catalog` its name there")
+TABLE = Option(
+    "table",
+    parse_given_text,
+    None,
+    "path or URI of the table's directory; with `catalog` the table's name in the catalog",
+)
 SOURCE_FORMAT = Option("source.format", parse_given_text, None, "name of a Spark streaming source, like kafka")
-SOURCE_DECODE = Option("source.decode", parse_enum(RecordFormat), RecordFormat.NONE, "how values become columns")
+SOURCE_DECODE = Option(
+    "source.decode",
+    parse_enum(RecordFormat),
+    RecordFormat.NONE,
+    "the format of the messages in the source's column `value`",
+)
 SOURCE_READER = Option(
     "source.reader",
     parse_enum(ReaderChoice),
     ReaderChoice.AUTO,
-    "who reads Kafka, and Parquet files: Spark, or tasks themselves (native); auto: native where the rows are the same",
+    (
+        "who reads Kafka and Parquet files: Spark, or the tasks themselves (native); auto: native if it gives the "
+        "same rows as Spark"
+    ),
 )
 SOURCE_TOKEN_PROVIDER = Option(
     "source.token-provider",
     parse_function_name,
     None,
-    "Python function, as module:name, that gives tasks which read Kafka their tokens (OAUTHBEARER)",
+    "Python function, as module:name, that returns the OAUTHBEARER tokens for tasks that read Kafka",
 )
 CHECKPOINT = Option("checkpoint", parse_given_text, None, "directory where Spark keeps the job's progress")
-TRIGGER = Option("trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow")
+TRIGGER = Option(
+    "trigger", parse_trigger, Trigger(0), "interval between batches, or availableNow: read what is there, then stop"
+)
 BAD_RECORDS_TOPIC = Option(
     "bad-records.topic",
     parse_given_text,
     None,
-    "topic of the source's Kafka cluster for records that cannot be written",
+    "topic in the source's Kafka cluster for records that cannot be written",
 )
-CREATE = Option("create", parse_auto, None, "auto: columns and key of the new table are those that records declare")
-CREATE_SCHEMA = Option("create.schema", parse_given_text, None, "columns as in CREATE TABLE")
+CREATE = Option(
+    "create", parse_auto, None, "auto: the records declare the columns and the primary key of the new table"
+)
+CREATE_SCHEMA = Option("create.schema", parse_given_text, None, "columns of the new table, as in CREATE TABLE")
 CREATE_PRIMARY_KEY = Option("create.primary-key", parse_names, None, "primary-key columns")
 CREATE_PARTITION_BY = Option("create.partition-by", parse_names, None, "partition columns")
-CREATE_COMMENT = Option("create.comment", parse_text, None, "what the table is for")
+CREATE_COMMENT = Option("create.comment", parse_text, None, "comment that describes the table")
 
 JOB_KEYS = tuple(
     option.key
     for option in (*globals().values(), *MESSAGE_OPTIONS, *COLUMN_OPTIONS, *REGISTRY_OPTIONS.values(), *MANY_OPTIONS)
     if isinstance(option, Option)
 )
-"""The keys of a job file that are no families. Those of bad records, and `key-order`, are the sink's as well."""
+"""The single keys of a job file. `key-order` and the keys of bad records are options of the sink as well."""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
 CATALOG = "catalog."
 JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE, CATALOG, TYPES, EXPECT)
-"""Families of keys; the rest of such a key is an option of Spark's source, of the new table, of sink and table, of the
-storage, or of the catalog; a column, whose type in the source follows; or an expectation."""
+"""Prefixes of keys in a job file. The rest of such a key is an option of the source, of the new table, of sink and
+table, of the storage or of the catalog; or a column, for `types.`; or the name of an expectation, for `expect.`.
+"""
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:
-    """The job from flat settings, whose keys have been checked. Raises OptionError for an invalid value, and for a
-    missing table, source format, checkpoint or schema.
+    """The job that flat settings describe. The keys have been checked before.
+
+    Raises OptionError for an invalid value, and for a missing table, source format, checkpoint or schema.
     """
     texts = {key: setting.text for key, setting in settings.items()}
     catalog, storage = _family(texts, CATALOG), check_storage_options(_family(texts, STORAGE))
@@ -279,12 +309,12 @@ def _bad_records(texts: Mapping[str, str]) -> BadRecords:
     places = (BAD_RECORDS_PATH, BAD_RECORDS_TABLE, BAD_RECORDS_TOPIC)
     given = [option.key for option in places if option.find(texts) is not None]
     if len(given) > 1:
-        raise OptionError(f"{given[0]} and {given[1]} do not go together: bad records have one place", key=given[1])
+        raise OptionError(f"{given[0]} and {given[1]} do not go together: bad records go to one of them", key=given[1])
     path, table, topic = (option.find(texts) for option in places)
     is_kafka = SOURCE_FORMAT.get(texts) == "kafka"
     if topic is not None and not is_kafka:
         raise OptionError(
-            f"{BAD_RECORDS_TOPIC.key} is a topic of the cluster that the job reads, and source.format is "
+            f"{BAD_RECORDS_TOPIC.key} names a topic of the Kafka cluster that the job reads, but source.format is "
             f"{SOURCE_FORMAT.get(texts)}; use {BAD_RECORDS_TABLE.key} or {BAD_RECORDS_PATH.key}",
             key=BAD_RECORDS_TOPIC.key,
         )
@@ -299,7 +329,10 @@ def _create(texts: Mapping[str, str], decode: RecordFormat) -> Create | None:
     check_given_durations(options, origin="create.options")
     schema = CREATE_SCHEMA.find(texts)
     if is_auto and schema is not None:
-        raise OptionError("'create' = 'auto' takes columns from the records: drop it, or create.schema", key=CREATE.key)
+        raise OptionError(
+            "with 'create' = 'auto' the records declare the columns: remove 'create' = 'auto' or create.schema",
+            key=CREATE.key,
+        )
     if schema is None and not decode.declares_columns:
         raise OptionError(
             f"option '{CREATE_SCHEMA.key}' is required and not set: {CREATE_SCHEMA.doc}; with decode: {decode.value} "

@@ -1,10 +1,9 @@
-"""The settings with which librdkafka reads as Kafka's Java client does under a source's `kafka.` options.
+"""The settings with which librdkafka reads Kafka as Kafka's Java client does, made from a source's `kafka.` options.
 
-Both clients have options of the same names that mean something else, and defaults that differ. So an option is taken
-over only by its name in a list; any other is an obstacle, and so is a value that librdkafka reads in another way.
-
-Source: Kafka 4.1 ConsumerConfig, SaslConfigs, SslConfigs; Spark 4.0 KafkaSourceProvider.kafkaParamsForExecutors;
-librdkafka 2.16 CONFIGURATION.md.
+Some options have the same name in both clients but another meaning, and some defaults differ. So only listed options
+are taken over. Any other option is an obstacle, and so is a value that librdkafka reads in another way. Source: Kafka
+4.1 ConsumerConfig, SaslConfigs, SslConfigs; Spark 4.0 KafkaSourceProvider.kafkaParamsForExecutors; librdkafka 2.16
+CONFIGURATION.md.
 """
 
 import re
@@ -38,7 +37,7 @@ _SAME: Mapping[str, str] = {
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
     "ssl.key.password": "ssl.key.password",
 }
-"""Options that mean the same to both: from the Java client's name to that of librdkafka."""
+"""Options that mean the same in both clients: the name in the Java client -> the name in librdkafka."""
 
 _BY_LOGIN = frozenset({"sasl.mechanism", "sasl.jaas.config", "sasl.login.callback.handler.class"})
 _BY_LOGIN_URL = "sasl.oauthbearer.token.endpoint.url"
@@ -52,24 +51,24 @@ _AS_SPARK: Mapping[str, str] = {
     "enable.auto.offset.store": "false",
     "check.crcs": "true",
 }
-"""What Spark's reader sets, and the Java client's defaults that decide which records are read."""
+"""Settings of Spark's reader, and those defaults of the Java client that decide which records are read."""
 
 _OF_OURS: Mapping[str, str] = {
-    "enable.partition.eof": "true",  # tells the position behind records that are not delivered
-    "fetch.wait.max.ms": "10",  # at a partition's end the next range waits for the answer to the last question
-    "max.partition.fetch.bytes": "4194304",  # few answers: each costs the broker as much as many records
-    "queued.max.messages.kbytes": "32768",  # records that wait in memory
+    "enable.partition.eof": "true",  # librdkafka then reports the position after records that are not delivered
+    "fetch.wait.max.ms": "10",  # a request at a partition's end delays the next one by at most 10 ms
+    "max.partition.fetch.bytes": "4194304",  # large answers: each answer costs the broker as much as many records
+    "queued.max.messages.kbytes": "32768",  # memory for records that wait
     "queued.min.messages": "5000",  # records fetched ahead: few stay in the processor's cache until they are taken
     "fetch.queue.backoff.ms": "5",  # a full queue is looked at again soon, and not after a second
-    "receive.message.max.bytes": "1000000000",  # a record may be larger than what one answer is to hold
+    "receive.message.max.bytes": "1000000000",  # one record may be larger than the intended size of an answer
     "max.poll.interval.ms": "86400000",
-    "connections.max.idle.ms": "540000",  # as the Java client
-    "log_level": "2",  # what matters comes as an error
+    "connections.max.idle.ms": "540000",  # as in the Java client
+    "log_level": "2",  # only serious messages are logged; what matters comes as an error
 }
 
 _MOST_DIGITS = 20
 _LEAST_FETCH_MAX_BYTES = 1_000_000
-"""librdkafka's `message.max.bytes`, below which it refuses `fetch.max.bytes`."""
+"""The value of librdkafka's `message.max.bytes`; librdkafka refuses a smaller `fetch.max.bytes`."""
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -81,8 +80,9 @@ _OAUTH_HANDLERS = (
 _JAAS = re.compile(r"\s*([\w.]+)\s+required((?:\s+\w+\s*=\s*\"[^\"\\\n]*\")*)\s*;\s*")
 _JAAS_OPTION = re.compile(r"(\w+)\s*=\s*\"([^\"]*)\"")
 TOKEN_FILE, TOKEN_PROVIDER = "bucketline.token.file", "bucketline.token.provider"
-"""Settings of ours among those of librdkafka: where a client gets its tokens. Code that makes a client takes them
-out."""
+"""bucketline's own settings among those of librdkafka: they say where a client gets its tokens. Code that creates a
+client removes them first.
+"""
 _FILE_URL = "file:"
 
 _OAUTH_OPTIONS: Mapping[str, str] = {
@@ -94,15 +94,17 @@ _OAUTH_OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaClient:
-    """The settings of librdkafka without a group id; `obstacles` say what cannot be taken over, and why."""
+    """The settings of librdkafka, without a group id. `obstacles` says what cannot be taken over, and why."""
 
     settings: Mapping[str, str]
     obstacles: tuple[str, ...] = ()
 
 
 def kafka_client(options: Mapping[str, str], token_provider: str | None = None) -> KafkaClient:
-    """How librdkafka reads as Spark's Kafka source does with these options; `token_provider` is the function that gives
-    it tokens, where Spark's client gets them by a class of Java."""
+    """The settings with which librdkafka reads as Spark's Kafka source does with these options.
+
+    `token_provider` is the function that returns tokens, for sources whose Spark client gets tokens from a Java class.
+    """
     kafka_options = {
         key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)
     }
@@ -112,7 +114,7 @@ def kafka_client(options: Mapping[str, str], token_provider: str | None = None) 
     _take_login(kafka_options, settings, obstacles, token_provider)
     most = kafka_options.get("fetch.max.bytes", "")
     if most.isdecimal() and len(most) < _MOST_DIGITS and int(most) < _LEAST_FETCH_MAX_BYTES:
-        why = f"is below {_LEAST_FETCH_MAX_BYTES:,}, which librdkafka does not take"
+        why = f"is below {_LEAST_FETCH_MAX_BYTES:,}, which librdkafka refuses"
         obstacles.append(f"{OF_KAFKA}fetch.max.bytes {why}")
     known = _BY_LOGIN | {_BY_LOGIN_URL, _GROUP, _ENDPOINT_CHECK}
     for key, text in kafka_options.items():
@@ -124,7 +126,10 @@ def kafka_client(options: Mapping[str, str], token_provider: str | None = None) 
 
 
 def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str]) -> None:
-    """Takes over the certificates: trusted ones in PEM, the client's own in PEM or in a PKCS12 key store."""
+    """Takes over the certificates.
+
+    Trusted certificates must be PEM; the client's own may be in PEM or in a PKCS12 key store.
+    """
     check = kafka_options.get(_ENDPOINT_CHECK)
     if check is not None:
         settings[_ENDPOINT_CHECK] = check.lower() or "none"
@@ -166,7 +171,7 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
 
 
 def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Copies the options of these names under librdkafka's names; gives back which of them are set."""
+    """Copies the options of these names under librdkafka's names; returns the names of those that are set."""
     present = {name for name in names if name in options}
     for name in present:
         settings.update(dict.fromkeys(names[name], options[name]))
@@ -184,7 +189,7 @@ def _take_login(
         settings |= {"sasl.mechanism": mechanism, TOKEN_PROVIDER: token_provider}
         return
     if login is None:
-        obstacles.append(f"the login comes from elsewhere than {OF_KAFKA}sasl.jaas.config")
+        obstacles.append(f"the login is not given by {OF_KAFKA}sasl.jaas.config")
         return
     match = _JAAS.fullmatch(login)
     module, texts = (None, "") if match is None else (match[1], match[2])

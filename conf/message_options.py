@@ -1,4 +1,4 @@
-"""What a job says about the messages of its source that the messages themselves do not say."""
+"""Job options for the messages of a source: facts that the messages themselves do not state."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _MOST_DIGITS = 38
 
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium sends instead of a large value that an update did not change, unless its connector says otherwise."""
+"""Debezium's default text in place of a large value that an update did not change."""
 
 
 class BytesForm(Enum):
@@ -27,7 +27,9 @@ class BytesForm(Enum):
 
 
 class SourceKind(Enum):
-    """What a column is in the source, or how the source writes its values, where messages do not say it."""
+    """The type of a column in the source, or the way the source writes its values, for messages that do not state
+    it.
+    """
 
     DECIMAL = "DECIMAL(p, s)"
     TEXT = "STRING"
@@ -53,7 +55,7 @@ class SourceType:
 
 
 class Truncate(Enum):
-    """What becomes of a truncate of the source's table."""
+    """What happens when the source's table is truncated."""
 
     REJECT = "reject"
     SKIP = "skip"
@@ -61,7 +63,7 @@ class Truncate(Enum):
 
 
 class TypeMapping(Enum):
-    """How new columns differ from the source's, by Paimon's names."""
+    """Rules by which the types of new columns differ from the source's types, under Paimon's names."""
 
     TINYINT1_NOT_BOOL = "tinyint1-not-bool"
     TO_NULLABLE = "to-nullable"
@@ -74,18 +76,18 @@ class TypeMapping(Enum):
 
 TypeMappings = frozenset[TypeMapping]
 SAME_TYPES: TypeMappings = frozenset()
-"""New columns have the types that the messages say."""
+"""The rule that new columns have the types that the messages state."""
 
 
 class Unavailable(Enum):
-    """What becomes of a row of which the source leaves out a large value that an update did not change."""
+    """What happens to an update whose record leaves out a large value that the update did not change."""
 
     REJECT = "reject"
     KEEP = "keep"
 
 
 class Infinity(Enum):
-    """What becomes of a date or moment that the source calls infinite, which no calendar has."""
+    """What happens to a date or time that Postgres calls infinite; no calendar has such a date."""
 
     REJECT = "reject"
     NULL = "null"
@@ -93,13 +95,13 @@ class Infinity(Enum):
 
 
 class Shards(Enum):
-    """What is known of several source tables whose rows go into one table."""
+    """What the job states about several source tables whose rows go into one table."""
 
     DISTINCT_KEYS = "distinct-keys"
 
 
 def parse_source_table(text: str) -> str:
-    """The text, if it is a name or a pattern that can be read."""
+    """The text, if it is a name or a valid pattern. Raises OptionError for an invalid pattern."""
     name = parse_given_text(text)
     if name.startswith(_PATTERN):
         try:
@@ -110,7 +112,7 @@ def parse_source_table(text: str) -> str:
 
 
 def parse_placeholder(text: str) -> str:
-    """The placeholder's text; bytes may be given in hexadecimal digits after `hex:`, as to Debezium."""
+    """The text of the placeholder. Bytes may be given as hexadecimal digits after `hex:`, as in Debezium's option."""
     given = parse_given_text(text)
     if not given.startswith(_HEX):
         return given
@@ -121,7 +123,7 @@ def parse_placeholder(text: str) -> str:
 
 
 def parse_source_type(text: str) -> SourceType:
-    """`DECIMAL(12, 2)`, or one of the other names."""
+    """The source type that `DECIMAL(12, 2)` or another name stands for. Raises OptionError for anything else."""
     name = " ".join(parse_given_text(text).split())
     decimal = _DECIMAL.fullmatch(name)
     if decimal is not None:
@@ -136,7 +138,7 @@ def parse_source_type(text: str) -> SourceType:
 
 
 def parse_type_mapping(text: str) -> TypeMappings:
-    """The mappings in a text, with commas between them."""
+    """The type mappings in a comma-separated text. Raises OptionError for an unknown one."""
     parse = parse_enum(TypeMapping)
     return frozenset(parse(part) for part in parse_given_text(text).split(","))
 
@@ -145,51 +147,60 @@ SOURCE_BYTES = Option(
     "source.bytes",
     parse_enum(BytesForm),
     None,
-    "how messages without a schema write bytes; default: base64, but a text that may be hex as well is refused",
+    "how messages without a schema write bytes; default: base64, and a text that could also be hex is refused",
 )
 SOURCE_TABLE = Option(
     "source-table",
     parse_source_table,
     None,
-    "records of this table only, as the messages name it: database.table, or schema.table; `regex:` begins a pattern",
+    (
+        "only records of this table are read; the name as in the messages, database.table or schema.table; `regex:` "
+        "begins a pattern"
+    ),
 )
 SHARDS = Option(
     "shards",
     parse_enum(Shards),
     None,
-    "several source tables go into one table: distinct-keys says that none of their keys is in two of them",
+    "for several source tables that go into one table; distinct-keys states that no key is in two of them",
 )
 TRUNCATE = Option(
     "truncate",
     parse_enum(Truncate),
     Truncate.REJECT,
-    "what becomes of a truncate of the source's table: a bad record (reject), nothing (skip), or the rows are removed "
-    "(apply), which needs a topic of one partition",
+    "what happens when the source's table is truncated: reject makes a bad record, skip does nothing, apply removes "
+    "the rows (needs a topic with one partition)",
 )
 UNAVAILABLE_VALUE = Option(
     "unavailable-value",
     parse_placeholder,
     UNAVAILABLE,
-    "what Debezium sends instead of a large value that an update did not change (its unavailable.value.placeholder)",
+    (
+        "the text that Debezium sends in place of a large value that an update did not change (Debezium's option "
+        "unavailable.value.placeholder)"
+    ),
 )
 UNAVAILABLE_KEY = Option(
     "unavailable",
     parse_enum(Unavailable),
     Unavailable.REJECT,
-    "what becomes of an update that leaves out a large value which it did not change: a bad record (reject), or the "
-    "value stays (keep)",
+    "what happens to an update that leaves out a large value which it did not change: reject makes a bad record, keep "
+    "leaves the old value in the row",
 )
 TYPE_MAPPING = Option(
     "type-mapping",
     parse_type_mapping,
     None,
-    f"types of new columns that differ from the source's: {', '.join(one.value for one in TypeMapping)}",
+    (
+        "rules by which the types of new columns differ from the source's types: "
+        f"{', '.join(one.value for one in TypeMapping)}"
+    ),
 )
 INFINITY = Option(
     "infinity",
     parse_enum(Infinity),
     Infinity.REJECT,
-    "what becomes of Postgres' infinity: a bad record (reject), a null (null), or a word in a column STRING (text)",
+    "what Postgres' infinity becomes: a bad record (reject), a null (null), or a word in a STRING column (text)",
 )
 
 TYPES = "types."
@@ -207,8 +218,11 @@ MESSAGE_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class MessageOptions:
-    """How the messages of a source are read. `source_table` is a name or a pattern (None: any table, but one only,
-    unless `shards` says more). `bytes_form` and `types`, by column, say what messages without a schema do not."""
+    """How the messages of a source are read.
+
+    `source_table` is a name or a pattern; None allows any table, but only one unless `shards` is set. `bytes_form` and
+    `types` (by column) state what messages without a schema do not.
+    """
 
     source_table: str | None = None
     shards: Shards | None = None
@@ -221,7 +235,7 @@ class MessageOptions:
     type_mapping: TypeMappings = SAME_TYPES
 
     def reads_table(self, *names: str) -> bool:
-        """Whether records of a table with these names, short and full, are read."""
+        """Whether the job reads the records of a table that has these names, short and full."""
         wanted = self.source_table
         if wanted is None:
             return True
@@ -231,7 +245,7 @@ class MessageOptions:
 
 
 NO_MESSAGE_OPTIONS = MessageOptions()
-"""A job that says nothing of its messages."""
+"""The options of a job that sets none of them."""
 
 
 def message_options(texts: Mapping[str, str]) -> MessageOptions:
@@ -252,5 +266,5 @@ def message_options(texts: Mapping[str, str]) -> MessageOptions:
 def _types(texts: Mapping[str, str]) -> Iterator[tuple[str, SourceType]]:
     for key in texts:
         if key.startswith(TYPES):
-            option = Option(key, parse_source_type, None, "what a column is in the source")
+            option = Option(key, parse_source_type, None, "type of the column in the source")
             yield key.removeprefix(TYPES), option.get(texts)

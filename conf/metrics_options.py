@@ -1,4 +1,4 @@
-"""Our own options of metrics: where a process shows what it measures. None of them is set by default."""
+"""Options of metrics: where a process shows what it measures. None is set by default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,22 @@ from bucketline.conf.option import Option, nearest_key, parse_given_text, parse_
 METRICS_PREFIX = "metrics."
 
 PROMETHEUS_PORT = Option(
-    "metrics.prometheus.port", parse_int, None, "port where Prometheus finds the metrics of this process; default: none"
+    "metrics.prometheus.port",
+    parse_int,
+    None,
+    "port on which Prometheus can read the metrics of this process; default: no port is opened",
 )
 PROMETHEUS_ADDRESS = Option(
     "metrics.prometheus.address",
     parse_given_text,
     "127.0.0.1",
-    "address of this machine at which the port is opened; 0.0.0.0: at all of them",
+    "address of this machine on which the port is opened; 0.0.0.0: all addresses",
 )
 PROMETHEUS_FILE = Option(
     "metrics.prometheus.file",
     parse_given_text,
     None,
-    "local file that is written after each batch in Prometheus' text format, as for its node exporter; default: none",
+    "local file that is rewritten after each batch in Prometheus' text format, for its node exporter; default: none",
 )
 JSON_FILE = Option(
     "metrics.json.file",
@@ -38,7 +41,7 @@ METRICS_OPTIONS: Mapping[str, Option[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
-    """The settings, read and checked; None: not shown there."""
+    """The checked settings of metrics; None means that this way of showing them is off."""
 
     prometheus_port: int | None = None
     prometheus_address: str = "127.0.0.1"
@@ -60,7 +63,7 @@ def metrics_options(options: Mapping[str, str]) -> MetricsOptions:
         raise OptionError(f"option '{PROMETHEUS_PORT.key}' = {port} is no port: 1 to 65535", key=PROMETHEUS_PORT.key)
     if PROMETHEUS_ADDRESS.is_set(options) and port is None:
         raise OptionError(
-            f"option '{PROMETHEUS_ADDRESS.key}' goes with '{PROMETHEUS_PORT.key}'", key=PROMETHEUS_ADDRESS.key
+            f"option '{PROMETHEUS_ADDRESS.key}' needs '{PROMETHEUS_PORT.key}'", key=PROMETHEUS_ADDRESS.key
         )
     return MetricsOptions(
         prometheus_port=port,

@@ -1,4 +1,4 @@
-"""The options that a table is opened with: those of reading it, and those of writing it through what was opened."""
+"""The options with which a table can be opened: options for reading the table, and options for writing it."""
 
 from collections.abc import Mapping
 
@@ -10,15 +10,18 @@ from bucketline.conf.table.read_options import check_open_options
 
 
 def open_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The read options, then those of the sink. Raises OptionError for others, and for those that only a stream has."""
+    """The read options, then the options of the sink.
+
+    Raises OptionError for other options, and for options that have a meaning only in a stream.
+    """
     check_texts(options, "the options of opening a table")
     writing, reading = split_options(options)
     check_open_options(reading)
     compaction = sink_options(writing).compaction
     if compaction in (Compaction.DEDICATED, Compaction.ASYNC):
         raise OptionError(
-            f"'{COMPACTION.key}' = '{compaction.value}' goes by the batches of a stream; a table that is opened writes "
-            "with 'inline' or 'none', and `bucketline plan` plans",
+            f"'{COMPACTION.key}' = '{compaction.value}' needs a stream; set 'inline' or 'none' for a table that is "
+            "opened, and use `bucketline plan` to plan compactions",
             key=COMPACTION.key,
         )
     return reading, writing

@@ -1,7 +1,7 @@
 """One option: its key, type, default and meaning, and how its text is read.
 
-Sizes and durations are written as in Paimon: `128 mb`, `10 s`; a bare number is bytes, or milliseconds.
-Source: Paimon 2.0 ConfigOption, MemorySize, TimeUtils, OptionsUtils.
+Sizes and durations are written as in Paimon: `128 mb`, `10 s`. A bare number is bytes, or milliseconds. Source: Paimon
+2.0 ConfigOption, MemorySize, TimeUtils, OptionsUtils.
 """
 
 import difflib
@@ -18,11 +18,11 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
 UNLIMITED = 2**63 - 1
-"""What `unlimited` means for sizes, durations and counts: Java's Long.MAX_VALUE."""
+"""The value of `unlimited` for sizes, durations and counts: Java's Long.MAX_VALUE."""
 
 
 class StoredText(str):
-    """The value of an option as the file at `path` holds it: an error about it names the file."""
+    """The text of an option that the file at `path` holds. An error about the option can then name the file."""
 
     path: str
 
@@ -35,7 +35,7 @@ class StoredText(str):
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One option. `default` None means that there is none; `fallback_keys` are older names, tried in order."""
+    """One option. If `default` is None there is no default. `fallback_keys` are older names, tried in order."""
 
     key: str
     parse: Callable[[str], T]
@@ -55,14 +55,17 @@ class Option(Generic[T]):
         return self.default
 
     def get(self, options: Mapping[str, str]) -> T:
-        """As `find`, for options that always have a value. Raises OptionError when it is not set and has no default."""
+        """The value set in `options`, or the default; for options that always have a value.
+
+        Raises OptionError when the option is not set and has no default, or its text cannot be read.
+        """
         value = self.find(options)
         if value is None:
             raise OptionError(f"option '{self.key}' is required and not set: {self.doc}", key=self.key)
         return value
 
     def shown(self) -> str:
-        """The text of the default; empty if there is none."""
+        """The text of the default; empty if the option has none."""
         return self.text_of(self.default)
 
     def text_of(self, value: T | None) -> str:
@@ -83,7 +86,7 @@ class Option(Generic[T]):
 
 
 _MOST_SIGNS = 100
-"""More than a number of 64 bits has, with the zeros and blanks that people write."""
+"""The longest text of a number: more than the digits of 64 bits, with the zeros and blanks that people write."""
 
 _NUMBER_AND_UNIT = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$")
 
@@ -133,7 +136,7 @@ def parse_given_duration(text: str) -> int:
 
 
 def with_units(text: str) -> str:
-    """What may have been meant by a duration without a unit."""
+    """Suggestions for a duration that was given without a unit."""
     number = text.strip()
     return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"
 
@@ -195,9 +198,10 @@ def parse_int(text: str) -> int:
 
 
 def whole_number(digits: str) -> int:
-    """The number that digits with or without a sign say. Raises OptionError beyond 64 bits, ValueError for no digits.
+    """The number that digits, with or without a sign, stand for.
 
-    Python itself refuses to read thousands of digits, with an error that names nothing.
+    Raises OptionError for a number beyond 64 bits, ValueError for a text that is no number. Python itself refuses to
+    read thousands of digits, with an error that does not name the option.
     """
     number = int(digits) if len(digits) <= _MOST_SIGNS else None
     if number is None or not -UNLIMITED - 1 <= number <= UNLIMITED:
@@ -264,7 +268,9 @@ def parse_hour(text: str) -> int:
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """The pairs of `k1:v1,k2:v2`, as Paimon writes maps. Raises OptionError for a part without a colon."""
+    """The pairs of `k1:v1,k2:v2`, the form in which Paimon writes maps. Raises OptionError for a part without a
+    colon.
+    """
     pairs: dict[str, str] = {}
     for part in parse_names(text):
         key, colon, value = part.partition(":")
@@ -300,7 +306,7 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def check_texts(options: Mapping[str, str], where: str) -> None:
-    """Returns when all values are text, as they are stored. Raises OptionError naming the first that is not."""
+    """Checks that all values are texts, as options are stored. Raises OptionError that names the first that is not."""
     for key, value in options.items():
         if not isinstance(value, str):
             text = str(value).lower() if isinstance(value, bool) else value
@@ -309,7 +315,7 @@ def check_texts(options: Mapping[str, str], where: str) -> None:
 
 
 def check_names(names: object, argument: str) -> None:
-    """Returns when an argument that takes several names is not one text: its letters would be taken for names.
+    """Checks that an argument that takes several names is not one text, whose letters would be taken for names.
 
     Raises OptionError that names the argument.
     """
@@ -324,7 +330,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
-    """What is said of an unknown key: as `did_you_mean`, and the nearest known one also where none is similar."""
+    """A suggestion for an unknown key: as `did_you_mean`, or the nearest known key even if none is similar."""
     keys = set(known)
     similar = did_you_mean(key, keys)
     near = None if similar else nearest(key, keys, cutoff=0.0)

@@ -1,5 +1,4 @@
-"""The options of bucketline for compaction plans and for the processes that work on them; they stand among those of the
-sink."""
+"""Options of compaction plans and of the compactors that carry them out. A sink takes these options too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Strategy(Enum):
 
 
 class PlanTrigger(Enum):
-    """When a writer plans."""
+    """When a writer makes a plan."""
 
     COMMITS = "commits"
     TIME = "time"
@@ -42,19 +41,22 @@ PLAN_STRATEGY = Option(
     "compaction-plan.strategy",
     parse_enum(Strategy),
     Strategy.MINOR,
-    "minor: what a writer would compact, most runs first; full: everything to the last level; level-0: level 0 of the "
-    "buckets with most runs there; size-amplification: buckets whose newer runs are large beside the oldest; "
-    "read-amplification: buckets with most sorted runs",
+    "which buckets a plan takes. minor: those that a writer would compact, most runs first; full: all, to the last "
+    "level; level-0: those with most runs on level 0, that level only; size-amplification: those whose newer runs are "
+    "large compared to the oldest; read-amplification: those with most sorted runs",
 )
 PLAN_TRIGGER = Option(
     "compaction-plan.trigger",
     parse_enum(PlanTrigger),
     PlanTrigger.COMMITS,
-    "when a writer with 'compaction' = 'dedicated' or 'async' plans: after so many commits, after a time, when both or "
-    "when either has come",
+    "when a writer with 'compaction' = 'dedicated' or 'async' makes a plan: after a number of commits, after a time, "
+    "when both have come, or when either has come",
 )
 PLAN_COMMITS = Option(
-    "compaction-plan.commits", parse_int, 5, "batches between two plans of a writer; with 'compaction' = 'async': 1"
+    "compaction-plan.commits",
+    parse_int,
+    5,
+    "number of batches between two plans of a writer; default with 'compaction' = 'async': 1",
 )
 PLAN_INTERVAL = Option(
     "compaction-plan.interval", parse_given_duration, 3_600_000, "time between two plans of a writer"
@@ -63,41 +65,41 @@ PLAN_MAX_BYTES = Option(
     "compaction-plan.max-bytes",
     parse_size,
     None,
-    "bytes of input files that one plan takes; its first item may be larger; default: no bound",
+    "most bytes of input files in one plan; the first item of a plan may be larger; default: no limit",
 )
 PLAN_MIN_RUNS = Option(
     "compaction-plan.min-runs",
     parse_int,
     None,
-    "level-0 and read-amplification: runs from which on a bucket is taken; default: the table's "
+    "level-0 and read-amplification: a bucket is taken from this number of runs on; default: the table's "
     "num-sorted-run.compaction-trigger",
 )
 PLAN_MIN_AMPLIFICATION = Option(
     "compaction-plan.min-amplification-percent",
     parse_count,
     None,
-    "size-amplification: percent of the oldest run that the newer ones reach in a bucket that is taken; default: the "
+    "size-amplification: a bucket is taken when its newer runs reach this percentage of the oldest run; default: the "
     "table's compaction.max-size-amplification-percent",
 )
 PLAN_PARTITION_IDLE_TIME = Option(
     "compaction-plan.partition-idle-time",
     parse_given_duration,
     None,
-    "only partitions that got no new file for so long; default: all",
+    "only partitions that got no new file for this time are compacted; default: all partitions",
 )
 PLAN_FULL_AFTER = Option(
     "compaction-plan.full-after",
     parse_given_duration,
     None,
-    "a bucket without a full compaction for so long gets one, whatever the strategy takes; default: never",
+    "a bucket without a full compaction for this time gets one, whatever the strategy; default: never",
 )
 COMPACTOR_LEASE = Option(
     "compactor.lease",
     parse_duration,
     60_000,
-    "how long a compactor that shows no sign of life keeps an item from others",
+    "how long an item stays reserved for a compactor that shows no sign of life",
 )
-COMPACTOR_POLL = Option("compactor.poll", parse_duration, 5_000, "time between two looks of a compactor for work")
+COMPACTOR_POLL = Option("compactor.poll", parse_duration, 5_000, "time between two looks for work by a compactor")
 
 PLAN_OPTIONS: Mapping[str, Option[object]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
@@ -106,14 +108,14 @@ PLAN_OPTIONS: Mapping[str, Option[object]] = {
 
 PLAN_PREFIX = "compaction-plan."
 OPTIONS_OF_PLANS: Mapping[str, Option[object]] = {k: o for k, o in PLAN_OPTIONS.items() if k.startswith(PLAN_PREFIX)}
-"""The options of plans, which a job may have in addition to those of the sink."""
+"""The options of plans that a job may have in addition to the options of the sink."""
 
 SHORTEST_LEASE_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The settings of plans, read and checked. Times in ms; None means: no bound."""
+    """The checked settings of plans. Times are in ms; None means no limit."""
 
     strategy: Strategy
     trigger: PlanTrigger
@@ -127,10 +129,10 @@ class PlanOptions:
 
 
 def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> PlanOptions:
-    """The settings of plans in `options`, with defaults from those of the table among them; with `each_commit` a writer
-    that is told nothing else plans with each of its commits.
+    """The settings of plans in `options`; the table's options among them give the defaults.
 
-    Raises OptionError for an unknown `compaction-plan.` key and for values that cannot be read or make no sense.
+    With `each_commit`, a writer whose options do not say when to plan makes a plan with each of its commits. Raises
+    OptionError for an unknown `compaction-plan.` key and for values that cannot be read or make no sense.
     """
     for key in options:
         if key.startswith(PLAN_PREFIX) and key not in OPTIONS_OF_PLANS:
@@ -155,7 +157,9 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
 
 
 def lease_and_others(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
-    """The ms of a compactor's lease, and the options without it. Raises OptionError for a lease that is too short."""
+    """The lease of a compactor in ms, and the options without the lease. Raises OptionError for a lease that is too
+    short.
+    """
     lease_ms = COMPACTOR_LEASE.get(options)
     if lease_ms < SHORTEST_LEASE_MS:
         raise OptionError(f"option '{COMPACTOR_LEASE.key}' must be at least 1 s", key=COMPACTOR_LEASE.key)

@@ -1,6 +1,5 @@
-"""Whether tasks can read a job's source themselves, as far as its settings say; if they cannot, Spark reads it.
-
-Source: Spark 4.0 FileStreamOptions, ParquetOptions.
+"""Whether the tasks of a job can read its source themselves, as far as the settings show. If not, Spark reads the
+source. Source: Spark 4.0 FileStreamOptions, ParquetOptions.
 """
 
 from collections.abc import Mapping
@@ -29,11 +28,11 @@ OF_LISTING: Final = frozenset(
         "recursivefilelookup",
     }
 )
-"""Options that say which files a batch has, and not how they are read."""
+"""Options that select the files of a batch, and do not change how the files are read."""
 
 
 def check_reader(source: SourceConfig, options: Mapping[str, str]) -> None:
-    """Returns if the reader that a job asks for goes with its source. Raises OptionError."""
+    """Checks that the reader that a job asks for can read its source. Raises OptionError if not."""
     if source.reader is not ReaderChoice.NATIVE:
         return
     why = obstacles(source, options)
@@ -42,33 +41,32 @@ def check_reader(source: SourceConfig, options: Mapping[str, str]) -> None:
 
 
 def not_native(why: str) -> OptionError:
-    """The error of a job that asks for tasks to read themselves, and whose tasks cannot."""
+    """The error of a job that asks for native reading although its tasks cannot read the source."""
     return OptionError(f"source.reader = native: {why}; use auto or spark", key=SOURCE_READER.key)
 
 
 def who_reads(source: SourceConfig, options: Mapping[str, str]) -> str:
-    """Who reads the source of a job with these options, and why, as far as the options say; empty where the job asks
-    for Spark."""
+    """Who reads the source of a job with these options, and why; empty if the job asks for Spark."""
     if source.reader is ReaderChoice.SPARK:
         return ""
     why = obstacles(source, options)
     if why:
         return f"Spark reads: {'; '.join(why)}"
     if source.format == KAFKA:
-        return "tasks read, where they and the driver have confluent-kafka"
+        return "tasks read, if they and the driver have confluent-kafka"
     if source.reader is ReaderChoice.NATIVE:
         return "tasks read"
-    return "tasks read those files whose rows are certainly what Spark reads"
+    return "tasks read each file that gives the same rows as Spark; Spark reads the other files"
 
 
 def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
-    """Why the tasks of a job with these options cannot read themselves; empty when they can."""
+    """The reasons why the tasks of a job with these options cannot read the source themselves; empty if they can."""
     if source.format == PARQUET:
         return _of_files(options)
     if source.format != KAFKA:
-        return (f"the source is {source.format!r}, and tasks themselves read only Kafka and Parquet files",)
+        return (f"the source is {source.format!r}, and tasks can read only Kafka and Parquet files themselves",)
     if source.decode is RecordFormat.NONE:
-        return ("without source.decode the table's rows are what Spark makes of the records",)
+        return ("without source.decode Spark itself makes the table's rows of the records",)
     return kafka_client(options, source.token_provider).obstacles
 
 

@@ -1,6 +1,6 @@
 """The options of the Spark reader: `spark.read.format("bucketline")` and `spark.readStream.format("bucketline")`.
 
-Spark hands options over in lower case, so names are found whatever their case.
+Spark passes the names of options in lower case, so their case does not matter.
 Source: Paimon 2.0 CoreOptions.StartupMode, SparkConnectorOptions; Spark's CaseInsensitiveStringMap.
 """
 
@@ -49,7 +49,7 @@ class ScanMode(Enum):
 
 
 class ChangeColumns(Enum):
-    """Whether changes come with the columns that say what each row is."""
+    """Whether rows of changes have the columns that say how each row changed."""
 
     AUTO = "auto"
     TRUE = "true"
@@ -57,13 +57,13 @@ class ChangeColumns(Enum):
 
 
 def parse_version(text: str) -> int | str:
-    """A snapshot's id, or else the name of a tag."""
+    """A snapshot's id if the text is a number, else the name of a tag."""
     version = parse_given_text(text)
     return whole_number(version) if version.isascii() and version.isdigit() else version
 
 
 def parse_time_ms(text: str) -> int:
-    """Epoch milliseconds: given so, or as ISO text, which is in UTC unless it has an offset."""
+    """Epoch milliseconds, from a number or from an ISO text. A text without an offset is in UTC."""
     stripped = parse_given_text(text)
     if re.fullmatch(r"-?\d+", stripped):
         return whole_number(stripped)
@@ -77,21 +77,25 @@ def parse_time_ms(text: str) -> int:
 
 PATH = Option("path", parse_given_text, None, "path or URI of the table; `load(path)` sets it")
 COLUMNS: Option[tuple[str, ...]] = Option(
-    "columns", parse_names, None, "columns that are read, separated by commas; default: all"
+    "columns", parse_names, None, "columns to read, separated by commas; default: all"
 )
-FILTER = Option("filter", parse_given_text, None, "SQL condition on the table's columns; other rows are not read")
-SNAPSHOT: Option[int] = Option("snapshot", parse_int, None, "id of the snapshot that is read; of streams the first one")
-TAG = Option("tag", parse_given_text, None, "tag that is read; of streams the first snapshot")
+FILTER = Option(
+    "filter", parse_given_text, None, "SQL condition on the table's columns; only rows that meet it are read"
+)
+SNAPSHOT: Option[int] = Option(
+    "snapshot", parse_int, None, "id of the snapshot to read; for streams the first snapshot"
+)
+TAG = Option("tag", parse_given_text, None, "tag to read; for streams the first snapshot")
 TIMESTAMP = Option(
     "timestamp",
     parse_time_ms,
     None,
-    "the newest snapshot committed by then is read; of streams the first one committed from then on; epoch ms, or a "
-    "time as `2026-01-31 12:30:00`, in UTC unless it has an offset",
+    "read the newest snapshot committed at this time or before; for streams start with the first snapshot committed "
+    "from then on; epoch ms, or a time as `2026-01-31 12:30:00`, in UTC unless it has an offset",
 )
 READ_OPTIMIZED = Option("read-optimized", parse_bool, False, "only files of the last level are read, without merging")
 CHANGES_SINCE: Option[int | str] = Option(
-    "changes-since", parse_version, None, "changes after this snapshot or tag are read; `0`: all there are"
+    "changes-since", parse_version, None, "changes after this snapshot or tag are read; `0`: all changes"
 )
 CHANGES_UNTIL: Option[int | str] = Option(
     "changes-until", parse_version, None, "last snapshot or tag whose changes are read; default: the newest"
@@ -100,42 +104,48 @@ READ_CHANGELOG = Option(
     "read.changelog",
     parse_enum(ChangeColumns),
     ChangeColumns.AUTO,
-    "true: changes come with the columns `_row_kind`, `_change_type`, `_commit_version` and `_commit_timestamp`; "
-    "false: without them, and without rows that were removed or replaced; auto: with `changes-since` true for tables "
-    "with a primary key; a stream of such a table needs true or false",
+    "true: changes have the columns `_row_kind`, `_change_type`, `_commit_version` and `_commit_timestamp`; false: "
+    "changes have neither these columns nor the rows that were removed or replaced; auto: true for `changes-since` on "
+    "tables with a primary key; a stream of such a table needs true or false",
 )
 SCAN_MODE = Option(
     SCAN_MODE_KEY,
     parse_enum(ScanMode),
     ScanMode.DEFAULT,
-    "what a stream reads first. latest-full: the newest snapshot in full; compacted-full: that of the newest "
-    "compaction; from-snapshot-full: the one that `snapshot` or `tag` names; then changes. latest, from-snapshot, "
-    "from-timestamp: changes alone. default: latest-full",
+    "what a stream reads first. latest-full: the whole newest snapshot; compacted-full: the whole snapshot of the "
+    "newest compaction; from-snapshot-full: the whole snapshot that `snapshot` or `tag` names; changes follow. "
+    "latest, from-snapshot, from-timestamp: only changes. default: latest-full",
 )
 MAX_FILES: Option[int] = Option(
     "read.stream.maxFilesPerTrigger", parse_int, None, "most files of a micro-batch; default: no limit"
 )
 MAX_BYTES: Option[int] = Option(
-    "read.stream.maxBytesPerTrigger", parse_size, None, "bytes of files after which a micro-batch takes no other file"
+    "read.stream.maxBytesPerTrigger", parse_size, None, "a micro-batch takes no further file after this number of bytes"
 )
 MAX_ROWS: Option[int] = Option(
-    "read.stream.maxRowsPerTrigger", parse_int, None, "stored rows after which a micro-batch takes no other file"
+    "read.stream.maxRowsPerTrigger",
+    parse_int,
+    None,
+    "a micro-batch takes no further file after this number of stored rows",
 )
 CONSUMER_ID: Option[str] = Option(
     "consumer-id",
     parse_name_part,
     None,
-    "name under which a stream stores its progress in the table, so that expiry keeps what it has not read",
+    "name under which a stream stores its progress in the table, so that expiry keeps the snapshots it has not read",
 )
 CONSUMER_IGNORE_PROGRESS = Option(
     "consumer.ignore-progress",
     parse_bool,
     False,
-    "a new stream starts as `scan.mode` says, although its consumer has progress in the table",
+    "a new stream starts as `scan.mode` says, even if its consumer has progress in the table",
 )
 SPLIT_TARGET_SIZE = Option("source.split.target-size", parse_size, 128 * MB, "most bytes of files that a task reads")
 SPLIT_OPEN_COST = Option(
-    "source.split.open-file-cost", parse_size, 4 * MB, "bytes that a file counts at least when tasks are planned"
+    "source.split.open-file-cost",
+    parse_size,
+    4 * MB,
+    "a file counts as at least this number of bytes when tasks are planned",
 )
 
 READER_OPTIONS: Mapping[str, Option[Any]] = {
@@ -156,7 +166,7 @@ _STORAGE["fs.s3.securitytoken"] = "fs.s3.securityToken"
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """The options of one reader. Sizes are bytes, times epoch milliseconds; None: not given."""
+    """The options of one reader. Sizes are in bytes, times in epoch milliseconds; None means not given."""
 
     path: str
     columns: tuple[str, ...] | None
@@ -170,40 +180,43 @@ class ReaderOptions:
     change_columns: ChangeColumns
     scan_mode: ScanMode
     limits: tuple[int | None, int | None, int | None]
-    """Files, bytes and rows of a micro-batch."""
+    """The most files, bytes and rows of a micro-batch."""
     consumer_id: str | None
     ignores_progress: bool
     split_sizes: Mapping[str, str]
-    """Those of the options of splits that are given."""
+    """The options of splits that were given."""
     opening: Mapping[str, str]
-    """Paimon's read options, for `open_table`."""
+    """The options for `open_table`, under Paimon's names."""
     given: tuple[str, ...]
-    """The keys of all of them."""
+    """The keys of all options that were given."""
     storage: Mapping[str, str] = field(repr=False)
 
     @property
     def version(self) -> int | str | None:
-        """The snapshot or tag that is read."""
+        """The snapshot or tag to read."""
         return self.tag if self.snapshot is None else self.snapshot
 
     @property
     def asks_for_changes(self) -> bool:
-        """Whether rows are changes, of a batch or a stream, and come with the columns of changes."""
+        """Whether the reader returns changes, in a batch or a stream, with the columns of changes."""
         return self.change_columns is ChangeColumns.TRUE or any(n in CHANGE_COLUMNS for n in self.columns or ())
 
     @property
     def is_stream(self) -> bool:
-        """Whether an option says that this is a stream."""
+        """Whether an option is set that only streams have."""
         return any(option.key in self.given for option in _ONLY_STREAM)
 
     def split_bytes(self, table_options: Mapping[str, str]) -> tuple[int, int]:
-        """The target size of a split, and what a file counts at least: the reader's options, else the table's."""
+        """The target size of a split, and the least size of a file in planning, in bytes.
+
+        Options of the reader come before options of the table.
+        """
         options = {**table_options, **self.split_sizes}
         return SPLIT_TARGET_SIZE.get(options), SPLIT_OPEN_COST.get(options)
 
 
 CHANGE_COLUMNS = ("_row_kind", "_change_type", "_commit_version", "_commit_timestamp")
-"""The columns that `read.changelog` adds."""
+"""The columns that `read.changelog` adds to the rows."""
 
 
 def reader_options(options: Mapping[str, str]) -> ReaderOptions:
@@ -259,18 +272,20 @@ def reader_options(options: Mapping[str, str]) -> ReaderOptions:
 
 
 def check_batch(options: ReaderOptions) -> None:
-    """Raises OptionError for an option that only streams have."""
+    """Checks a batch read: raises OptionError for an option that only streams have."""
     _refuse(options, _ONLY_STREAM, "is an option of streams: spark.readStream")
     if options.asks_for_changes and options.changes_since is None:
         raise OptionError(
-            f"rows of a snapshot are no changes: '{READ_CHANGELOG.key}' and the columns {', '.join(CHANGE_COLUMNS)} "
-            f"need '{CHANGES_SINCE.key}', or a stream",
+            f"the rows of a snapshot are not changes: '{READ_CHANGELOG.key}' and the columns "
+            f"{', '.join(CHANGE_COLUMNS)} need '{CHANGES_SINCE.key}', or a stream",
             key=READ_CHANGELOG.key,
         )
 
 
 def check_stream(options: ReaderOptions) -> None:
-    """Raises OptionError for an option that only batch reads have, and for a start that does not fit `scan.mode`."""
+    """Checks a stream: raises OptionError for an option of batch reads, and for a start that does not fit
+    `scan.mode`.
+    """
     _refuse(options, _ONLY_BATCH, "is an option of batch reads: spark.read")
     mode = options.scan_mode
     named = [o.key for o in _STARTS if o.key in options.given]
@@ -278,12 +293,12 @@ def check_stream(options: ReaderOptions) -> None:
     if mode is ScanMode.DEFAULT and named:
         right = ScanMode.FROM_TIMESTAMP if by_time else ScanMode.FROM_SNAPSHOT
         raise OptionError(
-            f"'{named[0]}' of a stream needs '{SCAN_MODE.key}' = {right.value}, or one of the other modes",
+            f"'{named[0]}' of a stream needs '{SCAN_MODE.key}' = {right.value}, or another mode that needs it",
             key=SCAN_MODE.key,
         )
     if mode in (ScanMode.LATEST_FULL, ScanMode.LATEST, ScanMode.COMPACTED_FULL) and named:
         raise OptionError(
-            f"'{named[0]}' says where to start, and so does '{SCAN_MODE.key}' = {mode.value}; set one", key=named[0]
+            f"'{named[0]}' and '{SCAN_MODE.key}' = {mode.value} both say where to start; set one of them", key=named[0]
         )
     if mode in (ScanMode.FROM_SNAPSHOT, ScanMode.FROM_SNAPSHOT_FULL) and (not named or by_time):
         raise OptionError(f"'{SCAN_MODE.key}' = {mode.value} needs '{SNAPSHOT.key}' or '{TAG.key}'", key=SCAN_MODE.key)
@@ -320,8 +335,8 @@ def _check_together(options: Mapping[str, str]) -> None:
         )
     if since and READ_OPTIMIZED.find(options):
         raise OptionError(
-            f"'{READ_OPTIMIZED.key}' and '{CHANGES_SINCE.key}' exclude each other: changes are not in compacted files "
-            "alone",
+            f"'{READ_OPTIMIZED.key}' and '{CHANGES_SINCE.key}' exclude each other: compacted files alone do not hold "
+            "all changes",
             key=READ_OPTIMIZED.key,
         )
 

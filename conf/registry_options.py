@@ -1,4 +1,4 @@
-"""Options of the schema registry that records in Avro name their schemas in: `source.registry` of a job."""
+"""Options of the schema registry that holds the schemas of Avro records: `source.registry` of a job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ REGISTRY = "source.registry."
 _WEB = ("http://", "https://")
 
 URL = Option(REGISTRY + "url", parse_given_text, None, "address of the schema registry; several with commas between")
-USERNAME = Option(REGISTRY + "username", parse_given_text, None, "who logs in to the registry")
+USERNAME = Option(REGISTRY + "username", parse_given_text, None, "the user who logs in to the registry")
 PASSWORD = Option(REGISTRY + "password", parse_given_text, None, "the password of that user")
 TOKEN = Option(REGISTRY + "token", parse_given_text, None, "a bearer token, instead of a user and a password")
 CA_LOCATION = Option(REGISTRY + "ssl.ca.location", parse_given_text, None, "file with the certificates to trust (PEM)")
@@ -18,8 +18,8 @@ CERTIFICATE = Option(REGISTRY + "ssl.certificate.location", parse_given_text, No
 KEY = Option(REGISTRY + "ssl.key.location", parse_given_text, None, "the key of that certificate (PEM)")
 KEY_PASSWORD = Option(REGISTRY + "ssl.key.password", parse_given_text, None, "the password of that key")
 PROXY = Option(REGISTRY + "proxy", parse_given_text, None, "address of a proxy to reach the registry through")
-TIMEOUT = Option(REGISTRY + "timeout", parse_given_duration, 10_000, "longest wait for one answer")
-RETRIES = Option(REGISTRY + "retries", parse_count, 3, "how often a request is sent again at once")
+TIMEOUT = Option(REGISTRY + "timeout", parse_given_duration, 10_000, "longest wait for one answer of the registry")
+RETRIES = Option(REGISTRY + "retries", parse_count, 3, "how often a failed request is sent again at once")
 WAIT = Option(
     REGISTRY + "wait", parse_given_duration, 120_000, "how long a batch waits for a registry that does not answer"
 )
@@ -31,7 +31,7 @@ REGISTRY_OPTIONS: Mapping[str, Option[str] | Option[int]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RegistryOptions:
-    """How to reach a schema registry. Durations are milliseconds. It holds secrets and is never shown."""
+    """How to reach a schema registry. Durations are in milliseconds. The value holds secrets and is never shown."""
 
     url: str
     username: str | None = None
@@ -48,7 +48,7 @@ class RegistryOptions:
 
 
 def registry_options(texts: Mapping[str, str]) -> RegistryOptions | None:
-    """The options among the settings of a job; None where there are none.
+    """The options among the settings of a job; None if the job sets no option of a registry.
 
     Raises OptionError for an unknown option, a value that cannot be read, and options that do not go together.
     """
@@ -72,7 +72,9 @@ def registry_options(texts: Mapping[str, str]) -> RegistryOptions | None:
             f"'{USERNAME.key}' must not have a colon, which ends the name when it is sent", key=USERNAME.key
         )
     if TOKEN.is_set(texts) and USERNAME.is_set(texts):
-        raise OptionError(f"'{TOKEN.key}' and '{USERNAME.key}' are two ways to log in: take one out", key=TOKEN.key)
+        raise OptionError(
+            f"'{TOKEN.key}' and '{USERNAME.key}' are two ways to log in: remove one of them", key=TOKEN.key
+        )
     return RegistryOptions(
         url=",".join(one.strip() for one in url.split(",")),
         username=USERNAME.find(texts),

@@ -1,6 +1,7 @@
-"""The settings of a job: command line > job file > table > default.
+"""The settings of a job. The command line comes before the job file, the job file before the table, the table before
+the default.
 
-An unknown key is an error that names the nearest one; secrets are masked wherever settings are shown.
+An unknown key is an error that names the nearest known key; secrets are masked wherever settings are shown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,12 +52,12 @@ from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_wr
 from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
-"""Options of the sink that a job file sets outside of `options`."""
+"""Keys of a job file outside of `options` that set an option of the sink."""
 _MOST_BYTES = 1 << 20
-"""The size of a job file, and of its settings without aliases."""
+"""The most bytes of a job file, and of its settings after YAML's aliases are expanded."""
 _MOST_DEPTH = 20
 _LISTS = (TABLES.rstrip("."), EXCLUDE.key)
-"""Keys whose items are settings of their own: routes, and patterns that may have commas in them."""
+"""Keys whose lists are not joined by commas: routes, and patterns that may contain commas."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 
 
@@ -69,8 +70,11 @@ def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
 
 
 def look_up(*layers: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Layers of settings as one, later ones win, with what references stand for. Where that is secret it is masked in
-    all texts that this process shows. Raises OptionError as `looked_up`, and for an unknown key."""
+    """The layers of settings as one map, with references replaced; later layers win.
+
+    Secret texts that replace a reference are masked in everything that this process shows. Raises OptionError as
+    `looked_up`, and for an unknown key.
+    """
     settings: dict[str, Setting] = {}
     for key, setting in _merged(layers).items():
         text = looked_up(key, setting.text)
@@ -100,7 +104,7 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """As `resolve_jobs`, for a job of one table. Raises OptionError for one of several as well."""
+    """The job of one table; as `resolve_jobs` otherwise. Raises OptionError for a job of several tables too."""
     return of_one_table(resolve_jobs(*layers))
 
 
@@ -112,9 +116,9 @@ def of_one_table(job: JobConfig | RoutedJob) -> JobConfig:
 
 
 def resolve_jobs(*layers: Mapping[str, Setting]) -> JobConfig | RoutedJob:
-    """The job, of one table or of several, from layers of settings; later layers win.
+    """The job, of one table or of several, that layers of settings describe; later layers win.
 
-    Raises OptionError for an unknown key, naming the nearest, and for missing or invalid values.
+    Raises OptionError for an unknown key (the message names the nearest), and for missing or invalid values.
     """
     settings = _merged(layers)
     if has_routes(settings):
@@ -133,7 +137,10 @@ def _merged(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
 
 
 def read_settings(text: str, *, name: str) -> dict[str, Setting]:
-    """The settings in a job file's text, by flat key; `name` gives the syntax by its ending, and appears in errors."""
+    """The settings in the text of a job file, by flat key.
+
+    The ending of `name` decides the syntax; errors show `name`.
+    """
     pairs = parse_properties(text) if name.endswith(".properties") else _yaml_pairs(text, name)
     settings: dict[str, Setting] = {}
     for key, value in pairs:
@@ -155,7 +162,10 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
 
 
 def check_key(key: str, origin: str) -> None:
-    """Returns when a job may have the key; raises OptionError naming the nearest when not. Source options are free."""
+    """Checks that a job may have the key; raises OptionError that names the nearest known key if not.
+
+    Options of the source are free.
+    """
     if key.startswith((TABLES, f"{EXCLUDE.key}.")) or key == TABLES.rstrip("."):
         if origin == COMMAND_LINE or origin.endswith(".properties"):
             raise OptionError(
@@ -185,7 +195,7 @@ def check_key(key: str, origin: str) -> None:
 
 
 def _nearest_of_job(key: str) -> str:
-    """What is said of the nearest known key: one that ends with the given key, or is spelled much like it."""
+    """A suggestion for an unknown key: the known key that ends with it, or the key with the most similar spelling."""
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
     names = {name: f"{SOURCE_OPTIONS}{name}" for name in KAFKA_OPTIONS} | fixed | options
@@ -204,9 +214,9 @@ def _nearest_of_job(key: str) -> str:
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | None) -> dict[str, Setting]:
     """Every option of sink and table that has a value, by key, with where the value comes from; sorted by key.
 
-    The origin of an option without effect also says why.
-    `job` are the settings of a JobConfig; `table` None means that the table's options are not known. Raises OptionError
-    when the job changes what only the table may decide, as far as that is known.
+    The origin of an option that has no effect also says why it has none.
+    `job` are the settings of a JobConfig; `table` holds the table's options; None means that they are not known. Raises
+    OptionError when the job changes what only the table may decide, as far as the table's options are known.
     """
     defaults = {
         option.key: Setting(option.shown(), DEFAULT)
@@ -237,12 +247,12 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | Non
 
 
 def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]:
-    """(key, value, origin) of each setting, in the given order, secrets masked."""
+    """(key, value, origin) of each setting, in the given order, with secrets masked."""
     return [(key, _shown(key, setting), setting.origin) for key, setting in settings.items()]
 
 
 def _shown(key: str, setting: Setting) -> str:
-    """The text of a setting for showing. One that is nothing but a reference holds no secret."""
+    """The text of a setting for showing. A setting that is only a reference holds no secret."""
     is_open = setting.written is not None or has_reference(setting.text)
     return setting.shown if is_open and is_reference(setting.shown) else mask(key, setting.shown)
 
@@ -253,7 +263,7 @@ def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
     except RecursionError:
         raise _too_deep(name) from None
     except yaml.YAMLError as e:
-        # The parser's own text shows a line of the file, which may hold a secret.
+        # The parser's own message shows a line of the file, which may hold a secret.
         mark = getattr(e, "problem_mark", None)
         where = "" if mark is None else f", line {mark.line + 1}"
         why = getattr(e, "problem", None) or "it cannot be read"
@@ -269,8 +279,9 @@ _NULL_TAG = "tag:yaml.org,2002:null"
 
 
 class _Flat:
-    """The settings below a node of YAML. An alias stands for all that it names, so they are counted as they are found:
-    a few aliases of aliases would be more than memory holds.
+    """The settings below a node of YAML.
+
+    Settings are counted while they are read, because aliases of aliases can expand to more than memory holds.
     """
 
     def __init__(self, name: str) -> None:
@@ -278,7 +289,9 @@ class _Flat:
         self._left_signs = _MOST_BYTES
 
     def pairs(self, node: yaml.Node, key: str, depth: int) -> Iterator[tuple[str, str]]:
-        """Values as they are written, so that numbers and dates keep their form; an empty value counts as not set."""
+        """The settings as they are written, so that numbers and dates keep their form. An empty value counts as not
+        set.
+        """
         if depth > _MOST_DEPTH:
             raise _too_deep(self._name)
         self._count(len(key) + 1)
@@ -304,12 +317,10 @@ class _Flat:
         self._left_signs -= signs
         if self._left_signs < 0:
             raise OptionError(
-                f"{self._name} has more than {_MOST_BYTES >> 20} MiB of settings, what its aliases stand for included",
+                f"the settings of {self._name}, with its aliases expanded, are larger than {_MOST_BYTES >> 20} MiB",
                 path=self._name,
             )
 
 
 def _too_deep(name: str) -> OptionError:
-    return OptionError(
-        f"{name} is nested more than {_MOST_DEPTH} deep, or an alias is inside of what it names", path=name
-    )
+    return OptionError(f"{name} is nested more than {_MOST_DEPTH} deep, or an alias contains itself", path=name)

@@ -23,14 +23,14 @@ _OPEN_KEY = re.compile(
     r"|dlf\.(?:region|endpoint)|source\.token-provider)$",
     re.IGNORECASE,
 )
-"""Keys that look secret, but whose values are words of a protocol or locations."""
+"""Keys that look secret, but whose values are protocol words or locations."""
 
 _ADDRESS = re.compile(r"([A-Za-z][\w+.-]*)://([^\s'\"<>]*:(?!\d+(?:[/,\s]|$))[^\s'\"<>]*|[^\s/@'\"<>]+)@")
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""Schemes in whose addresses the part before `@` is a container."""
+"""Schemes of addresses in which the part before `@` is the name of a container, not a user."""
 _ORACLE = re.compile(r"(jdbc:oracle:\w+:)[^@\s'\"]+(?=@)", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<![\w./:@-])[\w.%+-]+:[^\s@/:,'\"]+@(?=[A-Za-z0-9\[])")
-"""A login before a host without a scheme, as in a list of servers."""
+"""Matches a login before a host without a scheme, as in a list of servers."""
 _WORDS = (
     r"password|passwd|passphrase|pwd|secret|token|credential|signature|authorization|sasl|jaas|keystore|truststore"
     r"|user[._-]?info|(?:access|account|api|encryption|shared)[._-]?key(?:[._-]?id)?|private[._-]?key|\bdlf\.|\bsig\b"
@@ -40,11 +40,11 @@ _ASSIGNED = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"`]?\s*
 _TOLD = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"]\s*:\s*|:(?=[^\s/:])){_VALUE}", re.IGNORECASE)
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 _SIGNS = re.compile(r"[=@]|['\"]\s*:|:[^\s/:]")
-"""A text without any of these cannot contain a secret."""
+"""Matches what every text with a secret contains. A text without a match holds no secret."""
 _HINT = re.compile(_WORDS, re.IGNORECASE)
 
 _SHORTEST_KNOWN = 4
-"""The least length of a known secret that is searched for in texts; shorter ones are parts of ordinary words."""
+"""The least length of a known secret that is searched for in texts. Shorter ones are parts of ordinary words."""
 _NO_SECRETS = frozenset({"true", "false", "none", "null", MASK})
 
 
@@ -59,7 +59,7 @@ def mask(key: str, value: str) -> str:
 
 
 _looked_up: set[str] = set()
-"""What references of job files in this process stand for."""
+"""The texts that replaced references of job files in this process."""
 
 
 def keep_looked_up(value: str) -> None:
@@ -69,8 +69,10 @@ def keep_looked_up(value: str) -> None:
 
 
 def mask_text(text: str, known: Iterable[str] = ()) -> str:
-    """The text with its secrets masked. `known` are secret values that must not appear, in addition to those that were
-    looked up."""
+    """The text with its secrets masked.
+
+    `known` holds secret values that must not appear, in addition to the values that replaced references.
+    """
     for secret in known:
         text = text.replace(secret, MASK)
     for secret in sorted(_looked_up, key=len, reverse=True) if _looked_up else ():

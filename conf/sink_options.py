@@ -1,7 +1,7 @@
-"""The options of a sink: who compacts, how memory is bounded, which local folder is used.
+"""The options of a sink: who compacts, how much memory is used, which local folder is used.
 
 They are set next to Paimon's table options (`options:` of a job file, `TableSink(options=...)`) and never stored in a
-table, but for `compaction`, which a table may hold as well.
+table. Only `compaction` may be stored in a table as well.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,9 @@ from bucketline.conf.table.table_options import KNOWN_KEYS
 
 
 class KeyOrder(Enum):
-    """What happens where rows of a key came from two partitions of a topic, and nothing says which is newer."""
+    """What happens if rows with the same key came from two partitions of a topic, and nothing says which row is
+    newer.
+    """
 
     FAIL = "fail"
     WARN = "warn"
@@ -52,25 +54,28 @@ VISIBILITY_TIMEOUT = Option(
     "visibility-timeout",
     parse_duration,
     120_000,
-    "how long a write whose compaction was lost goes on compacting until readers see its rows, in tables whose "
-    "readers skip level 0; 0: not at all",
+    "for tables whose readers skip level 0: how long a write whose compaction failed keeps compacting until readers "
+    "see its rows; 0: it does not",
 )
 WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks per batch; default: by the bucket mode")
 ASSIGNER_PARALLELISM = Option(
     "assigner-parallelism",
     parse_int,
     None,
-    "assigners of dynamic and cross-partition tables: tasks that each own a share of the keys",
+    (
+        "number of assigners of a dynamic or cross-partition table: tasks that each decide the buckets of a share of "
+        "the keys"
+    ),
 )
 ROUTE_MEMORY = Option(
     "route-memory",
     parse_size,
     64 * MB,
-    "bytes a map task buffers before it seals its sorted runs; default: the table's write-buffer-size if set",
+    "bytes that a map task buffers before it seals its sorted runs; default: the table's write-buffer-size if set",
 )
-RUN_SIZE = Option("run-size", parse_size, 8 * MB, "bytes of one sealed run in Spark's shuffle")
-MERGE_MEMORY = Option("merge-memory", parse_size, 256 * MB, "bytes a write task holds while it merges sorted runs")
-COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes a task holds while it compacts one bucket")
+RUN_SIZE = Option("run-size", parse_size, 8 * MB, "most bytes of one sealed run in Spark's shuffle")
+MERGE_MEMORY = Option("merge-memory", parse_size, 256 * MB, "bytes that a write task holds while it merges sorted runs")
+COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes that a task holds while it compacts one bucket")
 LOCAL_DIRECTORY = Option(
     "local-directory", parse_text, None, "folder for spills and local indexes; default: the system's temporary folder"
 )
@@ -85,21 +90,22 @@ SCHEMA_EVOLUTION = Option(
     "schema-evolution",
     parse_enum(EvolutionPolicy),
     EvolutionPolicy.FAIL,
-    "new and wider columns of the input: evolve changes the table, ignore leaves them out, fail stops the job; with "
-    "decode, fail leaves unknown fields of the records out",
+    "what happens to new columns and wider types of the input: evolve changes the table, ignore leaves them out, fail "
+    "stops the job; with decode, fail leaves unknown fields of the records out",
 )
 POSTPONE_COMPACT_BATCHES = Option(
     "postpone-compaction.batches",
     parse_int,
     None,
-    "number of batches after which the job moves postponed rows to their buckets; default: never",
+    "the job moves postponed rows to their buckets after this number of batches; default: never",
 )
 KEY_ORDER: Option[KeyOrder | None] = Option(
     "key-order",
     parse_enum(KeyOrder),
     None,
-    "one key out of two partitions of a Kafka topic, or out of two topics, and nothing that orders them: fail stops "
-    "the job before the batch is committed, warn logs it; default: fail for change events, warn for json",
+    "what happens if one key comes from two partitions of a Kafka topic, or from two topics, and nothing orders its "
+    "records: fail stops the job before the batch is committed, warn logs it; default: fail for change events, warn "
+    "for json",
 )
 FRAME_READER = Option(
     "frame-reader",
@@ -113,9 +119,12 @@ BAD_RECORDS_TABLE = Option(
     "bad-records.table",
     parse_given_text,
     None,
-    "table for records that cannot be written, made if it does not exist: its path; in a job with `catalog` its name",
+    (
+        "path of the table for records that cannot be written; the table is created if it does not exist; in a job "
+        "with `catalog` the table's name"
+    ),
 )
-BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "bad records tolerated in one batch")
+BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "most bad records in one batch; more stop the job")
 
 SINK_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
@@ -123,7 +132,7 @@ SINK_OPTIONS: Mapping[str, Option[Any]] = {
 """Every option above by its key, in the order of this file."""
 
 OUR_OPTIONS: Mapping[str, Option[Any]] = {**SINK_OPTIONS, **OPTIONS_OF_PLANS, **ASYNC_OPTIONS, **METRICS_OPTIONS}
-"""All options of ours that a job may have."""
+"""All options of bucketline itself that a job may have."""
 
 _LARGEST_RUN_BYTES = 1024 * MB
 _LONGEST_VISIBILITY_MS = 86_400_000
@@ -170,7 +179,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if VISIBILITY_TIMEOUT.get(options) > _LONGEST_VISIBILITY_MS:
         _refuse(VISIBILITY_TIMEOUT, "must not be above 1 d, so that every write ends")
     if BAD_RECORDS_PATH.is_set(options) and BAD_RECORDS_TABLE.is_set(options):
-        _refuse(BAD_RECORDS_TABLE, f"does not go with '{BAD_RECORDS_PATH.key}': bad records have one place")
+        _refuse(BAD_RECORDS_TABLE, f"does not go with '{BAD_RECORDS_PATH.key}': bad records go to one of them")
     if RUN_SIZE.get(options) > _LARGEST_RUN_BYTES:
         _refuse(RUN_SIZE, "must not be above 1 gb: one value in a Spark row is limited to 2 gb")
     return SinkOptions(
@@ -198,7 +207,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def route_memory(options: Mapping[str, str]) -> int:
-    """Bytes a map task buffers: the sink's option, else the table's write buffer, else the default."""
+    """Bytes that a map task buffers: the sink's option, else the table's write buffer, else the default."""
     buffer = memory_options.WRITE_BUFFER_SIZE.find(options)
     if buffer is None or ROUTE_MEMORY.is_set(options):
         return ROUTE_MEMORY.get(options)
@@ -206,7 +215,9 @@ def route_memory(options: Mapping[str, str]) -> int:
 
 
 def refuse_unknown_options(options: Mapping[str, str]) -> None:
-    """Returns when each is an option of the sink or of tables; raises OptionError naming the nearest if not."""
+    """Checks that each option is an option of the sink or of tables; raises OptionError that names the nearest if
+    not.
+    """
     known = KNOWN_KEYS | OUR_OPTIONS.keys()
     for key in options:
         if key not in known and not key.startswith((PLAN_PREFIX, *HARMLESS_PREFIXES)):
@@ -214,7 +225,7 @@ def refuse_unknown_options(options: Mapping[str, str]) -> None:
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The sink's options, then the others, which are Paimon's."""
+    """The options of the sink, then all other options, which are Paimon's."""
     ours = {key: text for key, text in options.items() if key in OUR_OPTIONS or key.startswith(PLAN_PREFIX)}
     return ours, {key: text for key, text in options.items() if key not in ours}
 

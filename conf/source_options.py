@@ -1,7 +1,4 @@
-"""The options of a job's source for Spark, with other defaults where Spark's would lose records or read too many.
-
-Source: Spark 4.0 KafkaSourceProvider (option names count in any case), Structured Streaming + Kafka Integration Guide.
-"""
+"""The options that Spark gets for a job's source. Defaults differ where Spark's would lose records or read too many."""
 
 import json
 import re
@@ -22,13 +19,13 @@ MAX_OFFSETS = "maxOffsetsPerTrigger"
 STARTING_OFFSETS = "startingOffsets"
 INCLUDE_HEADERS = "includeHeaders"
 SCHEMA = "schema"
-"""An option of ours, not of Spark: the columns of files, as Spark's DDL; by default those of the table."""
+"""An option of bucketline, not of Spark: the columns of files, as Spark's DDL; by default the columns of the table."""
 
 _ASSIGN = "assign"
 TOPIC_OPTIONS = ("subscribe", "subscribePattern", _ASSIGN)
 
 MAX_OFFSETS_DEFAULT = "1000000"
-"""Records of one batch: without a bound, the first batch of a job is the whole topic."""
+"""The most records of one batch. Without a limit, the first batch of a job would read the whole topic."""
 
 _MODE = "mode"
 _FAIL_FAST = "FAILFAST"
@@ -47,9 +44,9 @@ KAFKA_OPTIONS = (
     "kafka.group.id",
     INCLUDE_HEADERS,
 )
-"""Spark's options of a Kafka source; Kafka's own follow `kafka.`."""
+"""Spark's options of a Kafka source. Kafka's own options begin with `kafka.`."""
 _STREAM_ONLY = frozenset(("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "endingoffsets"))
-"""Options of a Kafka source that say nothing of one look at its records, in small letters."""
+"""Options of a Kafka source, in lower case, that a read of a fixed range of records must not have."""
 EARLIEST, LATEST = "earliest", "latest"
 _LATEST_IN_JSON = "-1"
 PARSED_FORMATS = ("json", "csv", PARQUET, "orc", "xml", "avro")
@@ -60,7 +57,7 @@ _MAY_BE_MALFORMED = ("json", "csv", "xml")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options Spark's source gets, and advice about them, one sentence each."""
+    """The options that Spark's source gets, and advice about them, one sentence each."""
 
     options: Mapping[str, str]
     advice: tuple[str, ...] = ()
@@ -82,18 +79,20 @@ def source_options(source: SourceConfig) -> SourceOptions:
 
 
 def find_option(options: Mapping[str, str], name: str) -> str | None:
-    """The text of an option of Spark, whose names count in any case; None when it is not set."""
+    """The text of one of Spark's options; None if it is not set. The case of names does not matter."""
     return next((text for key, text in options.items() if key.lower() == name.lower()), None)
 
 
 def most_records(options: Mapping[str, str]) -> int | None:
-    """How many records a batch of a Kafka source takes at most; None for any number, and for what Spark will refuse."""
+    """The most records that a batch of a Kafka source takes; None for no limit, and for a text that Spark will
+    refuse.
+    """
     text = (find_option(options, MAX_OFFSETS) or "").strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def source_identity(source: SourceConfig) -> str | None:
-    """The name of the cluster in the job's snapshots; None for sources without one. It contains no secrets."""
+    """The name of the source in the job's snapshots; None for sources without a name. It contains no secrets."""
     servers = find_option(source.options, SERVERS) if source.format == KAFKA else None
     if servers is None:
         return None
@@ -102,9 +101,9 @@ def source_identity(source: SourceConfig) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Where a Kafka source reads: its servers, and topics by name, by pattern, or with their partitions.
+    """What a Kafka source reads: its servers, and its topics by name, by pattern, or with their partitions.
 
-    `topics_text` says the topics as they are set; None where none are.
+    `topics_text` is the text that sets the topics; None if there is none.
     """
 
     servers: str | None
@@ -127,7 +126,7 @@ class KafkaSource:
 
 
 def kafka_source(options: Mapping[str, str]) -> KafkaSource:
-    """Where a Kafka source with these options reads."""
+    """The servers and topics that a Kafka source with these options reads."""
     names, pattern, assigned = (find_option(options, name) for name in TOPIC_OPTIONS)
     return KafkaSource(
         servers=find_option(options, SERVERS),
@@ -139,7 +138,7 @@ def kafka_source(options: Mapping[str, str]) -> KafkaSource:
 
 
 def with_headers(options: Mapping[str, str]) -> dict[str, str]:
-    """The options, so that Kafka's headers are read unless they say otherwise."""
+    """The options, with the headers of records included unless the options exclude them."""
     extended = dict(options)
     if find_option(options, INCLUDE_HEADERS) is None:
         extended[INCLUDE_HEADERS] = "true"
@@ -152,21 +151,25 @@ def gives_headers(options: Mapping[str, str]) -> bool:
 
 
 def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
-    """The options with another start, in Spark's JSON of topic, partition and offset."""
+    """The options with another start, given in Spark's JSON of topic, partition and offset."""
     others = {key: text for key, text in options.items() if key.lower() not in [s.lower() for s in _STARTS]}
     return {**others, STARTING_OFFSETS: offsets}
 
 
 def begins_at_latest(options: Mapping[str, str]) -> bool:
-    """Whether a new query with these options begins after the newest record, as Spark does where nothing is said.
-    Where a time is given beside `latest`, Spark takes the time."""
+    """Whether a new query with these options begins after the newest record, as Spark does by default.
+
+    If both a time and `latest` are given, Spark takes the time.
+    """
     starts = [text for text in (find_option(options, name) for name in _STARTS) if text is not None]
     return all(text.strip().lower() == LATEST for text in starts)
 
 
 def starts_at(options: Mapping[str, str]) -> object:
-    """Where a new query begins: `earliest`, `latest`, or Spark's JSON of topic, partition and offset; None where the
-    options name a time."""
+    """Where a new query begins: `earliest`, `latest`, or Spark's JSON of topic, partition and offset.
+
+    None if the options name a time.
+    """
     if begins_at_latest(options):
         return LATEST
     start = find_option(options, STARTING_OFFSETS)
@@ -176,8 +179,10 @@ def starts_at(options: Mapping[str, str]) -> object:
 
 
 def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options with which Spark reads a source's first records, not as a stream. Where the stream begins behind the
-    newest record of Kafka, the older ones are read."""
+    """The options with which Spark reads the first records of a source once, without a stream.
+
+    If a stream would begin after the newest record of Kafka, the older records are read.
+    """
     if source_format != KAFKA:
         return dict(options)
     kept = {key: text for key, text in options.items() if key.lower() not in _STREAM_ONLY}
@@ -188,7 +193,7 @@ def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, s
 
 
 def fails_on_data_loss(options: Mapping[str, str]) -> bool:
-    """Whether records that are gone stop a query, as they do by default."""
+    """Whether a query stops when records were deleted before it read them. This is the default."""
     text = find_option(options, FAIL_ON_DATA_LOSS)
     return text is None or _read_bool(FAIL_ON_DATA_LOSS, text)
 

@@ -1,4 +1,4 @@
-"""Spark settings that matter to the sink: which are refused, which give a warning, each with the reason."""
+"""Spark settings that matter to the sink: refused ones and ones that give a warning, each with the reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ ADVISED: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.streaming.stopActiveRunOnRestart": "true",
 }
-"""Settings of our template for spark-defaults.conf; a job runs without them."""
+"""Settings in bucketline's template for spark-defaults.conf. A job also runs without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     key: str
-    values: tuple[str, ...] | None  # lower-case texts the rule is about; None: any text at all
+    values: tuple[str, ...] | None  # texts in lower case to which the rule applies; None: any text
     why: str
 
 
@@ -39,9 +39,9 @@ _UNWISE = (
 
 
 def check_spark_settings(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Advice about a session's settings, one sentence each; empty when there is nothing to say.
+    """Advice about a session's settings, one sentence each; empty if there is none.
 
-    Raises OptionError for settings under which the sink cannot work.
+    Raises OptionError for settings with which the sink cannot work.
     """
     for rule in _REFUSED:
         if _applies(rule, settings):

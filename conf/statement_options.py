@@ -1,4 +1,4 @@
-"""Keys that SQL writes among the options of a statement, and that are no options of what it makes."""
+"""Keys among the options of an SQL statement that are not options of the table or catalog that it creates."""
 
 from collections.abc import Mapping
 
@@ -11,8 +11,9 @@ _TYPES = ("paimon", "paimon-generic")
 
 
 def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """A table's options without its comment, which Spark's statements put among them, and the comment. Flink's
-    `connector` goes too, and must name Paimon. Raises OptionError.
+    """The options of a table without its comment, and the comment, which Spark's statements put among the options.
+
+    Flink's `connector` is removed too, and must name Paimon. Raises OptionError if it does not.
     """
     options = dict(properties)
     connector = options.pop(_CONNECTOR, _TYPES[0])
@@ -26,7 +27,7 @@ def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | 
 
 
 def without_type(properties: Mapping[str, str]) -> dict[str, str]:
-    """A catalog's options without `type`, which must name Paimon. Raises OptionError."""
+    """The options of a catalog without `type`, which must name Paimon. Raises OptionError if it does not."""
     options = dict(properties)
     kind = options.pop(_TYPE, _TYPES[0])
     if kind not in _TYPES:
@@ -35,5 +36,5 @@ def without_type(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def names_place(options: Mapping[str, str]) -> bool:
-    """Whether the options of a new table name its path, which only the catalog may decide."""
+    """Whether the options of a new table set its path, which only the catalog may choose."""
     return "path" in options

@@ -1,6 +1,6 @@
 """Storage options: endpoints, keys and regions, under the names that Paimon's file systems use.
 
-They are given when a table is opened and never stored in it, so that its readers do not learn its writers' keys.
+They are given when a table is opened and never stored in the table, so that readers do not learn the keys of writers.
 Options of several storages may be given together; each applies to its own scheme.
 Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), OSSFileIO, AzureFileIO, GSFileIO, HadoopUtils
 (`hadoop.`), SecurityConfiguration (`security.kerberos.`);
@@ -26,10 +26,10 @@ class GcsAuth(Enum):
 
 
 S3_ENDPOINT = Option("s3.endpoint", parse_text, None, "address of the store, as http://localhost:9000")
-S3_ACCESS_KEY = Option("s3.access-key", parse_text, None, "id of the key; default: from the environment")
-S3_SECRET_KEY = Option("s3.secret-key", parse_text, None, "the key; default: from the environment")
+S3_ACCESS_KEY = Option("s3.access-key", parse_text, None, "access key id; default: from the environment")
+S3_SECRET_KEY = Option("s3.secret-key", parse_text, None, "secret access key; default: from the environment")
 S3_SESSION_TOKEN = Option("s3.session.token", parse_text, None, "token of short-lived keys")
-S3_REGION = Option("s3.region", parse_text, None, "region; default: from the environment")
+S3_REGION = Option("s3.region", parse_text, None, "region of the bucket; default: from the environment")
 S3_PATH_STYLE = Option("s3.path.style.access", parse_bool, None, "whether the bucket is part of the path, not the host")
 S3_SSL = Option("s3.connection.ssl.enabled", parse_bool, None, "whether an endpoint without a scheme is https")
 S3_CONNECT_TIMEOUT: Option[int] = Option(
@@ -37,14 +37,16 @@ S3_CONNECT_TIMEOUT: Option[int] = Option(
 )
 S3_ATTEMPTS: Option[int] = Option("s3.attempts.maximum", parse_int, None, "how often a request is tried")
 S3_ROLE = Option("s3.assumed.role.arn", parse_text, None, "role to assume")
-S3_ROLE_SESSION = Option("s3.assumed.role.session.name", parse_text, None, "name of the role's session")
+S3_ROLE_SESSION = Option(
+    "s3.assumed.role.session.name", parse_text, None, "name of the session in which a role is assumed"
+)
 OSS_ENDPOINT = Option("fs.oss.endpoint", parse_text, None, "address of the store, as oss-cn-hangzhou.aliyuncs.com")
-OSS_ACCESS_KEY = Option("fs.oss.accessKeyId", parse_text, None, "id of the key")
+OSS_ACCESS_KEY = Option("fs.oss.accessKeyId", parse_text, None, "access key id")
 OSS_SECRET_KEY = Option("fs.oss.accessKeySecret", parse_text, None, "the key")
 OSS_SESSION_TOKEN = Option("fs.oss.securityToken", parse_text, None, "token of short-lived keys")
 AZURE_ACCOUNT_KEY = "fs.azure.account.key."
 AZURE_SAS_TOKEN = "fs.azure.sas.fixed.token."
-GCS_PROJECT = Option("fs.gs.project.id", parse_text, None, "project of the buckets; no request for a file needs it")
+GCS_PROJECT = Option("fs.gs.project.id", parse_text, None, "project of the buckets; requests for files do not need it")
 GCS_ENDPOINT = Option("fs.gs.storage.root.url", parse_text, None, "address of the store")
 GCS_KEYFILE = Option("fs.gs.auth.service.account.json.keyfile", parse_text, None, "file with a service account's key")
 GCS_AUTH = Option(
@@ -57,7 +59,9 @@ GCS_AUTH = Option(
 HADOOP_CONF = Option(
     "hadoop-conf-dir", parse_text, None, "folder with core-site.xml and hdfs-site.xml; default: from the environment"
 )
-KERBEROS_PRINCIPAL = Option("security.kerberos.login.principal", parse_text, None, "who logs in with Kerberos")
+KERBEROS_PRINCIPAL = Option(
+    "security.kerberos.login.principal", parse_text, None, "the principal that logs in with Kerberos"
+)
 KERBEROS_KEYTAB = Option(
     "security.kerberos.login.keytab", parse_text, None, "file with the principal's key, on each machine of the job"
 )
@@ -69,12 +73,12 @@ KERBEROS_CACHE = Option(
 )
 HADOOP = "hadoop."
 CATALOG_LINK = "catalog."
-"""What a catalog puts among the storage options of its tables (`catalog_link`)."""
+"""The prefix of storage options that a catalog adds for its tables (`catalog_link`)."""
 
 STORAGE_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""The options above by key; the families `fs.azure...` and `hadoop.` hold any name."""
+"""The options above by key. The families `fs.azure...` and `hadoop.` may hold any name."""
 
 _FAMILIES = (AZURE_ACCOUNT_KEY, AZURE_SAS_TOKEN, HADOOP)
 _ACCEPTED = (*_FAMILIES, CATALOG_LINK)
@@ -86,7 +90,7 @@ _OTHER_PREFIXES = {
     "hadoop.fs.gs.": "fs.gs.",
     "hadoop.fs.oss.": "fs.oss.",
 }
-"""Spellings of Paimon for other storages; what stands behind them is known or refused as under the name itself."""
+"""Other spellings of Paimon for these storages. The rest of the key is checked as under the main spelling."""
 _HDFS_READS = (
     "dfs.client.block.write.replace-datanode-on-failure.",
     "dfs.client.failover.",
@@ -121,7 +125,7 @@ _TOGETHER = (
     (KERBEROS_PRINCIPAL, KERBEROS_KEYTAB),
 )
 _NEEDS = ((S3_SESSION_TOKEN, S3_ACCESS_KEY), (OSS_SESSION_TOKEN, OSS_ACCESS_KEY), (S3_ROLE_SESSION, S3_ROLE))
-"""Options that say nothing without another."""
+"""Options that have no effect unless another option is set too."""
 _STORAGE_PREFIXES = tuple(
     [
         "s3.",
@@ -170,7 +174,7 @@ def is_storage_key(key: str) -> bool:
 
 
 def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
-    """Raises OptionError if storage options are among options that are stored or shown."""
+    """Raises OptionError if there is a storage option among options that are stored or shown."""
     for key in options:
         if is_storage_key(key):
             raise OptionError(
@@ -179,10 +183,10 @@ def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
 
 
 def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOptions:
-    """The options under the names of `STORAGE_OPTIONS`; printing them shows no secrets.
+    """The options under their main names, which `STORAGE_OPTIONS` lists; printing them shows no secrets.
 
-    Raises OptionError for a name that is unknown (the nearest is named) or given twice, and for a value that cannot be
-    read.
+    Raises OptionError for an unknown name (the message names the nearest), a name that is given twice, and a value that
+    cannot be read.
     """
     options: dict[str, str] = {}
     for key, text in (storage_options or {}).items():
@@ -211,7 +215,7 @@ def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOp
         )
     if KERBEROS_KEYTAB.key not in options and not KERBEROS_CACHE.get(options):
         raise OptionError(
-            f"'{KERBEROS_CACHE.key}' = false needs '{KERBEROS_KEYTAB.key}': there is nothing else to log in with",
+            f"'{KERBEROS_CACHE.key}' = false needs '{KERBEROS_KEYTAB.key}': without it there is no way to log in",
             key=KERBEROS_CACHE.key,
         )
     attempts = S3_ATTEMPTS.find(options)
@@ -234,8 +238,10 @@ def _check_scheme(options: Mapping[str, str]) -> None:
 
 
 def known_storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the options that are storage options, under their names here: a server sends others too, also settings
-    of Hadoop that are for other clients."""
+    """The storage options among these options, under their main names.
+
+    A server sends other options too, also Hadoop settings for other clients; they are left out.
+    """
     by_name = {_named(key): text for key, text in options.items()}
     return {
         key: text
@@ -245,7 +251,7 @@ def known_storage_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def s3_settings(options: Mapping[str, str]) -> S3Settings:
-    """The settings of S3 among storage options that have been checked."""
+    """The settings of S3 that checked storage options describe."""
     endpoint = S3_ENDPOINT.find(options)
     return S3Settings(
         endpoint=endpoint,
@@ -263,7 +269,7 @@ def s3_settings(options: Mapping[str, str]) -> S3Settings:
 
 
 def oss_settings(options: Mapping[str, str]) -> S3Settings:
-    """The settings of OSS, which speaks S3, among storage options that have been checked.
+    """The settings of OSS, which speaks the protocol of S3, that checked storage options describe.
 
     Its region is the first part of its endpoint's host. Raises OptionError where the endpoint or the keys are missing.
     """
@@ -288,7 +294,7 @@ def oss_settings(options: Mapping[str, str]) -> S3Settings:
 
 @dataclass(frozen=True, slots=True)
 class GcsSettings:
-    """The settings of Google's storage; None leaves one to the environment."""
+    """The settings of Google's storage; a setting that is None comes from the environment."""
 
     endpoint: str | None
     keyfile: str | None
@@ -296,13 +302,13 @@ class GcsSettings:
 
 
 def gcs_settings(options: Mapping[str, str]) -> GcsSettings:
-    """The settings of Google's storage among storage options that have been checked."""
+    """The settings of Google's storage that checked storage options describe."""
     anonymous = GCS_AUTH.get(options) is GcsAuth.UNAUTHENTICATED
     return GcsSettings(GCS_ENDPOINT.find(options), GCS_KEYFILE.find(options), anonymous)
 
 
 def azure_secret(options: Mapping[str, str], family: str, account: str) -> str | None:
-    """The key or token of an Azure account, whatever service of it the option names."""
+    """The key or token of an Azure account. The option may name any service of the account."""
     for key, text in options.items():
         name = key.removeprefix(family) if key.startswith(family) else ""
         if name.partition(".")[0] == account:
@@ -312,7 +318,9 @@ def azure_secret(options: Mapping[str, str], family: str, account: str) -> str |
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HdfsSettings:
-    """The settings of HDFS: Hadoop's own, the folder with the others, who logs in. None: as the environment says."""
+    """The settings of HDFS: Hadoop's own settings, the folder with its files, and who logs in. None: from the
+    environment.
+    """
 
     hadoop: tuple[tuple[str, str], ...]
     folder: str | None
@@ -321,9 +329,9 @@ class HdfsSettings:
 
 
 def hdfs_settings(options: Mapping[str, str]) -> HdfsSettings:
-    """The settings of HDFS among storage options that have been checked; `hadoop.NAME` is a setting of Hadoop.
+    """The settings of HDFS that checked storage options describe; `hadoop.NAME` is a setting of Hadoop.
 
-    Raises OptionError for one that has no effect on the client.
+    Raises OptionError for a setting that has no effect on the client.
     """
     hadoop = sorted((key.removeprefix(HADOOP), text) for key, text in options.items() if key.startswith(HADOOP))
     for name, _ in hadoop:
@@ -346,7 +354,7 @@ def _is_for_others(key: str) -> bool:
 
 
 def _named(key: str) -> str:
-    """The key under its name here: some options have several spellings."""
+    """The main name of a key; some options have several spellings."""
     if key in _S3_SPELLINGS:
         return _S3_SPELLINGS[key]
     for prefix in _S3_PREFIXES:

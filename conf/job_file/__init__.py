@@ -1,1 +1,1 @@
-"""The text of a job file: Java properties, and references to texts that are not in the file."""
+"""Reading a job file: Java's properties syntax, and references to texts outside of the file."""

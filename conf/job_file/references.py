@@ -1,6 +1,6 @@
 """References in the texts of a job file: `${env:NAME}` and `${file:PATH}` stand for a text that is not in the file.
 
-`${file:PATH:KEY}` is the value of a key in a file of properties. `$${` is written for `${` itself.
+`${file:PATH:KEY}` is the value of a key in a file of properties. Write `$${` for a literal `${`.
 Source: Kafka 4.1 EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider.
 """
 
@@ -37,7 +37,7 @@ _PLACES = frozenset(
         "storage.s3.region",
     }
 )
-"""Settings that name a location, in lower case. Logs, snapshots and checkpoints show them."""
+"""Settings that name a location, in lower case. Logs, snapshots and checkpoints show their values."""
 
 
 def has_reference(text: str) -> bool:
@@ -57,7 +57,7 @@ def references_in(text: str) -> list[str]:
 
 
 def hides(key: str) -> bool:
-    """Whether the text that a reference in this setting stands for is kept secret."""
+    """Whether the text that replaces a reference in this setting must be kept secret."""
     return key.startswith(_OF_SECRETS) and key.lower() not in _PLACES
 
 
@@ -72,7 +72,9 @@ def looked_up(key: str, text: str, variables: Mapping[str, str] = os.environ) ->
     said = _OF_ROUTE.sub("", key)
     if said.startswith((*_STORED, *_SHOWN_BY_SPARK)):
         where = "is stored with the table" if said.startswith(_STORED) else "is shown on Spark's pages"
-        raise OptionError(f"'{key}' {where}, and a reference stands for what is not to be read: write it out", key=key)
+        raise OptionError(
+            f"the value of '{key}' {where}, so it cannot be a reference to a secret: write the value itself", key=key
+        )
 
     def stands_for(match: re.Match[str]) -> str:
         if match["escaped"] is not None:
@@ -89,7 +91,7 @@ def _variable(key: str, name: str, variables: Mapping[str, str]) -> str:
 
 
 def _file(key: str, name: str) -> str:
-    """The text of a file without the line feed at its end, or the value of a key in it."""
+    """The text of the file without the line feed at its end; for `PATH:KEY` the value of that key in the file."""
     path, separator, inner = name.rpartition(":")
     if not separator or Path(name).exists():
         return _read(key, name).removesuffix("\n").removesuffix("\r")

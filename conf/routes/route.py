@@ -1,4 +1,4 @@
-"""A route: the records that it takes, and the table that they go to."""
+"""A route: which records it takes, and the table that they go to."""
 
 import re
 from collections.abc import Mapping
@@ -16,8 +16,10 @@ _NOT_IN_NAMES = re.compile(r"[/\\.\x00-\x1f]")
 
 @dataclass(frozen=True, slots=True)
 class SourceName:
-    """The name of the source table that a record gives. Canal, Maxwell and MySQL give a database and a table; Postgres
-    and others also a schema."""
+    """The name of a source table, as a record gives it.
+
+    Canal, Maxwell and MySQL give a database and a table; Postgres and other databases give a schema too.
+    """
 
     table: str
     schema: str | None = None
@@ -35,7 +37,7 @@ class SourceName:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """An exact name, or after `regex:` a pattern over the whole name."""
+    """An exact name, or a pattern for the whole name, written after `regex:`."""
 
     text: str
 
@@ -48,8 +50,10 @@ class Names:
         return re.compile(self.text.removeprefix(PATTERN)).groups if self.is_pattern else 0
 
     def groups(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The groups of the pattern in the first name that matches, "" for a group that took no part; None if no name
-        matches."""
+        """The groups of the pattern in the first name that matches; None if no name matches.
+
+        A group that took no part in the match is "".
+        """
         if not self.is_pattern:
             return () if self.text in names else None
         for name in names:
@@ -61,10 +65,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Records of a table of the source, or of a topic, and the table that they go to.
+    """A rule for the records of some source tables, or of a topic: the table that they go to.
 
-    `number` counts the routes of a job from 0. `target` is a path or the name of a table, with `{database}`,
-    `{schema}`, `{table}` and groups of the pattern, as `{1}`, in it.
+    `number` counts the routes of a job from 0. `target` is the path or name of a table; it may contain `{database}`,
+    `{schema}`, `{table}` and groups of the pattern, as `{1}`.
     """
 
     number: int
@@ -74,11 +78,11 @@ class Route:
 
     @property
     def asks_names(self) -> bool:
-        """Whether this route looks at the source table that a record names."""
+        """Whether this route depends on the source table that a record names."""
         return not self.of_topic or any(part in _PARTS for part in placeholders(self.target))
 
     def takes(self, name: SourceName | None, topic: str | None) -> tuple[str, ...] | None:
-        """The groups of the route's pattern, if the route takes records with that name from that topic; None if not."""
+        """The groups of the route's pattern if the route takes records with that name from that topic; else None."""
         if self.of_topic:
             if topic is None or (name is None and self.asks_names):
                 return None
@@ -86,8 +90,10 @@ class Route:
         return None if name is None else self.names.groups(name.texts)
 
     def table_of(self, name: SourceName | None, groups: tuple[str, ...]) -> str:
-        """The table for records with that name. Raises OptionError where a part of the name is missing or may not be a
-        part of a table's name."""
+        """The table for records with that name.
+
+        Raises OptionError if a part of the name is missing, or must not be part of a table's name.
+        """
         parts = {str(number): text for number, text in enumerate(groups, 1)}
         if name is not None:
             parts |= {"table": name.table, "schema": name.schema or "", "database": name.database or ""}
@@ -100,24 +106,27 @@ class Route:
         if not text:
             self._refuse(f"{source} has no text for {{{placeholder}}}")
         if _NOT_IN_NAMES.search(text):
-            self._refuse(f"{source} brings {text!r} for {{{placeholder}}}, and '/' and '.' may not come from a name")
+            self._refuse(
+                f"{source} gives {text!r} for {{{placeholder}}}, but a table's name must not get '/' or '.' from a "
+                "source name"
+            )
 
     def _refuse(self, why: str) -> NoReturn:
         raise OptionError(
-            f"tables[{self.number}].table is {self.target!r}, and {why}; name its table in a route of its own, before "
-            "this one",
+            f"tables[{self.number}].table is {self.target!r}, but {why}; add a route for this source table before "
+            "this one, and write the table's name in it",
             key="table",
             route=self.number,
         )
 
 
 def placeholders(target: str) -> tuple[str, ...]:
-    """The names between braces in a target."""
+    """The names in braces in a target."""
     return tuple(_PLACEHOLDER.findall(target))
 
 
 def check_target(target: str, names: Names, key: str) -> None:
-    """Returns if every name in braces can be replaced by a text. Raises OptionError."""
+    """Checks that every name in braces can be replaced by a text. Raises OptionError if one cannot."""
     known = (*_PARTS, *(str(n) for n in range(1, names.group_count + 1)))
     for placeholder in placeholders(target):
         if placeholder not in known:
@@ -126,13 +135,13 @@ def check_target(target: str, names: Names, key: str) -> None:
                 f"{key}: {{{placeholder}}} is none of {', '.join(f'{{{one}}}' for one in known)}{more}", key=key
             )
     if "{" in _PLACEHOLDER.sub("", target) or "}" in _PLACEHOLDER.sub("", target):
-        raise OptionError(f"{key}: {target!r} has a brace without its other half", key=key)
+        raise OptionError("has an opening or closing brace without its partner", key=key)
 
 
 def case_twins(tables: Mapping[str, object] | set[str], table: str) -> str | None:
-    """The table among those known whose name differs from this one in upper and lower case only; None if there is none.
+    """The known table whose name differs from this one only in upper and lower case; None if there is none.
 
-    Some storages and catalogs do not tell them apart.
+    Some storages and catalogs do not distinguish the two.
     """
     folded = table.casefold()
     return next((known for known in sorted(tables) if known != table and known.casefold() == folded), None)

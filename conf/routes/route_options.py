@@ -1,4 +1,4 @@
-"""The settings of a job of several tables that a job of one table does not have."""
+"""The settings that only a job of several tables has."""
 
 from enum import Enum
 
@@ -18,7 +18,7 @@ class Unmatched(Enum):
 
 
 class OnTableFailure(Enum):
-    """What a job does when it cannot write one of its tables: it stops, or leaves the table behind and goes on."""
+    """What a job does when it cannot write one of its tables: it stops, or goes on without that table."""
 
     STOP = "stop"
     PARK = "park"
@@ -33,25 +33,27 @@ def _parse_parallelism(text: str) -> int:
 
 TABLES = "tables."
 """The beginning of the keys of routes: `tables.0.source-table` belongs to the first route."""
-TOPIC = Option("topic", parse_source_table, None, "records of this Kafka topic; `regex:` begins a pattern")
+TOPIC = Option(
+    "topic", parse_source_table, None, "the route takes records of this Kafka topic; `regex:` begins a pattern"
+)
 EXCLUDE = Option(
     "exclude",
     parse_source_table,
     None,
-    "records of these tables of the source are left out, before any route is asked; names, or `regex:` and a pattern",
+    "records of these source tables are left out before any route is tried; names, or `regex:` and a pattern",
 )
 UNMATCHED = Option(
     "unmatched",
     parse_enum(Unmatched),
     Unmatched.FAIL,
-    "what becomes of a record that no route takes: the job stops (fail), it is left out and counted (skip), or it is "
-    "a bad record",
+    "what happens to a record that no route takes: the job stops (fail), the record is left out and counted (skip), "
+    "or it becomes a bad record",
 )
 ON_TABLE_FAILURE = Option(
     "on-table-failure",
     parse_enum(OnTableFailure),
     OnTableFailure.STOP,
-    "what happens when one table cannot be written: the job stops (stop), or goes on without that table (park)",
+    "what happens when a table cannot be written: the job stops (stop), or goes on without that table (park)",
 )
 COMMIT_PARALLELISM = Option(
     "commit-parallelism",
@@ -60,6 +62,6 @@ COMMIT_PARALLELISM = Option(
     f"how many tables a batch commits at the same time, 1 to {MOST_COMMITS}",
 )
 MANY_OPTIONS = (EXCLUDE, UNMATCHED, ON_TABLE_FAILURE, COMMIT_PARALLELISM)
-"""The settings of such a job at the top of a job file, next to `tables`."""
+"""The settings of a job of several tables that stand at the top of its file, next to `tables`."""
 PATTERNS = (SOURCE_TABLE, TOPIC)
 """The settings of a route that say which records it takes."""

@@ -1,6 +1,7 @@
-"""A job of several tables as values: its routes, and for each table the settings of a job of that table alone.
+"""A job of several tables as values: its routes, and the settings of each table.
 
-The settings at the top of the file are the defaults of every route: maps merge, texts replace.
+The settings at the top of the file are the defaults of every route. A route adds to a map of the defaults, and replaces
+a text.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,7 +59,7 @@ _ROUTE_KEYS = (
     *(option.key for option in (CREATE, CREATE_SCHEMA, CREATE_PRIMARY_KEY, CREATE_PARTITION_BY, CREATE_COMMENT)),
 )
 _ROUTE_FAMILIES = (CREATE_OPTIONS, OPTIONS, TYPES, EXPECT)
-"""The settings that a route may have; all others stand once, at the top."""
+"""Prefixes of settings that a route may have. All other settings stand once, at the top of the file."""
 _NOT_OF_TABLES = (SOURCE_TABLE.key, TOPIC.key)
 """The settings that only say which records a table gets."""
 
@@ -72,7 +73,7 @@ class Left(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The table that a record goes to, and the number of its route."""
+    """The table that a record goes to, and the number of the route that took the record."""
 
     route: int
     table: str
@@ -80,9 +81,12 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class RoutedJob:
-    """A job of several tables. `common` has the settings of all tables, as a job without a table. The first of `routes`
-    that takes a record decides. `exclude` are names of source tables. `settings` say where each text comes from, as in
-    `JobConfig`."""
+    """A job of several tables.
+
+    `common` has the settings of all tables, as a job without a table. The first of `routes` that takes a record
+    decides. `exclude` holds names of source tables whose records are left out. `settings` says where each text comes
+    from.
+    """
 
     common: JobConfig
     routes: tuple[Route, ...]
@@ -94,12 +98,12 @@ class RoutedJob:
 
     @property
     def decode(self) -> RecordFormat:
-        """The format of the messages, the same for all tables."""
+        """The message format, which is the same for all tables."""
         return self.common.source.decode
 
     @property
     def asks_names(self) -> bool:
-        """Whether the routes look at the source tables that records name, and not at their topics alone."""
+        """Whether the routes depend on the source tables that records name, and not only on topics."""
         return bool(self.exclude) or any(route.asks_names for route in self.routes)
 
     def resolve(self, name: SourceName | None, topic: str | None) -> Resolved | Left:
@@ -114,13 +118,16 @@ class RoutedJob:
         return Left.UNMATCHED
 
     def settings_of(self, route: int) -> dict[str, Setting]:
-        """The settings of the tables of a route, without the table itself."""
+        """The settings for the tables of a route, without the name of the table."""
         of_route = dict(_settings_of_route(self.settings, route))
         merged = _merged(_common(self.settings), of_route)
         return {key: setting for key, setting in merged.items() if key not in (*_NOT_OF_TABLES, TABLE.key)}
 
     def config_of(self, to: Resolved) -> JobConfig:
-        """The settings of one table, as a job of that table alone. Raises OptionError for settings that do not fit."""
+        """The settings of one table, as a job of that table alone.
+
+        Raises OptionError for settings that do not go together.
+        """
         origin = f"tables[{to.route}]"
         try:
             return job_config({**self.settings_of(to.route), TABLE.key: Setting(to.table, origin)})
@@ -128,7 +135,7 @@ class RoutedJob:
             raise e.reworded(f"{origin}: {e.message}") from e
 
     def differing(self, one: int, other: int) -> str | None:
-        """A setting in which two routes differ; None if they treat their tables alike."""
+        """The key of a setting in which two routes differ; None if they treat their tables alike."""
         texts = [{k: s.text for k, s in self.settings_of(number).items()} for number in (one, other)]
         return next((k for k in sorted({*texts[0], *texts[1]}) if texts[0].get(k) != texts[1].get(k)), None)
 
@@ -139,7 +146,9 @@ def has_routes(settings: Mapping[str, Setting]) -> bool:
 
 
 def check_route_key(key: str, origin: str) -> str:
-    """The key of a route in `tables.0.key`. Raises OptionError for one that a route does not have."""
+    """The key of a setting inside of a route: `key` of `tables.0.key`. Raises OptionError for a key that routes do not
+    have.
+    """
     number, _, name = key.removeprefix(TABLES).partition(".")
     if not number.isdigit() or not name:
         raise OptionError(
@@ -148,8 +157,8 @@ def check_route_key(key: str, origin: str) -> str:
     if name in _ROUTE_KEYS or (name.startswith(_ROUTE_FAMILIES) and name not in _ROUTE_FAMILIES):
         return name
     raise OptionError(
-        f"unknown key '{name}' in tables[{number}] of {origin}{nearest_key(name, _ROUTE_KEYS)}; a route says "
-        f"{', '.join(_ROUTE_KEYS[:3])}, and what is said of one table; the rest stands once, at the top of the file",
+        f"unknown key '{name}' in tables[{number}] of {origin}{nearest_key(name, _ROUTE_KEYS)}; a route has "
+        f"{', '.join(_ROUTE_KEYS[:3])} and options of its table; all other settings stand once, at the top of the file",
         key=name,
     )
 
@@ -163,7 +172,7 @@ def routed_job(settings: Mapping[str, Setting]) -> RoutedJob:
     for option in (TABLE, SOURCE_TABLE):
         if option.key in texts:
             raise OptionError(
-                f"'{option.key}' beside 'tables': a job has one table, or routes; say it in a route", key=option.key
+                f"a job with 'tables' cannot have '{option.key}' at the top: write it into a route", key=option.key
             )
     common = job_config({**_common(settings), TABLE.key: Setting("tables", "tables")})
     job = RoutedJob(
@@ -181,11 +190,11 @@ def routed_job(settings: Mapping[str, Setting]) -> RoutedJob:
 
 
 def refuse_alone(settings: Mapping[str, Setting]) -> None:
-    """Raises OptionError for a setting of jobs of several tables in a job of one."""
+    """Checks a job of one table: raises OptionError for a setting that only jobs of several tables have."""
     for option in MANY_OPTIONS:
         key = next((k for k in settings if k == option.key or k.startswith(f"{option.key}.")), None)
         if key is not None:
-            raise OptionError(f"'{option.key}' is about jobs with 'tables', and this job has one table", key=option.key)
+            raise OptionError("has an effect only in jobs with 'tables', and this job has one table", key=option.key)
 
 
 def _routes(settings: Mapping[str, Setting]) -> Iterator[Route]:
@@ -195,7 +204,7 @@ def _routes(settings: Mapping[str, Setting]) -> Iterator[Route]:
         given = [option for option in PATTERNS if option.key in texts]
         if len(given) != 1:
             raise OptionError(
-                f"tables[{number}] needs source-table or topic, one of them: it says which records the route takes",
+                f"tables[{number}] needs either source-table or topic: they say which records the route takes",
                 key=SOURCE_TABLE.key,
             )
         if TABLE.key not in texts:
@@ -211,13 +220,13 @@ def _settings_of_route(settings: Mapping[str, Setting], number: int) -> Iterator
 
 
 def _common(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings at the top, without those that are about routes alone."""
+    """The settings at the top, without those that only routes have."""
     kept = (f"{EXCLUDE.key}.", TABLES)
     return {key: setting for key, setting in settings.items() if not key.startswith(kept)}
 
 
 def _merged(defaults: Mapping[str, Setting], own: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings of a route over the defaults. A text replaces a map, and a map replaces a text."""
+    """The settings of a route with the defaults added. A text replaces a map, and a map replaces a text."""
     replaced = {key for key in defaults if any(_is_inside(key, k) or _is_inside(k, key) for k in own)}
     return {key: setting for key, setting in defaults.items() if key not in replaced} | dict(own)
 
@@ -236,31 +245,35 @@ def _check_source(job: RoutedJob) -> None:
     decode, source = job.common.source.decode, job.common.source
     if decode is RecordFormat.NONE:
         raise OptionError(
-            f"'tables' takes records apart, and {SOURCE_DECODE.key} is none: name the message format",
+            (
+                f"a job with 'tables' needs a message format in {SOURCE_DECODE.key}, because it sorts records by "
+                "their messages"
+            ),
             key=SOURCE_DECODE.key,
         )
     for route in job.routes:
         if route.of_topic and source.format != KAFKA:
             raise OptionError(
-                f"tables[{route.number}] is about a topic of Kafka, and source.format is {source.format}; use "
-                "source-table",
+                f"tables[{route.number}] takes a Kafka topic, and source.format is {source.format}; use source-table",
                 key=TOPIC.key,
             )
         if route.asks_names and not decode.names_tables:
             raise OptionError(
-                f"tables[{route.number}] needs the table that a record names, and messages of decode: {decode.value} "
-                "name none; use topic, and no {database}, {schema} or {table}",
+                f"tables[{route.number}] needs records that name their table, which messages of decode: "
+                f"{decode.value} do not; use topic, and no {{database}}, {{schema}} or {{table}}",
                 key=SOURCE_TABLE.key,
             )
     if job.exclude and not decode.names_tables:
         raise OptionError(
-            f"{EXCLUDE.key} is about the table that a record names, and messages of decode: {decode.value} name none",
+            f"needs records that name their table, which messages of decode: {decode.value} do not",
             key=EXCLUDE.key,
         )
 
 
 def _check_routes(job: RoutedJob) -> None:
-    """Raises OptionError for a route whose settings do not go together, and for routes of one table that differ."""
+    """Checks the routes: raises OptionError if settings of a route do not go together, or two routes to one table
+    differ.
+    """
     fixed: dict[str, int] = {}
     for route in job.routes:
         job.config_of(Resolved(route.number, route.target))
@@ -271,11 +284,11 @@ def _check_routes(job: RoutedJob) -> None:
 
 
 def refuse_differing(job: RoutedJob, one: int, other: int, table: str) -> None:
-    """Returns if two routes to one table have the same settings for it. Raises OptionError."""
+    """Checks that two routes to one table have the same settings for it. Raises OptionError if not."""
     key = job.differing(one, other)
     if key is not None:
         raise OptionError(
-            f"tables[{one}] and tables[{other}] both go to {table!r}, which is written once a batch, and say different "
-            f"things of {key!r}; say the same in both",
+            f"tables[{one}] and tables[{other}] both go to {table!r}, which is written once a batch, but set {key!r} "
+            "differently; set the same value in both",
             key=key,
         )

@@ -1,1 +1,1 @@
-"""The options of tables: what each means, and what they say together, as values with types."""
+"""The options of tables: their meaning, and their values with types."""

@@ -14,10 +14,10 @@ GB = 1 << 30
 TARGET_ROW_NUM = Option(
     "dynamic-bucket.target-row-num", parse_int, 2_000_000, "keys that a bucket takes before a new one is opened"
 )
-INITIAL_BUCKETS = Option("dynamic-bucket.initial-buckets", parse_int, None, "buckets that a partition starts with")
+INITIAL_BUCKETS = Option("dynamic-bucket.initial-buckets", parse_int, None, "buckets that a new partition starts with")
 MAX_BUCKETS = Option("dynamic-bucket.max-buckets", parse_int, -1, "most buckets of a partition; -1 for no limit")
 ASSIGNER_PARALLELISM = Option(
-    "dynamic-bucket.assigner-parallelism", parse_int, None, "assigners: tasks that decide buckets"
+    "dynamic-bucket.assigner-parallelism", parse_int, None, "number of assigners: tasks that decide the buckets of keys"
 )
 INDEX_TTL = Option(
     "cross-partition-upsert.index-ttl", parse_duration, None, "ms after which a key may be removed from the key index"
@@ -26,14 +26,16 @@ BOOTSTRAP_PARALLELISM = Option(
     "cross-partition-upsert.bootstrap-parallelism", parse_int, 10, "files read in parallel while the key index is built"
 )
 
-# Postponed buckets
+# Postpone bucket
 BATCH_WRITE_FIXED_BUCKET = Option(
     "postpone.batch-write-fixed-bucket", parse_bool, True, "batch writes go to real buckets, not to the postpone bucket"
 )
 FIXED_BUCKET_MAX_PARALLELISM = Option(
     "postpone.batch-write-fixed-bucket.max-parallelism", parse_int, 2048, "most buckets a batch write may choose"
 )
-DEFAULT_BUCKET_NUM = Option("postpone.default-bucket-num", parse_int, 1, "buckets of a partition that has none yet")
+DEFAULT_BUCKET_NUM = Option(
+    "postpone.default-bucket-num", parse_int, 1, "buckets of a partition that has no real bucket yet"
+)
 TARGET_ROWS_PER_BUCKET = Option(
     "postpone.target-row-num-per-bucket", parse_int, None, "postponed rows for each bucket of a new partition"
 )
@@ -56,7 +58,7 @@ POSITIVE = (
     TARGET_ROWS_PER_BUCKET,
     TARGET_SIZE_PER_BUCKET,
 )
-"""Numbers that must be at least one."""
+"""Options whose number must be at least one."""
 
 
 def bucket_limit(options: Mapping[str, str]) -> int | None:

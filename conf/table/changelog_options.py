@@ -27,11 +27,12 @@ from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
 
 class ChangelogProducer(Enum):
-    """Where changelog files come from. Others ask what a producer does, and not which one it is.
+    """Where changelog files come from. Other code asks for these properties, and not for the member.
 
-    NONE: from nowhere; the new data files of a write are its changes. INPUT: a write logs its rows as they come.
-    FULL_COMPACTION: a full compaction logs what it changes on the last level. LOOKUP: a compaction logs what it changes
-    when it takes rows up from level 0.
+    NONE: there are no changelog files; the new data files of a write are its changes.
+    INPUT: a write logs its rows as they come.
+    FULL_COMPACTION: a full compaction logs what it changes on the last level.
+    LOOKUP: a compaction logs what it changes when it moves rows up from level 0.
     """
 
     NONE = "none"
@@ -46,22 +47,24 @@ class ChangelogProducer(Enum):
 
     @property
     def logs_input(self) -> bool:
-        """Whether rows are logged as they come: none may be merged before, and an update must give the old row too."""
+        """Whether rows are logged as they come. Then no rows may be merged before, and an update must give the old row
+        too.
+        """
         return self is ChangelogProducer.INPUT
 
     @property
     def logs_full_compactions(self) -> bool:
-        """Whether changes are those of the last level, and are logged when a full compaction reaches it."""
+        """Whether changes are changes of the last level, logged when a full compaction reaches that level."""
         return self is ChangelogProducer.FULL_COMPACTION
 
     @property
     def logs_lookups(self) -> bool:
-        """Whether changes are those that rows of level 0 make to what a look at the older rows finds."""
+        """Whether a compaction finds out what rows of level 0 change by a lookup of the older rows."""
         return self is ChangelogProducer.LOOKUP
 
     @property
     def logs_compactions(self) -> bool:
-        """Whether changes are logged by compactions, and not with the rows that make them."""
+        """Whether changes are logged by compactions, and not by the write that makes them."""
         return self.logs_full_compactions or self.logs_lookups
 
 
@@ -84,22 +87,26 @@ CHANGELOG_FILE_COMPRESSION: Option[str] = Option(
 CHANGELOG_FILE_STATS_MODE: Option[StatsMode] = Option(
     "changelog-file.stats-mode", parse_stats_mode, None, "stats of changelog files; those of data files unless set"
 )
-DELETION_VECTORS = Option("deletion-vectors.enabled", parse_bool, False, "replaced rows are marked by deletion vectors")
+DELETION_VECTORS = Option(
+    "deletion-vectors.enabled", parse_bool, False, "deletion vectors mark rows that were replaced"
+)
 DELETION_VECTORS_BITMAP64 = Option(
     "deletion-vectors.bitmap64", parse_bool, False, "deletion vectors with positions of 64 bits"
 )
 DELETION_VECTORS_MODIFIABLE = Option(
-    "deletion-vectors.modifiable", parse_bool, False, "deletion-vectors.enabled may change in a table with rows"
+    "deletion-vectors.modifiable", parse_bool, False, "deletion-vectors.enabled may be changed in a table that has rows"
 )
 DELETION_VECTOR_INDEX_TARGET = Option(
     "deletion-vector.index-file.target-size",
     parse_size,
     2 << 20,
-    "bytes of deletion vectors in one index file, of an append table without buckets",
+    "most bytes of deletion vectors in one index file of an append table without buckets",
 )
-FORCE_LOOKUP = Option("force-lookup", parse_bool, False, "compactions look older values up, also without a changelog")
+FORCE_LOOKUP = Option(
+    "force-lookup", parse_bool, False, "compactions look up older values even if the changelog does not need it"
+)
 STREAMING_READ_OVERWRITE = Option(
-    "streaming-read-overwrite", parse_bool, False, "streaming readers see what an overwrite changed"
+    "streaming-read-overwrite", parse_bool, False, "streaming readers see the changes of an overwrite"
 )
 
 CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
@@ -109,7 +116,7 @@ CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options for a table's changelog files, under the keys of those for data files. They have no indexes."""
+    """The options of a table's changelog files, under the keys of data files. Changelog files have no file indexes."""
     of_changelog = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
     of_changelog[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)
     _take_over(of_changelog, CHANGELOG_FILE_FORMAT, FILE_FORMAT, FILE_FORMAT_PER_LEVEL)
@@ -119,7 +126,7 @@ def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any], per_level: Option[Any]) -> None:
-    """Sets what data files obey to what changelog files obey, where that is set."""
+    """Replaces an option of data files by its counterpart for changelog files, if that is set."""
     value = changelog.find(options)
     if value is not None:
         options[own.key] = changelog.text_of(value)
@@ -129,9 +136,10 @@ def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any]
 def check_changelog_options(
     options: Mapping[str, str], primary_key: Sequence[str], columns: Sequence[str] | None = None
 ) -> None:
-    """Returns when these options can be used together. `columns` are the table's, if known. Raises OptionError naming
-    one of them.
-    Source: Paimon 2.0 SchemaValidation, FlinkSink; texts that Paimon's users know are kept word for word.
+    """Checks that these options can be used together. `columns` are the table's columns, if known.
+
+    Raises OptionError that names one of the options.
+    Source: Paimon 2.0 SchemaValidation, FlinkSink; messages that Paimon's users know are kept word for word.
     """
     clash = _clash(options, primary_key)
     if clash is not None:
@@ -139,7 +147,7 @@ def check_changelog_options(
     try:
         check_file_options(changelog_file_options(options))
     except OptionError as e:
-        raise e.reworded(f"as for changelog files: {e.message}") from e
+        raise e.reworded(f"for changelog files: {e.message}") from e
     for name in ROW_DEDUPLICATE_IGNORE_FIELDS.get(options) if columns is not None else ():
         if columns is not None and name not in columns:
             raise OptionError(

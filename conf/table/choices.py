@@ -1,14 +1,11 @@
-"""The words among which an option chooses, each list as an enum whose values are Paimon's words.
-
-Source: Paimon 2.0 CoreOptions.
-"""
+"""The words that options can be set to, each list as an enum. The values are Paimon's words."""
 
 from collections.abc import Mapping
 from enum import Enum
 
 
 class BucketFunction(Enum):
-    """From the bucket key to the bucket."""
+    """How the bucket of a row is computed from its bucket key."""
 
     DEFAULT = "default"
     MOD = "mod"
@@ -28,11 +25,11 @@ CODECS: Mapping[FileFormat, Mapping[str, str]] = {
     FileFormat.AVRO: {"none": "null", "null": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zstandard"},
     FileFormat.ORC: {"none": "uncompressed", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"},
 }
-"""For each format: Paimon's codec names → the names in the library that writes the format."""
+"""For each format: Paimon's name of a codec -> its name in the library that writes the format."""
 
 
 class SortOrder(Enum):
-    """Which of two values of the sequence fields counts as the newer one: the larger or the smaller."""
+    """Which of two values of the sequence field is the newer one: the larger, or the smaller."""
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
@@ -54,7 +51,7 @@ class NullKeys(Enum):
 
 
 class ChangeFiles(Enum):
-    """Which files a read of changes reads. AUTO: changelog files where the table has them, else new data files."""
+    """Which files a read of changes reads. AUTO: changelog files if the table has them, else new data files."""
 
     AUTO = "auto"
     DELTA = "delta"
@@ -81,7 +78,7 @@ class EvolutionPolicy(Enum):
 
 
 class PartitionTime(Enum):
-    """What makes a partition old: the time that its values say, or the time of its newest file."""
+    """How the age of a partition is found: from the time in its values, or from its newest file."""
 
     VALUES = "values-time"
     UPDATE = "update-time"
@@ -98,14 +95,16 @@ class DoneAction(Enum):
 
 
 class DoneTime(Enum):
-    """By which time a partition is idle."""
+    """The clock by which a partition counts as idle."""
 
     PROCESS_TIME = "process-time"
     WATERMARK = "watermark"
 
 
 class TagCreation(Enum):
-    """Who creates tags: nobody; writers, by the time of snapshots or of watermarks; batch writes, one a day."""
+    """Who creates tags: nobody; streaming writers, by the time of snapshots or of watermarks; batch writes, one tag a
+    day.
+    """
 
     NONE = "none"
     PROCESS_TIME = "process-time"
@@ -130,7 +129,7 @@ class TagFormat(Enum):
 
 
 class ExternalPlace(Enum):
-    """Which of the external paths a new file goes to."""
+    """How the external path of a new file is chosen."""
 
     NONE = "none"
     SPECIFIC_FS = "specific-fs"

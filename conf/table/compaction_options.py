@@ -18,41 +18,62 @@ from bucketline.conf.option import (
 )
 from bucketline.conf.table.choices import LookupCompact
 
-WRITE_ONLY = Option("write-only", parse_bool, False, "neither compact nor expire", ("write.compaction-skip",))
+WRITE_ONLY = Option(
+    "write-only", parse_bool, False, "a writer neither compacts nor expires", ("write.compaction-skip",)
+)
 COMPACTION_TRIGGER = Option("num-sorted-run.compaction-trigger", parse_int, 5, "sorted runs that start a compaction")
-STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "sorted runs that no compaction leaves behind")
+STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "most sorted runs that a bucket may reach")
 NUM_LEVELS = Option("num-levels", parse_int, None, "levels, level 0 included")
 MAX_SIZE_AMPLIFICATION = Option(
-    "compaction.max-size-amplification-percent", parse_int, 200, "percent of the last run the others may reach"
+    "compaction.max-size-amplification-percent",
+    parse_int,
+    200,
+    "a full compaction starts when the newer runs reach this percentage of the last run",
 )
-SIZE_RATIO = Option("compaction.size-ratio", parse_int, 1, "percent of slack when run sizes are compared")
-OFFPEAK_START_HOUR = Option("compaction.offpeak.start.hour", parse_hour, -1, "first hour of day off peak; -1 for never")
+SIZE_RATIO = Option("compaction.size-ratio", parse_int, 1, "tolerance in percent when the sizes of runs are compared")
+OFFPEAK_START_HOUR = Option(
+    "compaction.offpeak.start.hour", parse_hour, -1, "first hour of the day that is off peak; -1 for none"
+)
 OFFPEAK_END_HOUR = Option(
-    "compaction.offpeak.end.hour", parse_hour, -1, "first hour of day on peak again; -1 for never"
+    "compaction.offpeak.end.hour", parse_hour, -1, "first hour of the day that is peak again; -1 for none"
 )
 OFFPEAK_RATIO = Option("compaction.offpeak-ratio", parse_int, 0, "compaction.size-ratio off peak")
 OPTIMIZATION_INTERVAL = Option("compaction.optimization-interval", parse_duration, None, "ms between full compactions")
 TOTAL_SIZE_THRESHOLD = Option(
-    "compaction.total-size-threshold", parse_size, None, "bytes below which a bucket is always compacted fully"
+    "compaction.total-size-threshold", parse_size, None, "a bucket smaller than this is always compacted fully"
 )
 INCREMENTAL_SIZE_THRESHOLD = Option(
-    "compaction.incremental-size-threshold", parse_size, None, "bytes above the last run that start a full compaction"
+    "compaction.incremental-size-threshold",
+    parse_size,
+    None,
+    "a full compaction starts when the newer runs exceed this many bytes",
 )
-COMPACTION_MIN_FILE_NUM = Option("compaction.min.file-num", parse_int, 5, "small files of an append bucket to join")
+COMPACTION_MIN_FILE_NUM = Option(
+    "compaction.min.file-num", parse_int, 5, "number of small files of an append bucket that are joined"
+)
 SMALL_FILE_RATIO = Option(
-    "compaction.small-file-ratio", parse_float, 0.7, "part of target-file-size below which a file is rewritten"
+    "compaction.small-file-ratio",
+    parse_float,
+    0.7,
+    "a file is rewritten if it is smaller than this part of target-file-size",
 )
 LOOKUP_COMPACT = Option(
-    "lookup-compact", parse_enum(LookupCompact), LookupCompact.RADICAL, "empty level 0 always, or only now and then"
+    "lookup-compact",
+    parse_enum(LookupCompact),
+    LookupCompact.RADICAL,
+    "radical: a compaction that looks older values up always empties level 0; gentle: only now and then",
 )
 LOOKUP_COMPACT_MAX_INTERVAL = Option(
-    "lookup-compact.max-interval", parse_int, None, "gentle: triggers without a pick until level 0 is emptied"
+    "lookup-compact.max-interval",
+    parse_int,
+    None,
+    "gentle: number of skipped compactions after which level 0 is emptied",
 )
 LOOKUP_WAIT = Option(
     "lookup-wait",
     parse_bool,
     True,
-    "a commit whose compaction was lost waits until readers see its rows",
+    "a commit whose compaction failed waits until readers see its rows",
     ("changelog-producer.lookup-wait",),
 )
 FORCE_UP_LEVEL_0 = Option("compaction.force-up-level-0", parse_bool, False, "each compaction empties level 0")
@@ -71,15 +92,16 @@ COMPACTION_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def stop_trigger(options: Mapping[str, str]) -> int:
-    """Most sorted runs of a bucket whose writers compact: the compaction trigger + 3 unless set, never below that.
+    """The most sorted runs that a compacting writer leaves in a bucket: the compaction trigger + 3 unless set, never
+    less.
 
-    Paimon holds writers back there; a batch that compacts before it is done leaves no more than that.
+    Paimon's writers wait at that number. Here a batch compacts until no bucket has more runs.
     """
     trigger, stop = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
     return max(trigger, trigger + 3 if stop is None else stop)
 
 
 def num_levels(options: Mapping[str, str]) -> int:
-    """Levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
+    """The number of levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
     levels = NUM_LEVELS.find(options)
     return COMPACTION_TRIGGER.get(options) + 1 if levels is None else levels

@@ -1,5 +1,4 @@
-"""Paimon's options by which rows and partitions expire, and partitions are marked as done.
-
+"""Paimon's options for the expiry of rows and partitions, and for marking partitions as done.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, RecordLevelExpire, PartitionMarkDoneAction.
 """
 
@@ -45,32 +44,38 @@ PARTITION_EXPIRATION_STRATEGY = Option(
     "partition.expiration-strategy",
     parse_enum(PartitionTime),
     PartitionTime.VALUES,
-    "how old a partition is: by its values, or by its newest file",
+    "how the age of a partition is found: from its values, or from its newest file",
 )
 PARTITION_EXPIRATION_CHECK_INTERVAL = Option(
     "partition.expiration-check-interval",
     parse_duration,
     3_600_000,
-    "ms between two checks of a writer; 0: always",
+    "ms between two checks of a writer for expired partitions; 0: always",
 )
 PARTITION_EXPIRATION_MAX_NUM = Option(
-    "partition.expiration-max-num", parse_count, 100, "partitions dropped by one check at most"
+    "partition.expiration-max-num", parse_count, 100, "most partitions that one check drops"
 )
 PARTITION_EXPIRATION_BATCH_SIZE: Option[int] = Option(
-    "partition.expiration-batch-size", parse_int, None, "partitions dropped by one commit; all at once unless set"
+    "partition.expiration-batch-size", parse_int, None, "most partitions that one commit drops; no limit unless set"
 )
 END_INPUT_CHECK_PARTITION_EXPIRE = Option(
     "end-input.check-partition-expire", parse_bool, False, "batch writes check for expired partitions too"
 )
 PARTITION_TIMESTAMP_FORMATTER: Option[str] = Option(
-    "partition.timestamp-formatter", _time_pattern, None, "how the time of a partition is written, as Java's patterns"
+    "partition.timestamp-formatter",
+    _time_pattern,
+    None,
+    "how the time in a partition's values is written, as patterns of Java",
 )
 PARTITION_TIMESTAMP_PATTERN: Option[str] = Option(
-    "partition.timestamp-pattern", parse_given_text, None, "the time of a partition, put together of $column parts"
+    "partition.timestamp-pattern",
+    parse_given_text,
+    None,
+    "how the time of a partition is composed of its values, which are written $column",
 )
 
 PARTITION_TIMESTAMP_STRICT = Option(
-    "partition.timestamp-format.strict", parse_bool, False, "rows of partitions whose values hold no time are refused"
+    "partition.timestamp-format.strict", parse_bool, False, "a partition is refused if its values hold no time"
 )
 
 RECORD_LEVEL_EXPIRE_TIME: Option[int] = Option(
@@ -81,34 +86,43 @@ RECORD_LEVEL_TIME_FIELD: Option[str] = Option(
 )
 
 MARK_DONE_ACTION: Option[tuple[DoneAction, ...]] = Option(
-    "partition.mark-done-action", _actions, (DoneAction.SUCCESS_FILE,), "what marks a partition as done"
+    "partition.mark-done-action", _actions, (DoneAction.SUCCESS_FILE,), "what is done to mark a partition as done"
 )
 MARK_DONE_URL: Option[str] = Option(
-    "partition.mark-done-action.http.url", parse_given_text, None, "server that 'http-report' sends done partitions to"
+    "partition.mark-done-action.http.url",
+    parse_given_text,
+    None,
+    "server that 'http-report' informs of partitions that are done",
 )
 MARK_DONE_PARAMS: Option[str] = Option(
-    "partition.mark-done-action.http.params", parse_given_text, None, "text that 'http-report' sends along"
+    "partition.mark-done-action.http.params", parse_given_text, None, "text that 'http-report' adds to its message"
 )
 PARTITIONED_IN_CATALOG = Option(
     "metastore.partitioned-table",
     parse_bool,
     False,
-    "the REST catalog keeps the table's partitions, and takes the marks of done ones",
+    "the REST catalog keeps a list of the table's partitions, and can mark them as done",
 )
 IDLE_TIME_TO_DONE: Option[int] = Option(
-    "partition.idle-time-to-done", parse_duration, None, "ms without new rows after which a stream marks a partition"
+    "partition.idle-time-to-done",
+    parse_duration,
+    None,
+    "a stream marks a partition after this many ms without new rows",
 )
 PARTITION_TIME_INTERVAL: Option[int] = Option(
-    "partition.time-interval", parse_duration, None, "ms of time that a partition holds, as '1 d'"
+    "partition.time-interval", parse_duration, None, "the span of time that a partition covers, as '1 d'"
 )
 END_INPUT_TO_DONE = Option(
     "partition.end-input-to-done",
     parse_bool,
     False,
-    "bounded streams and batch writes mark their partitions",
+    "batch writes, and streams that end, mark their partitions",
 )
 MARK_DONE_MODE = Option(
-    "partition.mark-done-action.mode", parse_enum(DoneTime), DoneTime.PROCESS_TIME, "by which time a partition is idle"
+    "partition.mark-done-action.mode",
+    parse_enum(DoneTime),
+    DoneTime.PROCESS_TIME,
+    "the clock by which a partition counts as idle",
 )
 
 EXPIRY_OPTIONS: Mapping[str, Option[Any]] = {
@@ -118,12 +132,12 @@ EXPIRY_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def check_expiry_options(options: Mapping[str, str], partition_keys: Sequence[str], *, has_primary_key: bool) -> None:
-    """Returns when these options can be used together. Raises OptionError naming one of them."""
+    """Checks that these options can be used together. Raises OptionError that names one of them."""
     batch = PARTITION_EXPIRATION_BATCH_SIZE.find(options)
     if batch is not None and batch < 1:
         _refuse(PARTITION_EXPIRATION_BATCH_SIZE, "must be at least 1")
     if PARTITION_EXPIRATION_TIME.is_set(options) and not partition_keys:
-        _refuse(PARTITION_EXPIRATION_TIME, "a table without partitions cannot drop any; remove it")
+        _refuse(PARTITION_EXPIRATION_TIME, "needs a table with partitions, and this table has none; remove it")
     if RECORD_LEVEL_EXPIRE_TIME.is_set(options):
         if not RECORD_LEVEL_TIME_FIELD.is_set(options):
             raise OptionError(
@@ -147,32 +161,38 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
     if not partition_keys:
         _refuse(IDLE_TIME_TO_DONE if idle else END_INPUT_TO_DONE, "the table has no partitions; remove it")
     if idle and not PARTITION_TIME_INTERVAL.is_set(options):
-        _refuse(IDLE_TIME_TO_DONE, f"'{PARTITION_TIME_INTERVAL.key}' must say how much time a partition holds")
+        _refuse(IDLE_TIME_TO_DONE, "is needed: it says how much time a partition covers")
     if MARK_DONE_MODE.get(options) is not DoneTime.PROCESS_TIME:
-        _refuse(MARK_DONE_MODE, "Spark says the watermark of a batch only when it is over; set it to 'process-time'")
+        _refuse(
+            MARK_DONE_MODE,
+            (
+                "cannot be 'watermark', because Spark tells the watermark of a batch only after the batch; set it to "
+                "'process-time'"
+            ),
+        )
     check_done_actions(options)
     if idle and DoneAction.SUCCESS_FILE not in MARK_DONE_ACTION.get(options):
         others = [action.value for action in MARK_DONE_ACTION.get(options)]
         _refuse(
             MARK_DONE_ACTION,
-            "a stream remembers by the file of 'success-file' which partitions are marked; set it to "
+            "must contain 'success-file', the file by which a stream remembers marked partitions; set it to "
             f"'{','.join([DoneAction.SUCCESS_FILE.value, *others])}'",
         )
 
 
 IN_CATALOG = frozenset({DoneAction.DONE_PARTITION, DoneAction.MARK_EVENT})
-"""What marks a partition in the catalog of the table."""
+"""The actions that mark a partition in the catalog of the table."""
 
 
 def check_done_actions(options: Mapping[str, str]) -> None:
-    """Returns if partitions can be marked as done as the table asks. Raises OptionError."""
+    """Checks that partitions can be marked as done in the way that the table asks for. Raises OptionError if not."""
     actions = MARK_DONE_ACTION.get(options)
     for action in actions:
         if action in IN_CATALOG and not PARTITIONED_IN_CATALOG.get(options):
             _refuse(
                 MARK_DONE_ACTION,
-                f"'{action.value}' marks a partition in the catalog, so '{PARTITIONED_IN_CATALOG.key}' has to be "
-                f"'true', which takes a REST catalog; elsewhere use {_ELSEWHERE}",
+                f"'{action.value}' marks a partition in the catalog, so '{PARTITIONED_IN_CATALOG.key}' must be "
+                f"'true', which needs a REST catalog; without one use {_ELSEWHERE}",
             )
         if action is DoneAction.CUSTOM:
             _refuse(
@@ -189,12 +209,12 @@ def check_done_actions(options: Mapping[str, str]) -> None:
 
 
 def refuse_unregistered(options: Mapping[str, str], table: str) -> None:
-    """Returns if nobody but the table itself has to learn of its partitions. Raises OptionError."""
+    """Checks that no catalog must be told of new partitions of the table. Raises OptionError if one must."""
     if PARTITIONED_IN_CATALOG.get(options):
         _refuse(
             PARTITIONED_IN_CATALOG,
-            f"{table} was not opened through a REST catalog, and no other one would learn of new partitions from here; "
-            "open it by its name (bl.catalog), or set it to 'false'",
+            f"{table} was not opened through a REST catalog, and only such a catalog is told of new partitions; open "
+            "the table by its name (bl.catalog), or set the option to 'false'",
         )
 
 

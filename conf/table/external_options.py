@@ -36,13 +36,16 @@ EXTERNAL_STRATEGY = Option(
     "data-file.external-paths.strategy",
     parse_enum(ExternalPlace),
     ExternalPlace.NONE,
-    "which of the external paths a new file goes to; none: to the table's own folder",
+    "how the external path of a new file is chosen; none: new files go to the table's own folder",
 )
 EXTERNAL_SPECIFIC_FS: Option[str] = Option(
-    "data-file.external-paths.specific-fs", parse_text, None, "with specific-fs: the scheme of the paths that are used"
+    "data-file.external-paths.specific-fs",
+    parse_text,
+    None,
+    "specific-fs: the scheme of the external paths that are used",
 )
 EXTERNAL_WEIGHTS: Option[tuple[int, ...]] = Option(
-    "data-file.external-paths.weights", _weights, None, "with weighted: the share of each path, as '10,5'"
+    "data-file.external-paths.weights", _weights, None, "weighted: the share of each path, as '10,5'"
 )
 
 EXTERNAL_OPTIONS: Mapping[str, Option[Any]] = {
@@ -52,7 +55,7 @@ EXTERNAL_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def external_roots(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders that new files go to, without a slash at the end; none where they go to the table's own folder."""
+    """The folders that new files go to, without a slash at the end; empty if files go to the table's own folder."""
     strategy, paths = EXTERNAL_STRATEGY.get(options), EXTERNAL_PATHS.get(options)
     if strategy is ExternalPlace.NONE:
         return ()
@@ -63,12 +66,12 @@ def external_roots(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check_external_options(options: Mapping[str, str]) -> None:
-    """Returns when these options can be used together. Raises OptionError naming one of them."""
+    """Checks that these options can be used together. Raises OptionError that names one of them."""
     paths, strategy = EXTERNAL_PATHS.get(options), EXTERNAL_STRATEGY.get(options)
     if not paths or strategy is ExternalPlace.NONE:
         return
     if strategy is ExternalPlace.SPECIFIC_FS and not external_roots(options):
-        _refuse(EXTERNAL_SPECIFIC_FS, f"none of '{EXTERNAL_PATHS.key}' has the scheme that it names")
+        _refuse(EXTERNAL_SPECIFIC_FS, f"names a scheme that none of the paths in '{EXTERNAL_PATHS.key}' has")
     weights = EXTERNAL_WEIGHTS.find(options)
     if strategy is ExternalPlace.WEIGHTED and weights is not None and len(weights) != len(paths):
         _refuse(

@@ -1,6 +1,5 @@
-"""Options that are set for single columns, `fields.<column>.<what>`: read, and checked against the columns.
-
-Source: Paimon 2.0 CoreOptions (fields.*), SchemaValidation.
+"""Options of single columns, `fields.<column>.<what>`: read, and checked against the table's columns. Source: Paimon
+2.0 CoreOptions (fields.*), SchemaValidation.
 """
 
 import re
@@ -48,7 +47,7 @@ _STATS_MODE_KEY = re.compile(rf"{re.escape(PREFIX)}.+\.{STATS_MODE}")
 
 @dataclass(frozen=True, slots=True)
 class FieldOptions:
-    """The parameters of one column's aggregate function; names are those of a ROW's fields inside the column."""
+    """The parameters of one column's aggregate function. Names are fields of the ROW type of that column."""
 
     ignores_retracts: bool = False
     delimiter: str = ","
@@ -62,7 +61,7 @@ class FieldOptions:
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroupOption:
-    """One `fields.<sequence>.sequence-group` = columns, as written."""
+    """One option `fields.<sequence>.sequence-group` and the columns that it names, as written."""
 
     key: str
     sequence: tuple[str, ...]
@@ -70,7 +69,7 @@ class SequenceGroupOption:
 
 
 class ColumnSettings:
-    """The `fields.*` options of a table, each read when it is first asked for."""
+    """The `fields.*` options of a table. Each is read when it is first asked for."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
@@ -83,19 +82,19 @@ class ColumnSettings:
         return self._parameters[column]
 
     def function_of(self, column: str) -> tuple[str, str] | None:
-        """The aggregate function set for a column, or for all, and the key that sets it."""
+        """The aggregate function of a column, and the key that sets it; the key may be the one for all columns."""
         for key in (f"{PREFIX}{column}.{FUNCTION}", DEFAULT_FUNCTION):
             if key in self._options:
                 return self._options[key].strip(), key
         return None
 
     def own_function_key(self, column: str) -> str | None:
-        """The key that sets an aggregate function for this column alone; None where none does."""
+        """The key that sets an aggregate function for this column alone; None if there is none."""
         key = f"{PREFIX}{column}.{FUNCTION}"
         return key if key in self._options else None
 
     def stats_mode(self, column: str) -> StatsMode | None:
-        """How much is kept of the values of a column; None where the column has no mode of its own."""
+        """The stats mode of a column: how much is kept of its values. None if the column has no mode of its own."""
         return _option(column, STATS_MODE, parse_stats_mode, None).find(self._options)
 
     @cached_property
@@ -108,12 +107,12 @@ class ColumnSettings:
         )
 
     def check(self, columns: Sequence[str]) -> None:
-        """Returns when every `fields.*` option names columns of the table. Raises the first of `problems`."""
+        """Checks that every `fields.*` option names columns of the table. Raises the first of `problems`."""
         for problem in self.problems(columns):
             raise problem
 
     def problems(self, columns: Sequence[str]) -> Iterator[OptionError]:
-        """An error for each column that a `fields.*` option names and the table has not, with key and column."""
+        """An error for each name in a `fields.*` option that is not a column of the table, with key and column."""
         for key, names, _ in _parsed(self._options):
             for name in names:
                 if name not in columns:
@@ -135,14 +134,14 @@ class ColumnSettings:
 
 
 def check_stats_modes(options: Mapping[str, str]) -> None:
-    """Returns when the stats modes of single columns can be read. Raises OptionError naming the key."""
+    """Checks that the stats modes of single columns can be read. Raises OptionError that names the key."""
     for key in options:
         if _STATS_MODE_KEY.fullmatch(key):
             Option(key, parse_stats_mode, None, "").find(options)
 
 
 def rename_in_options(options: Mapping[str, str], old: str, new: str, *, naming: Collection[str]) -> dict[str, str]:
-    """The options after a column was renamed; `naming` are those whose value lists columns."""
+    """The options after a column was renamed. `naming` holds the keys of options whose value is a list of columns."""
     renamed = {}
     for key, value in options.items():
         if key in naming and old in parse_names(value):
@@ -181,7 +180,7 @@ def _option(column: str, suffix: str, parse: Callable[[str], T], default: T | No
 
 
 def _parsed(options: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Key, columns and suffix of every option of a known suffix. Others belong to other features."""
+    """Key, columns and suffix of every `fields.*` option with a known suffix."""
     for key in options:
         suffix = next((s for s in SUFFIXES if key.endswith("." + s)), None)
         if suffix is not None and key.startswith(PREFIX):

@@ -1,7 +1,7 @@
-"""Paimon's options for data files: format, compression, names, and the statistics kept of them.
+"""Paimon's options for data files: format, compression, names, and the statistics that are kept of them.
 
-Formats are `parquet`, `avro` and `orc`; each knows its own codecs.
-Source: Paimon 2.0 CoreOptions, FileFormat, StatsCollectorFactories; codecs as its writers take them.
+The formats are `parquet`, `avro` and `orc`; each has codecs of its own.
+Source: Paimon 2.0 CoreOptions, FileFormat, StatsCollectorFactories; codecs as Paimon's writers take them.
 """
 
 import re
@@ -32,7 +32,7 @@ _LEVEL = re.compile(r"\d+")
 
 
 def _by_level(parse: Callable[[str], T]) -> Callable[[str], Mapping[int, T]]:
-    """A reader of `level:value,level:value`."""
+    """A parser for options of the form `level:value,level:value`."""
 
     def read(text: str) -> Mapping[int, T]:
         by_level: dict[int, T] = {}
@@ -56,22 +56,35 @@ FILE_COMPRESSION = Option("file.compression", parse_text, _ZSTD, "codec of data 
 FILE_COMPRESSION_PER_LEVEL: Option[Mapping[int, str]] = Option(
     "file.compression.per.level", _by_level(parse_text), {}, "level to codec"
 )
-ZSTD_LEVEL = Option("file.compression.zstd-level", parse_int, 1, "zstd level of data files")
+ZSTD_LEVEL = Option("file.compression.zstd-level", parse_int, 1, "compression level of zstd in data files")
 FILE_BLOCK_SIZE = Option("file.block-size", parse_size, None, "bytes of a row group or stripe")
 ORC_LEGACY_LTZ = Option(
-    "orc.timestamp-ltz.legacy.type", parse_bool, True, "ORC instants are stored as the writer's local time"
+    "orc.timestamp-ltz.legacy.type",
+    parse_bool,
+    True,
+    "ORC timestamps with time zone are stored as the writer's local time",
 )
 DATA_FILE_PREFIX = Option("data-file.prefix", parse_name_part, "data-", "prefix of data file names")
-DATA_FILE_THIN_MODE = Option("data-file.thin-mode", parse_bool, False, "data files have no _KEY_ columns")
+DATA_FILE_THIN_MODE = Option(
+    "data-file.thin-mode",
+    parse_bool,
+    False,
+    "key columns are not stored a second time (as _KEY_ columns) in data files",
+)
 METADATA_STATS_MODE = Option(
-    "metadata.stats-mode", parse_stats_mode, StatsMode(StatsKind.TRUNCATE, 16), "none, counts, truncate(n) or full"
+    "metadata.stats-mode",
+    parse_stats_mode,
+    StatsMode(StatsKind.TRUNCATE, 16),
+    "which statistics are kept: none, counts, truncate(n) or full",
 )
 METADATA_STATS_MODE_PER_LEVEL: Option[Mapping[int, StatsMode]] = Option(
-    "metadata.stats-mode.per.level", _by_level(parse_stats_mode), {}, "statistics mode for each level"
+    "metadata.stats-mode.per.level", _by_level(parse_stats_mode), {}, "statistics mode of each level"
 )
-STATS_DENSE_STORE = Option("metadata.stats-dense-store", parse_bool, True, "only existing statistics are stored")
+STATS_DENSE_STORE = Option(
+    "metadata.stats-dense-store", parse_bool, True, "columns without statistics take no room in manifests"
+)
 STATS_KEEP_FIRST_N_COLUMNS = Option(
-    "metadata.stats-keep-first-n-columns", parse_int, -1, "number of columns with statistics; -1 for all"
+    "metadata.stats-keep-first-n-columns", parse_int, -1, "number of columns that have statistics; -1 for all"
 )
 
 FILE_OPTIONS: Mapping[str, Option[Any]] = {
@@ -81,12 +94,12 @@ FILE_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def file_format(options: Mapping[str, str], level: int) -> FileFormat:
-    """The format of files on a level. Raises OptionError."""
+    """The format of files on a level. Raises OptionError for an unknown format."""
     return FILE_FORMAT_PER_LEVEL.get(options).get(level) or FILE_FORMAT.get(options)
 
 
 def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tuple[str, int | None]:
-    """The codec of files on a level, under its name in the library that writes the format, and the compression level.
+    """The codec of files on a level, by its name in the library that writes the format, and the compression level.
 
     Raises OptionError for a codec that the format does not have.
     """
@@ -107,20 +120,22 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
 
 
 def postponed_codec(options: Mapping[str, str]) -> tuple[str, int | None]:
-    """As `file_codec`, for the Avro files of the postpone bucket: zstd replaces codecs that Avro does not have."""
+    """The codec and level of the Avro files of the postpone bucket. A codec that Avro does not have is replaced by
+    zstd.
+    """
     name = FILE_COMPRESSION.get(options).lower()
     known = _SAME.get(name, name) in CODECS[FileFormat.AVRO]
     return file_codec(options if known else {ZSTD_LEVEL.key: str(ZSTD_LEVEL.get(options))}, -1, FileFormat.AVRO)
 
 
 def check_file_options(options: Mapping[str, str]) -> None:
-    """Returns when data files can be written as these options say.
+    """Checks that data files can be written with these options.
 
-    Raises OptionError, naming the key, for formats and codecs that are not written, levels that are no numbers, and
-    statistics that Paimon does not know.
+    Raises OptionError that names the key for formats and codecs that cannot be written, levels that are not numbers,
+    and statistics that Paimon does not have.
     """
     levels = {0, *FILE_FORMAT_PER_LEVEL.get(options), *FILE_COMPRESSION_PER_LEVEL.get(options)}
     METADATA_STATS_MODE_PER_LEVEL.get(options)
-    # One level without an option of its own represents all such levels.
+    # All levels without an option of their own are alike, so one of them is checked.
     for level in sorted(levels | {max(levels) + 1}):
         file_codec(options, level, file_format(options, level))

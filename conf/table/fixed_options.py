@@ -1,6 +1,6 @@
-"""The options that only the table may set, and no job.
-
-Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; more here, as Paimon lets a dynamic option change the order of rows.
+"""The options that only the table may set, and a job may not.
+Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; this list is longer, because Paimon lets a dynamic option change the
+order of rows.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ FIXED_BY_TABLE = frozenset(
         "branch",
     }
 )
-"""With another value of these, new rows would not fit existing ones."""
+"""Options whose change would make new rows inconsistent with existing rows."""
 
 FIXED_BY_FILES = frozenset(
     {
@@ -72,7 +72,7 @@ FIXED_BY_FILES = frozenset(
         "partial-update.remove-record-on-sequence-group",
     }
 )
-"""Options that cannot change once there are files: these depend on them."""
+"""Options that cannot change once the table has files, because the files depend on them."""
 
 NAMING_COLUMNS = frozenset(
     {
@@ -84,21 +84,21 @@ NAMING_COLUMNS = frozenset(
         RECORD_LEVEL_TIME_FIELD.key,
     }
 )
-"""Options that name columns and follow a rename, next to the `fields.<column>.` family."""
+"""Options that name columns and follow a rename of a column, next to the `fields.<column>.` family."""
 
 _FIXED_FAMILY = "fields."
 
 
 def is_fixed_by_table(key: str) -> bool:
-    """Whether only the table may set the option; options of merge engines for single columns are included."""
+    """Whether only the table may set the option. Options of merge engines for single columns are included."""
     return key in FIXED_BY_TABLE or key.startswith(_FIXED_FAMILY)
 
 
 def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origin: str = "the job's options") -> None:
-    """Returns when a job may override the table's options this way. Repeating the table's value is allowed.
+    """Checks that a job may override the table's options in this way. Repeating the table's value is allowed.
 
-    Raises OptionError naming both values when the job changes what only the table may decide; also for an invalid
-    value, or a duration without a unit.
+    Raises OptionError that names both values if the job changes an option that only the table may set; also for an
+    invalid value, or a duration without a unit.
     """
     check_given_durations(job, origin=origin)
     for key, text in job.items():
@@ -106,8 +106,8 @@ def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origi
             stored = table.get(key)
             raise OptionError(
                 f"option '{key}' = {text!r} in {origin} cannot be chosen by a job: the table has "
-                f"{_default(key) if stored is None else repr(stored)}; leave it out; a new table gets it when it is "
-                f"created (create.options.{key} in a job file)",
+                f"{_default(key) if stored is None else repr(stored)}; leave it out; set it for a new table "
+                f"(create.options.{key} in a job file)",
                 key=key,
             )
 
@@ -123,4 +123,4 @@ def _default(key: str) -> str:
     option = HONOURED.get(key)
     if option is None or option.default is None:
         return "none"
-    return f"none, which means {getattr(option.default, 'value', option.default)!r}"
+    return f"no value, which means {getattr(option.default, 'value', option.default)!r}"

@@ -1,7 +1,7 @@
-"""Paimon's options for indexes inside of data files, `file-index.*`: which columns they name, by which index.
+"""Paimon's options for indexes inside of data files, `file-index.*`: which columns have which index.
 
-Bloom filters are written and used; of the others nothing is, and readers do not need them. Paimon cannot write a table
-whose options name what is not there.
+bucketline writes and uses only bloom filters; readers can do without the other kinds. Paimon cannot write a table whose
+options name a column that does not exist.
 Source: Paimon 2.0 FileIndexOptions, BloomFilterFileIndex.
 """
 
@@ -17,15 +17,18 @@ T = TypeVar("T")
 PREFIX = "file-index."
 _COLUMNS = ".columns"
 _PARTS = 3
-"""`bloom-filter.a.items`: the index, the column and its parameter. Other keys are no parameters of a column."""
+"""Matches `bloom-filter.a.items`: the index, the column and its parameter. Other keys set no parameter of a column."""
 
 BLOOM_FILTER = "bloom-filter"
-"""The name of that index, in options and in files."""
+"""The name of the bloom filter, in options and in files."""
 
 IN_MANIFEST_THRESHOLD = Option(
-    f"{PREFIX}in-manifest-threshold", parse_size, 500, "bytes up to which the index of a data file is kept in manifests"
+    f"{PREFIX}in-manifest-threshold",
+    parse_size,
+    500,
+    "largest index of a data file, in bytes, that is kept in manifests",
 )
-READ_ENABLED = Option(f"{PREFIX}read.enabled", parse_bool, True, "reads pass over files by their indexes")
+READ_ENABLED = Option(f"{PREFIX}read.enabled", parse_bool, True, "readers skip files by their indexes")
 
 INDEX_OPTIONS: Mapping[str, Option[Any]] = {IN_MANIFEST_THRESHOLD.key: IN_MANIFEST_THRESHOLD}
 
@@ -35,7 +38,7 @@ _WRONG_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class IndexedColumn:
-    """A column that the option `key` names for an index; of a map perhaps the values under one key."""
+    """A column that the option `key` gives an index; for a map it may be the values under one map key."""
 
     key: str
     index: str
@@ -45,8 +48,10 @@ class IndexedColumn:
 
 @dataclass(frozen=True, slots=True)
 class BloomColumn:
-    """A column that gets bloom filters; of a map perhaps the values under one key. A filter is made for at most `items`
-    different values, and answers wrongly for `wrong_share` of the values that a file does not have."""
+    """A column with bloom filters; for a map it may be the values under one map key.
+
+    A filter is made for at most `items` different values. `wrong_share` is its share of false positives.
+    """
 
     column: str
     map_key: str | None = None
@@ -55,7 +60,7 @@ class BloomColumn:
 
 
 def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
-    """The columns that get bloom filters, each once. Raises OptionError for a parameter that cannot be read."""
+    """The columns that have bloom filters, each once. Raises OptionError for a parameter that cannot be read."""
     found: dict[tuple[str, str | None], BloomColumn] = {}
     for indexed in indexed_columns(options):
         if indexed.index != BLOOM_FILTER or not indexed.column:
@@ -75,7 +80,7 @@ def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
 def _parameter(
     options: Mapping[str, str], names: list[str], parameter: str, parse: Callable[[str], T], default: T
 ) -> T:
-    """A parameter of the first of the names that has it."""
+    """The parameter, from the first of the names that sets it, else the default."""
     for name in names:
         value = Option(f"{PREFIX}{BLOOM_FILTER}.{name}.{parameter}", parse, None, "").find(options)
         if value is not None:
@@ -86,19 +91,19 @@ def _parameter(
 def _item_count(text: str) -> int:
     count = parse_int(text)
     if count < 1:
-        raise OptionError("a filter is made for one value at least", value=text)
+        raise OptionError("a filter needs at least one value", value=text)
     return count
 
 
 def _share(text: str) -> float:
     share = parse_float(text)
     if not 0 < share < 1:
-        raise OptionError("the share of wrong answers lies between 0 and 1, as 0.01", value=text)
+        raise OptionError("the share of false positives must lie between 0 and 1, as 0.01", value=text)
     return share
 
 
 def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:
-    """The columns that options name, in their order; a blank name is given as it is."""
+    """The columns that the options name, in the order of the options. Blank names are kept as they are."""
     for key, value in options.items():
         if not _names_columns(key):
             continue
@@ -112,7 +117,7 @@ def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:
 
 
 def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """An error for each parameter of a column that has no such index."""
+    """An error for each parameter of a column that has no index of that kind."""
     known = {(c.index, name) for c in indexed_columns(options) for name in (c.column, f"{c.column}[{c.map_key}]")}
     for key in options:
         parts = key[len(PREFIX) :].split(".")
@@ -129,7 +134,7 @@ def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
 
 
 def rename_indexed(key: str, value: str, old: str, new: str) -> tuple[str, str]:
-    """An option under which a column was renamed; any other one as it is."""
+    """The option after a column was renamed; unchanged if the option does not name the column."""
     if not key.startswith(PREFIX):
         return key, value
     if _names_columns(key):

@@ -1,7 +1,7 @@
-"""Paimon's options for the memory and the spills of its writers, and what bounds them here.
+"""Paimon's options for the memory and the spilled files of its writers, and bucketline's options that replace them.
 
-A table may have them for other writers, so they are accepted. When it is opened for writing, a message names the option
-to set instead (`advise_write`); `--print-config` shows it too.
+A table may have such options for other writers, so they are accepted. When a table is opened for writing, a message
+names the option to set instead (`advise_write`); `--print-config` shows it too.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions.
 """
 
@@ -16,18 +16,23 @@ WRITE_BUFFER_SIZE = Option(
 )
 
 MEMORY_OPTIONS: Mapping[str, Option[Any]] = {WRITE_BUFFER_SIZE.key: WRITE_BUFFER_SIZE}
-"""Those that have an effect here."""
+"""The options of this module that have an effect here."""
 
-_MERGES = "'merge-memory' and 'compact-memory' bound the memory of a merge, and so the number of runs it reads at once"
-_SPILLS = "write tasks spill what is beyond 'merge-memory' to 'local-directory', without a limit"
+_MERGES = (
+    "the memory of a merge, and so the number of runs it reads at once, is bounded by 'merge-memory' and "
+    "'compact-memory'"
+)
+_SPILLS = "write tasks spill what exceeds 'merge-memory' to 'local-directory', without a limit"
 _PAGES = "buffers are Arrow record batches, which 'route-memory' bounds"
-_ROWS = "files are written in record batches of a size of their own"
-_LOOKUPS = "'compact-memory' bounds the memory of lookups; nothing is cached"
+_ROWS = "files are written in record batches whose size is fixed"
+_LOOKUPS = "the memory of lookups is bounded by 'compact-memory'; nothing is cached"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """An option of Paimon without effect here, because `instead`. Values in `fitting` ask for what happens anyway."""
+    """An option of Paimon that has no effect here; `instead` says why. `fitting` holds the values that have the same
+    result.
+    """
 
     option: Option[Any]
     instead: str
@@ -41,8 +46,19 @@ def _all(*options: Bounded) -> dict[str, Bounded]:
 BOUNDED: Mapping[str, Bounded] = _all(
     Bounded(Option("write-buffer-spillable", parse_bool, True, "spill the buffer to disk"), _SPILLS, (True,)),
     Bounded(Option("write-buffer-spill.max-disk-size", parse_size, None, "spill bytes before a flush"), _SPILLS),
-    Bounded(Option("write-buffer-for-append", parse_bool, False, "rows of append tables are buffered too"), _PAGES),
-    Bounded(Option("write-max-writers-to-spill", parse_int, 10, "writers above which rows are buffered"), _PAGES),
+    Bounded(
+        Option(
+            "write-buffer-for-append",
+            parse_bool,
+            False,
+            "rows of append tables are buffered too before a file is written",
+        ),
+        _PAGES,
+    ),
+    Bounded(
+        Option("write-max-writers-to-spill", parse_int, 10, "number of open writers above which rows are buffered"),
+        _PAGES,
+    ),
     Bounded(Option("local-merge-buffer-size", parse_size, None, "bytes merged before the shuffle"), _PAGES),
     Bounded(Option("page-size", parse_size, None, "bytes of a page of the buffer"), _PAGES),
     Bounded(Option("cache-page-size", parse_size, None, "bytes of a page of the cache"), _PAGES),
@@ -60,11 +76,11 @@ BOUNDED: Mapping[str, Bounded] = _all(
     Bounded(Option("lookup.merge-buffer-size", parse_size, None, "bytes of rows of one key"), _LOOKUPS),
     Bounded(Option("lookup.merge-records-threshold", parse_count, None, "rows of one key in memory"), _LOOKUPS),
 )
-"""By key, in the order of this file."""
+"""The options without effect by key, in the order of this file."""
 
 
 def why_without_effect(key: str, options: Mapping[str, str]) -> str | None:
-    """Why an option has no effect here; None if it has one, or asks for what happens anyway.
+    """Why an option has no effect here; None if it has one, or its value asks for what bucketline does anyway.
 
     Raises OptionError for a value that cannot be read.
     """

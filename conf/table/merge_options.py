@@ -1,6 +1,5 @@
-"""Paimon's options for the rows of one key: which counts as the newest, and what they become.
-
-Source: Paimon 2.0 CoreOptions.
+"""Paimon's options for rows with the same key: which row is the newest, and how the rows are merged. Source: Paimon 2.0
+CoreOptions.
 """
 
 from collections.abc import Mapping
@@ -12,12 +11,13 @@ from bucketline.conf.table.choices import SortOrder
 
 
 class MergeEngine(Enum):
-    """What the rows of one key become, and what follows for the rest of the table.
+    """How rows with the same key are merged. Other code asks for these properties, and not for the member.
 
-    Others ask what an engine does, and not which one it is. How it merges says its object in `state/lsm/merge`.
-
-    DEDUPLICATE: the newest row. PARTIAL_UPDATE: a row of the newest value of each column that is not null. AGGREGATION:
-    a row of what a function makes of each column. FIRST_ROW: the first row.
+    The merge itself is in `state/lsm/merge`.
+    DEDUPLICATE: the newest row is kept.
+    PARTIAL_UPDATE: each column has its newest value that is not null.
+    AGGREGATION: a function combines the values of each column.
+    FIRST_ROW: the first row is kept.
     """
 
     DEDUPLICATE = "deduplicate"
@@ -27,22 +27,24 @@ class MergeEngine(Enum):
 
     @property
     def keeps_newest(self) -> bool:
-        """Whether the newest row of a key stays as it is, and all older ones are needed no more."""
+        """Whether the newest row of a key is kept unchanged, so that older rows are not needed."""
         return self is MergeEngine.DEDUPLICATE
 
     @property
     def keeps_first(self) -> bool:
-        """Whether the first row of a key stays as it is.
+        """Whether the first row of a key is kept unchanged.
 
-        Then a compaction looks new keys up before it takes them up from level 0, and readers wait for it: above level 0
-        each key has one row, and none is ever taken back.
+        Then a compaction looks up each new key before it moves the row up from level 0, and readers skip level 0. Above
+        level 0 each key has one row, which is never retracted.
         """
         return self is MergeEngine.FIRST_ROW
 
     @property
     def builds_rows(self) -> bool:
-        """Whether a row is made of several: no stored row is the whole of it, values may add up to what a column cannot
-        hold, and an update must say what it takes back."""
+        """Whether a row is made of several stored rows.
+
+        Then no stored row is complete, a sum may overflow its column, and an update must say what it retracts.
+        """
         return not (self.keeps_newest or self.keeps_first)
 
 
@@ -65,13 +67,16 @@ MERGE_ENGINE = Option(
     "merge-engine", parse_enum(MergeEngine), MergeEngine.DEDUPLICATE, "what the rows of one key become"
 )
 PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE = Option(
-    "partial-update.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
+    "partial-update.remove-record-on-delete", parse_bool, False, "partial-update: a -D row removes the whole row"
 )
 REMOVE_RECORD_ON_SEQUENCE_GROUP: Option[tuple[str, ...]] = Option(
-    "partial-update.remove-record-on-sequence-group", parse_names, (), "sequence columns whose -D removes the whole row"
+    "partial-update.remove-record-on-sequence-group",
+    parse_names,
+    (),
+    "sequence columns: a -D row of their group removes the whole row",
 )
 AGGREGATION_REMOVE_RECORD_ON_DELETE = Option(
-    "aggregation.remove-record-on-delete", parse_bool, False, "a -D row removes the whole row"
+    "aggregation.remove-record-on-delete", parse_bool, False, "aggregation: a -D row removes the whole row"
 )
 
 MERGE_OPTIONS: Mapping[str, Option[Any]] = {

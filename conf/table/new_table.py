@@ -1,6 +1,6 @@
 """Checks that a new table's columns, keys and options fit together.
 
-Texts that Paimon's users know are kept word for word.
+Messages that Paimon's users know are kept word for word.
 Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
 """
 
@@ -33,9 +33,9 @@ def check_new_table(
     primary_key: Sequence[str],
     partition_keys: Sequence[str],
 ) -> None:
-    """Returns when Paimon would accept this new table and we can write it.
+    """Checks that Paimon would accept this new table and that bucketline can write it.
 
-    `nested` are the columns of nested types. Keys given as options must have been removed before (`lift_keys`).
+    `nested` are the columns with nested types. Options that declare keys must have been removed before (`lift_keys`).
     Raises OptionError as `check_write_options`, and for keys that are not columns, repeated, nested or empty.
     """
     for check in _checks(options, columns, nested, primary_key, partition_keys):
@@ -50,7 +50,7 @@ def table_problems(
     primary_key: Sequence[str],
     partition_keys: Sequence[str],
 ) -> Iterator[OptionError]:
-    """All that `check_new_table` would raise, the first of each check."""
+    """The errors that `check_new_table` would raise, the first of each check."""
     for check in _checks(options, columns, nested, primary_key, partition_keys):
         try:
             check()
@@ -81,9 +81,9 @@ def _checks(
 def lift_keys(
     options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
-    """The options without `primary-key` and `partition`, and the primary key and partition columns that these name.
+    """The options without `primary-key` and `partition`, then the primary key and the partition columns.
 
-    Raises OptionError when a key is declared both ways.
+    Raises OptionError when a key is declared both by an option and by an argument.
     """
     rest = {k: v for k, v in options.items() if k not in (PRIMARY_KEY.key, PARTITION.key)}
     keys = _either(PRIMARY_KEY.key, "primary key", primary_key, PRIMARY_KEY.find(options))
@@ -109,7 +109,9 @@ def _check_one_row_a_partition(primary_key: Sequence[str], partition_keys: Seque
 def _check_branch(options: Mapping[str, str]) -> None:
     branch = options.get(BRANCH.key)
     if branch is not None and branch.strip() != BRANCH.default:
-        refuse(BRANCH.key, "a branch is named when a table is opened, and is no option of the table; leave it out")
+        refuse(
+            BRANCH.key, "a branch is chosen when a table is opened, and cannot be an option of the table; leave it out"
+        )
 
 
 def _check_sequence(options: Mapping[str, str], columns: Sequence[str]) -> None:

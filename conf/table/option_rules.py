@@ -1,4 +1,4 @@
-"""Options that only tables with certain keys may have.
+"""Options that need a table with a primary key, or with partition columns.
 
 Source: Paimon 1.4 and 2.0 SchemaValidation (validateChangelogReadSequenceNumber, validateManifestSort).
 """
@@ -9,13 +9,17 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import Option, parse_bool, parse_text
 from bucketline.conf.table.table_options import listed
 
-_SEQUENCE_NUMBERS = Option("table-read.sequence-number.enabled", parse_bool, False, "readers see sequence numbers")
+_SEQUENCE_NUMBERS = Option(
+    "table-read.sequence-number.enabled", parse_bool, False, "readers see the sequence numbers of rows"
+)
 _SORTED = Option("manifest-sort.enabled", parse_bool, False, "manifests are sorted by a partition column")
-_SORTED_BY: Option[str] = Option("manifest-sort.partition-field", parse_text, None, "the column they are sorted by")
+_SORTED_BY: Option[str] = Option(
+    "manifest-sort.partition-field", parse_text, None, "the partition column by which manifests are sorted"
+)
 
 
 def sequence_number_problems(options: Mapping[str, str], primary_key: Sequence[str]) -> Iterator[OptionError]:
-    """An error where readers of a table whose rows have no sequence numbers would see them."""
+    """An error if readers are to see sequence numbers of a table without a primary key, whose rows have none."""
     key = _SEQUENCE_NUMBERS.key
     if not primary_key and _SEQUENCE_NUMBERS.get(options):
         yield OptionError(
@@ -24,7 +28,7 @@ def sequence_number_problems(options: Mapping[str, str], primary_key: Sequence[s
 
 
 def manifest_sort_problems(options: Mapping[str, str], partition_keys: Sequence[str]) -> Iterator[OptionError]:
-    """An error where manifests would be sorted by what is no partition column."""
+    """An error if manifests are to be sorted by a column that is not a partition column."""
     if not _SORTED.get(options):
         return
     column = _SORTED_BY.find(options)

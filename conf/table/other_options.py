@@ -1,8 +1,8 @@
-"""Paimon's table options that have no effect here: harmless ones, and restricted ones with the reason.
+"""Paimon's table options that have no effect here: harmless options, and restricted options with the reason.
 
-Harmless options tune an engine, a cache or a reader, or belong to a mode that is itself refused; a table that sets
-them is written correctly without them. Those that bound memory are in `memory_options`. Restricted options change what
-a writer must do: only the listed values pass.
+Harmless options tune an engine, a cache or a reader, or belong to a mode that another option refuses. A table with such
+options is written correctly. Options that bound memory are in `memory_options`. Restricted options change what a writer
+must do: only the listed values are accepted.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, SparkConnectorOptions; read 2026-11.
 """
 
@@ -18,15 +18,16 @@ from bucketline.conf.table.read_options import (
     ROW_TRACKING_ENABLED,
 )
 
-_ENGINE = "tunes how an engine buffers, sorts or writes; the files it leads to are equally valid"
+_ENGINE = "tunes how an engine buffers, sorts or writes; the files are equally valid without it"
 _LOOKUP = "tunes lookup caches; there are none here"
 _READER = "chooses or tunes what a reader sees, never what is written"
 _FLINK = "tunes a Flink or Spark job of Paimon's own"
-_OTHER_MODE = "matters only in a bucket mode, merge engine or producer that is refused by its own option"
-_METADATA = "optional service, or smaller metadata; metadata is complete without it"
+_OTHER_MODE = "matters only with a bucket mode, merge engine or changelog producer that is refused by its own option"
+_METADATA = "an optional service, or smaller metadata; metadata is complete without it"
 
 CATALOG_OF_TABLE = "bucketline.catalog"
-"""Ours: the kind of catalog that a table belongs to, if it decides about the table's newest state."""
+"""bucketline's own key: the kind of catalog that a table belongs to, if the catalog decides about the newest snapshot.
+"""
 
 _HARMLESS_KEYS: Mapping[str, str] = {
     _ENGINE: """
@@ -113,7 +114,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
 }
 
 _WRITTEN_ABOUT = (BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
-"""Options of reading that change what a writer must do as well."""
+"""Options of reading that also change what a writer must do."""
 
 _WITHOUT_EFFECT = {key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()}
 
@@ -122,11 +123,11 @@ HARMLESS: Mapping[str, str] = {
     CATALOG_OF_TABLE: _ENGINE,
     **{option.key: _READER for option in READ_OPTIONS if option not in _WRITTEN_ABOUT},
 }
-"""Key to why it may be ignored."""
+"""The harmless options: key -> why the option may be ignored."""
 
 
 def has_no_effect(key: str) -> str | None:
-    """Why an option of Paimon has no effect on any statement; None for one that has, or may have."""
+    """Why an option of Paimon has no effect anywhere; None if it has, or may have, an effect."""
     return _WITHOUT_EFFECT.get(key)
 
 
@@ -136,8 +137,8 @@ HARMLESS_PREFIXES: Mapping[str, str] = {
     "parquet.": _ENGINE,
     "orc.": _ENGINE,
     "avro.": _ENGINE,
-    "commit.callback.": "parameters of callbacks; naming a callback is what is refused",
-    "tag.callback.": "parameters of callbacks; naming a callback is what is refused",
+    "commit.callback.": "belongs to a callback, and the option that names a callback is refused",
+    "tag.callback.": "belongs to a callback, and the option that names a callback is refused",
     "materialized-table.": "kept for Flink's refresh of a materialized table",
     "variant.shredding.": _ENGINE,
     "fs.": "read by the file system",
@@ -146,12 +147,12 @@ HARMLESS_PREFIXES: Mapping[str, str] = {
     "oss.": "read by the file system",
     "hadoop.": "read by the file system",
 }
-"""Families of options with any name, and why they may be ignored."""
+"""Prefixes of harmless options, and why they may be ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """The allowed values of an option, in lower case; none if empty. `reason` completes "because"."""
+    """The accepted values of an option, in lower case, and why others are refused. `reason` completes "because"."""
 
     accepted: tuple[str, ...]
     reason: str
@@ -166,16 +167,16 @@ def _never(reason: str, remedy: str = "remove it") -> Restriction:
     return Restriction((), reason, remedy)
 
 
-_NOT_YET = "this release does not write it"
-_LOST = "it would silently not happen"
-_INDEX = "this release does not maintain such an index, and readers that trust it would miss rows"
-_APPEND_FEATURE = "this release does not write what it needs in every file"
+_NOT_YET = "bucketline does not write it"
+_LOST = "bucketline would silently not do it"
+_INDEX = "bucketline does not maintain such an index, and readers that trust the index would miss rows"
+_APPEND_FEATURE = "bucketline does not write what it needs in every file"
 
 RESTRICTED: Mapping[str, Restriction] = {
     "sequence.snapshot-ordering": _only("false", _NOT_YET),
     "type": _only("table", "other kinds of tables have no snapshots of their own"),
-    "pk-clustering-override": _only("false", "it replaces the order of keys in files with another"),
-    "chain-table.enabled": _only("false", "it needs deletes to be kept at the last level"),
+    "pk-clustering-override": _only("false", "it replaces the order by key inside of files"),
+    "chain-table.enabled": _only("false", "it needs the last level to keep deletes"),
     "primary-key.nullable": _only("false", _NOT_YET),
     "upsert-key": _never(_NOT_YET),
     DATA_EVOLUTION_ENABLED.key: _only("false", _APPEND_FEATURE),
@@ -191,11 +192,13 @@ RESTRICTED: Mapping[str, Restriction] = {
     "pk-multivalue.index.columns": _never(_INDEX),
     "global-index.external-path": _never(_INDEX),
     "global-index.column-update-action": _never(_INDEX),
-    "query-auth.enabled": _only("false", "a catalog server would have to be asked before each read, and is not"),
-    "lock.enabled": _only("false", "no catalog lock is taken; publication relies on create-if-absent"),
+    "query-auth.enabled": _only(
+        "false", "a catalog server would have to be asked before each read, and bucketline does not ask"
+    ),
+    "lock.enabled": _only("false", "no catalog lock is taken; a snapshot is published by create-if-absent"),
     "commit.callbacks": _never("Java classes cannot be called; " + _LOST),
     "tag.callbacks": _never("Java classes cannot be called; " + _LOST),
     "commit.strict-mode.last-safe-snapshot": _never(_NOT_YET),
     "metastore.tag-to-partition": _never("partitions would not be registered; " + _LOST),
 }
-"""For each key the only values with which a table is written."""
+"""Restricted options: for each key the values with which a table can be written."""

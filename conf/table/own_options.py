@@ -1,4 +1,7 @@
-"""Our own options that a table may hold: who compacts it. Paimon's tools pass over them; a job's options come first."""
+"""bucketline's own option that a table may store: who compacts the table.
+
+Paimon's tools ignore it. The options of a job come first.
+"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -20,8 +23,8 @@ COMPACTION = Option(
     "compaction",
     parse_enum(Compaction),
     Compaction.INLINE,
-    "inline: the write tasks compact what the picker says; async: the application of a stream does, beside its "
-    "batches; dedicated: the writer only plans, and compactors do it; none: somebody else compacts, or nobody",
+    "who compacts. inline: the tasks that write; async: the streaming application, while its batches run; dedicated: "
+    "compactors, for which the writer only makes plans; none: bucketline does not compact",
 )
 
 OWN_OPTIONS: Mapping[str, Option[Any]] = {COMPACTION.key: COMPACTION}

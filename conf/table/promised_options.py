@@ -1,7 +1,9 @@
-"""Paimon's options that ask for something which is not done here. A table may have them for other writers and readers.
+"""Paimon's options that ask for something that bucketline does not do. A table may have them for other writers and
+readers.
 
-Files and rows are right without it, so they are accepted. A message says it once, when such a table is opened;
-`--print-config` shows it too. Options that only tune an engine are in `other_options`, and need no message.
+Files and rows are correct without them, so the options are accepted. A message says so once when a table with such an
+option is opened; `--print-config` shows it too. Options that only tune an engine are in `other_options`, and need no
+message.
 Source: Paimon 2.0 CoreOptions, SparkConnectorOptions.
 """
 
@@ -11,9 +13,9 @@ from bucketline.conf.table.index_options import BLOOM_FILTER, INDEX_OPTIONS, PRE
 
 _INDEXES = "no index of this kind is written; queries read more than they would with one"
 _NO_COLUMN = "rows are read without their sequence numbers"
-_STOPS = "a read stops at such a file; 'bucketline doctor' names all of them"
-_CLUSTERS = "writes do not sort rows; 'bucketline compact --order-by' does"
-_EVOLVES = "a write takes the columns of the table; jobs add new ones with 'schema-evolution' = 'evolve'"
+_STOPS = "a read stops at a file that is corrupt or lost; 'bucketline doctor' lists all of them"
+_CLUSTERS = "writes do not sort rows; 'bucketline compact --order-by' sorts them"
+_EVOLVES = "a write takes only the columns of the table; jobs add new columns with 'schema-evolution' = 'evolve'"
 
 _KEPT = (*INDEX_OPTIONS, READ_ENABLED.key, f"{PREFIX}{BLOOM_FILTER}.")
 
@@ -21,7 +23,7 @@ OF_READS: Mapping[str, str] = {
     **dict.fromkeys(("table-read.sequence-number.enabled", "key-value.sequence_number.enabled"), _NO_COLUMN),
     **dict.fromkeys(("scan.ignore-corrupt-files", "scan.ignore-lost-files"), _STOPS),
 }
-"""What readers are asked for, and why nothing comes of it."""
+"""Options for readers, and why bucketline does not follow them."""
 
 OF_WRITES: Mapping[str, str] = {
     **dict.fromkeys(("clustering.columns", "sink.clustering.by-columns"), _CLUSTERS),
@@ -29,16 +31,16 @@ OF_WRITES: Mapping[str, str] = {
         ("write.merge-schema", "write.merge-schema.type-widening", "write.merge-schema.explicit-cast"), _EVOLVES
     ),
 }
-"""What writers are asked for, and why nothing comes of it."""
+"""Options for writers, and why bucketline does not follow them."""
 
 
 def unkept_by_reads(key: str, options: Mapping[str, str]) -> str | None:
-    """Why nothing comes of an option of reads; None for others, and for one that is off."""
+    """Why bucketline does not follow an option for reads; None for other options, and for one that is off."""
     return None if _is_off(options.get(key, "")) else OF_READS.get(key)
 
 
 def unkept_by_writes(key: str, options: Mapping[str, str]) -> str | None:
-    """Why nothing comes of an option of writes; None for others, and for one that is off."""
+    """Why bucketline does not follow an option for writes; None for other options, and for one that is off."""
     if _is_off(options.get(key, "")):
         return None
     return _INDEXES if key.startswith(PREFIX) and not key.startswith(_KEPT) else OF_WRITES.get(key)

@@ -1,7 +1,7 @@
 """Paimon's options that say what a read sees: which snapshot, which branch, which changes.
 
-They may be set on the table, or given when it is opened. Options that change the rows in an unsupported way are refused
-by name.
+They may be set on the table, or given when the table is opened. Options that change the rows in a way that is not
+supported are refused.
 Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
 """
 
@@ -18,29 +18,29 @@ def _folder(text: str) -> str:
     return text.strip("/")
 
 
-BRANCH = Option("branch", parse_text, "main", "branch that is read")
-SCAN_SNAPSHOT_ID: Option[int] = Option("scan.snapshot-id", parse_count, None, "id of the snapshot that is read")
-SCAN_TAG_NAME: Option[str] = Option("scan.tag-name", parse_text, None, "tag that is read")
+BRANCH = Option("branch", parse_text, "main", "branch to read")
+SCAN_SNAPSHOT_ID: Option[int] = Option("scan.snapshot-id", parse_count, None, "id of the snapshot to read")
+SCAN_TAG_NAME: Option[str] = Option("scan.tag-name", parse_text, None, "tag to read")
 SCAN_TIMESTAMP_MILLIS: Option[int] = Option(
-    "scan.timestamp-millis", parse_int, None, "the newest snapshot committed by then is read, epoch ms"
+    "scan.timestamp-millis", parse_int, None, "the newest snapshot committed at this time or before is read; epoch ms"
 )
-SCAN_VERSION: Option[str] = Option("scan.version", parse_text, None, "tag, or else snapshot id, that is read")
+SCAN_VERSION: Option[str] = Option("scan.version", parse_text, None, "tag or snapshot id to read; a tag comes first")
 INCREMENTAL_BETWEEN_SCAN_MODE = Option(
     "incremental-between-scan-mode",
     parse_enum(ChangeFiles),
     ChangeFiles.AUTO,
-    "which files changes are read from; auto: changelog files if the table has them, else new data files",
+    "which files a read of changes reads; auto: changelog files if the table has them, else new data files",
 )
 TAG_TO_SNAPSHOT = Option(
     "incremental-between-tag-to-snapshot",
     parse_bool,
     False,
-    "two tags in incremental-between mean their snapshots, and the changes between",
+    "two tags in incremental-between stand for their snapshots, and the changes between these are read",
 )
 DV_MERGE_ON_READ = Option("deletion-vectors.merge-on-read", parse_bool, False, "readers see rows of level 0 too")
 POSTPONE_MERGE_ON_READ = Option("postpone.merge-on-read", parse_bool, False, "readers see postponed rows too")
 STREAMING_READ_APPEND_OVERWRITE = Option(
-    "streaming-read-append-overwrite", parse_bool, False, "streams see the files of overwrites of append tables"
+    "streaming-read-append-overwrite", parse_bool, False, "streams see the files that overwrites of append tables add"
 )
 
 SCAN_FALLBACK_BRANCH: Option[str] = Option(
@@ -58,7 +58,7 @@ SCAN_PRIMARY_BRANCH: Option[str] = Option(
 
 DATA_FILE_DIRECTORY = Option("data-file.path-directory", _folder, "", "folder of the table that holds its data files")
 INDEX_IN_DATA_DIRECTORY = Option(
-    "index-file-in-data-file-dir", parse_bool, False, "index files lie in the folders of the buckets"
+    "index-file-in-data-file-dir", parse_bool, False, "index files lie in the folders of the buckets that they index"
 )
 ROW_TRACKING_ENABLED = Option("row-tracking.enabled", parse_bool, False, "every row has an id that never changes")
 DATA_EVOLUTION_ENABLED = Option(
@@ -108,7 +108,7 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     "incremental-between-timestamp": (),
     "incremental-to-auto-tag": (),
 }
-"""Options that change the rows of a read, with the values, in lower case, that do not."""
+"""Options that change the rows of a read, with the values (in lower case) that do not."""
 
 SCAN_MODE_KEY = "scan.mode"
 _PLAIN_SCAN_MODES = ("default", "full", "latest-full", "latest")
@@ -121,11 +121,14 @@ _OTHER_FOLDERS = frozenset(
 
 
 def check_data_folder(options: Mapping[str, str]) -> None:
-    """Returns when data files can lie in the folder that is named for them. Raises OptionError."""
+    """Checks that data files can lie in the folder that the option names. Raises OptionError if not."""
     folder = DATA_FILE_DIRECTORY.get(options)
     parts = folder.split("/") if folder else []
     if any(part in ("", ".", "..") or "=" in part or part.startswith("bucket-") for part in parts):
-        why = "names folders below the table, as 'data' or 'files/data', none of which looks like a partition or bucket"
+        why = (
+            "names folders below the table, as 'data' or 'files/data', and none of them may look like a partition or "
+            "bucket"
+        )
         raise OptionError(f"'{DATA_FILE_DIRECTORY.key}' = {folder!r}: it {why}", key=DATA_FILE_DIRECTORY.key)
     if parts and parts[0] in _OTHER_FOLDERS:
         raise OptionError(
@@ -135,22 +138,22 @@ def check_data_folder(options: Mapping[str, str]) -> None:
 
 
 def is_read_option(key: str) -> bool:
-    """Whether the option says what a read sees, so that it can be given when a table is opened."""
+    """Whether the option says what a read sees, so that it may be given when a table is opened."""
     return key in _REFUSED or any(option.key == key for option in GIVEN_WHEN_OPENED)
 
 
 def named_branch(options: Mapping[str, str]) -> dict[str, str]:
-    """The option `branch` of a job, if it has one: the only read option that also says where to write."""
+    """The option `branch` of a job, if the job has it: the only read option that also applies to writes."""
     return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
 
 
 def tags_mean_snapshots(options: Mapping[str, str]) -> bool:
-    """Whether two tags in `incremental-between` mean their snapshots. Raises OptionError."""
+    """Whether two tags in `incremental-between` stand for their snapshots. Raises OptionError for an invalid value."""
     return TAG_TO_SNAPSHOT.get(options)
 
 
 def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
-    """The first option, with its value, with which rows would be read wrongly; None if there is none."""
+    """The first option, with its value, that would make a read return wrong rows; None if there is none."""
     for key, accepted in _REFUSED.items():
         value = options.get(key)
         if value is not None and value.strip().lower() not in accepted:
@@ -162,9 +165,9 @@ def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def check_open_options(options: Mapping[str, str]) -> None:
-    """Returns when these are valid read options for opening a table.
+    """Checks that these are valid options for opening a table.
 
-    Raises OptionError for any other, naming the nearest, and as `check_read_options`.
+    Raises OptionError for any other option (the message names the nearest), and as `check_read_options`.
     """
     refuse_storage_keys(options, "the read options")
     known = [option.key for option in GIVEN_WHEN_OPENED]
@@ -178,7 +181,7 @@ def check_open_options(options: Mapping[str, str]) -> None:
 
 
 def check_read_options(options: Mapping[str, str]) -> None:
-    """Raises OptionError for an invalid read option, or for two that name a snapshot."""
+    """Raises OptionError for an invalid read option, or if two options name a snapshot."""
     for option in GIVEN_WHEN_OPENED:
         option.find(options)
     named = [option.key for option in VERSIONS if option.is_set(options)]

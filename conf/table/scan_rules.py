@@ -1,7 +1,7 @@
-"""Which options of scans a table may have together: each start of a read has its own, and none of the others.
+"""Rules for the options of scans: each start mode of a read has options of its own, and excludes those of other modes.
 
-A table with others cannot be opened by Paimon, whoever reads it and whatever the read asks for.
-Source: Paimon 1.4 and 2.0 SchemaValidation.validateStartupMode, CoreOptions.startupMode.
+Paimon cannot open a table that breaks these rules, whoever reads it and whatever options the read gives. Source: Paimon
+1.4 and 2.0 SchemaValidation.validateStartupMode, CoreOptions.startupMode.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,15 +24,15 @@ _SNAPSHOT, _TAG, _WATERMARK = SCAN_SNAPSHOT_ID.key, SCAN_TAG_NAME.key, "scan.wat
 _FILE_TIME, _CREATION_TIME = "scan.file-creation-time-millis", "scan.creation-time-millis"
 _BETWEEN, _BETWEEN_TIMES, _AUTO_TAG = "incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag"
 _OLD_KEYS = {"log.scan": SCAN_MODE_KEY, "log.scan.timestamp-millis": _MILLIS}
-"""Keys of older releases of Paimon, which mean the same."""
+"""Keys of older releases of Paimon that mean the same as a newer key."""
 
 _STARTS = (_MILLIS, _TIME, _SNAPSHOT, _TAG, _FILE_TIME, _BETWEEN, _BETWEEN_TIMES, _AUTO_TAG)
-"""Options that say where a read starts, and that not every mode goes with."""
+"""Options that say where a read starts. Each mode excludes some of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """A start of reads: exactly one of `one_of` must be set where any is named, and none of `without`."""
+    """The options of a start mode: exactly one of `one_of` must be set (unless it is empty), and none of `without`."""
 
     one_of: tuple[str, ...] = ()
     without: tuple[str, ...] = _STARTS
@@ -61,11 +61,11 @@ _CHOSEN_BY: tuple[tuple[tuple[str, ...], str], ...] = (
     ((_BETWEEN, _BETWEEN_TIMES), "incremental"),
     ((), "latest-full"),
 )
-"""The mode of a table that names none, by the first options that are set."""
+"""The mode of a table that names none: it follows from the first of these options that is set."""
 
 
 def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """An error for each option of scans that the others forbid, or need."""
+    """An error for each option of scans that other options exclude, or that is missing."""
     named = {_OLD_KEYS.get(key, key): value for key, value in options.items()}
     word = named.get(SCAN_MODE_KEY, "default").strip().lower().replace("_", "-")
     chosen = next(mode for keys, mode in _CHOSEN_BY if not keys or any(key in named for key in keys))
@@ -84,14 +84,14 @@ def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
     for key in rule.without:
         if key in named:
             yield OptionError(
-                f"'{key}' cannot be an option of a table whose reads start {_as(mode, named)}: Paimon does not open "
-                f"it; remove one of the two, and give '{key}' when the table is read",
+                f"'{key}' cannot be an option of a table whose reads start {_as(mode, named)}: Paimon cannot open it; "
+                f"remove one of the two, and give '{key}' when the table is read",
                 key=key,
             )
 
 
 def branch_name_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """An error where a table reads other branches in two ways."""
+    """An error if a table reads other branches in two ways at once."""
     if all(options.get(option.key, "").strip() for option in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)):
         yield OptionError(
             f"'{SCAN_FALLBACK_BRANCH.key}' and '{SCAN_PRIMARY_BRANCH.key}' cannot be set at the same time; remove one",
@@ -104,20 +104,20 @@ def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[s
     version = SCAN_VERSION.key
     if version in named and not own:
         return OptionError(
-            f"'{version}' is no option that a table can have: Paimon does not open it; remove it, and give it when the "
+            f"'{version}' cannot be an option of a table: Paimon cannot open it; remove it, and give it when the "
             "table is read",
             key=version,
         )
     found = " and ".join(f"'{key}'" for key in own) or "none of them"
     return OptionError(
-        f"a table whose reads start {_as(mode, named)} needs exactly one of {listed}, and has {found}; Paimon does not "
-        "open it otherwise",
+        f"a table whose reads start {_as(mode, named)} needs exactly one of {listed}, and has {found}; otherwise "
+        "Paimon cannot open it",
         key=own[-1] if own else SCAN_MODE_KEY,
     )
 
 
 def _as(mode: str, named: Mapping[str, str]) -> str:
-    """How reads start, and what says so."""
+    """A phrase that says how reads start, and which option says so."""
     if SCAN_MODE_KEY in named and named[SCAN_MODE_KEY].strip().lower() != "default":
         return f"by '{SCAN_MODE_KEY}' = '{mode}'"
     by = next(keys for keys, chosen in _CHOSEN_BY if chosen == mode)

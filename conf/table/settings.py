@@ -1,6 +1,6 @@
-"""Options as values with types: each is read from its text once, when it is first asked for.
+"""Options as values with types. Each is read from its text once, when it is first asked for.
 
-What nobody asks for is not read, so a table stays readable whatever stands in options that only writers obey.
+Options that nobody asks for are not read. So a table stays readable even if options that only writers use are invalid.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Settings:
-    """The settings of one topic, as members of a class. They cannot be changed."""
+    """A base class for the settings of one topic, which are its members. They cannot be changed."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         vars(self)["options"] = options
@@ -41,7 +41,7 @@ class OptionValue(Generic[T]):
     def __get__(self, settings: Settings | None, owner: type[Settings]) -> Self | T:
         if settings is None:
             return self
-        # Python finds the value there from now on, and does not ask again.
+        # Python finds the value in the instance from now on, and does not call this method again.
         value = vars(settings)[self._name] = self.option.get(settings.options)
         return value
 

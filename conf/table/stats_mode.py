@@ -1,5 +1,4 @@
-"""How much is kept of the values of a column: Paimon's stats modes.
-
+"""Stats modes of Paimon: how much is kept of the values of a column in the statistics.
 Source: Paimon 2.0 StatsCollectorFactories.
 """
 
@@ -22,7 +21,7 @@ class StatsKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """How much is kept of a column; `length` (code points, or bytes of binary columns) belongs to TRUNCATE."""
+    """A stats mode. `length` (code points, or bytes of binary columns) is set for TRUNCATE only."""
 
     kind: StatsKind
     length: int | None = None

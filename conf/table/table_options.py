@@ -1,8 +1,8 @@
-"""Paimon's table options that are honoured: one named constant each, with Paimon's key, type and default.
+"""Paimon's table options that bucketline honours: a named constant for each, with Paimon's key, type and default.
 
 Defaults that depend on other options are functions. `check_write_options` says whether a table may be written; reading
-tolerates everything. Paimon's other options are in `other_options`.
-Source: Paimon 2.0 CoreOptions, SchemaValidation; texts that Paimon's users know are kept word for word.
+tolerates every option. Paimon's other options are in `other_options`.
+Source: Paimon 2.0 CoreOptions, SchemaValidation; messages that Paimon's users know are kept word for word.
 """
 
 import re
@@ -71,17 +71,26 @@ def _bucket_count(text: str) -> int:
 
 
 # Table shape and files
-PRIMARY_KEY = Option("primary-key", parse_names, None, "primary-key columns, instead of a declaration in the schema")
-PARTITION = Option("partition", parse_names, None, "partition columns, instead of a declaration in the schema")
+PRIMARY_KEY = Option("primary-key", parse_names, None, "primary-key columns; replaces a declaration in the schema")
+PARTITION = Option("partition", parse_names, None, "partition columns; replaces a declaration in the schema")
 BUCKET = Option("bucket", _bucket_count, -1, "buckets per partition: > 0 fixed, -1 dynamic, -2 postponed")
 BUCKET_KEY = Option("bucket-key", _bucket_key, None, "bucket columns, split at commas without trimming")
-BUCKET_FUNCTION = Option("bucket-function.type", parse_enum(BucketFunction), BucketFunction.DEFAULT, "bucket of a row")
+BUCKET_FUNCTION = Option(
+    "bucket-function.type",
+    parse_enum(BucketFunction),
+    BucketFunction.DEFAULT,
+    "how the bucket of a row is computed from its bucket key",
+)
 PARTITION_DEFAULT_NAME = Option(
     "partition.default-name", str, "__DEFAULT_PARTITION__", "directory name of a null or blank partition value"
 )
-PARTITION_LEGACY_NAME = Option("partition.legacy-name", parse_bool, True, "partition values in paths as before 1.0")
-TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "size at which a data file is closed")
-TARGET_FILE_ROW_NUM = Option("target-file-row-num", parse_count, UNLIMITED, "rows after which an append file is closed")
+PARTITION_LEGACY_NAME = Option(
+    "partition.legacy-name", parse_bool, True, "paths show partition values as before Paimon 1.0"
+)
+TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "bytes after which a data file is closed")
+TARGET_FILE_ROW_NUM = Option(
+    "target-file-row-num", parse_count, UNLIMITED, "rows after which a data file of an append table is closed"
+)
 
 # Schema changes
 NULL_TO_NOT_NULL_DISABLED = Option(
@@ -92,7 +101,7 @@ ADD_COLUMN_BEFORE_PARTITION = Option(
     "add-column-before-partition",
     parse_bool,
     False,
-    "put a new column without a position before the first partition column",
+    "a new column without a position goes before the first partition column",
 )
 
 # Manifests and commit
@@ -105,18 +114,23 @@ MANIFEST_COMPRESSION = Option(
 MANIFEST_FORMAT = Option(
     "manifest.format", parse_enum(FileFormat), FileFormat.AVRO, "format of manifests, their lists and index manifests"
 )
-MANIFEST_TARGET_FILE_SIZE = Option("manifest.target-file-size", parse_size, 8 * MB, "bytes of a manifest")
+MANIFEST_TARGET_FILE_SIZE = Option("manifest.target-file-size", parse_size, 8 * MB, "intended bytes of a manifest")
 MANIFEST_FULL_COMPACTION_SIZE = Option(
-    "manifest.full-compaction-threshold-size", parse_size, 16 * MB, "bytes of changes that merge all manifests"
+    "manifest.full-compaction-threshold-size",
+    parse_size,
+    16 * MB,
+    "bytes of changes from which on all manifests are merged",
 )
-MANIFEST_MERGE_MIN_COUNT = Option("manifest.merge-min-count", parse_int, 30, "small manifests that are merged")
-COMMIT_MAX_RETRIES = Option("commit.max-retries", parse_count, 10, "tries after the first")
-COMMIT_MIN_RETRY_WAIT = Option("commit.min-retry-wait", parse_duration, 10, "first wait in ms")
-COMMIT_MAX_RETRY_WAIT = Option("commit.max-retry-wait", parse_duration, 10_000, "longest wait in ms")
+MANIFEST_MERGE_MIN_COUNT = Option(
+    "manifest.merge-min-count", parse_int, 30, "number of small manifests that are merged"
+)
+COMMIT_MAX_RETRIES = Option("commit.max-retries", parse_count, 10, "how often a commit is tried again")
+COMMIT_MIN_RETRY_WAIT = Option("commit.min-retry-wait", parse_duration, 10, "wait before the second try, in ms")
+COMMIT_MAX_RETRY_WAIT = Option("commit.max-retry-wait", parse_duration, 10_000, "longest wait between two tries, in ms")
 COMMIT_TIMEOUT = Option("commit.timeout", parse_duration, UNLIMITED, "ms after which a commit gives up")
 COMMIT_USER_PREFIX = Option("commit.user-prefix", parse_name_part, None, "prefix of generated commit users")
 FORCE_CREATE_SNAPSHOT = Option(
-    "commit.force-create-snapshot", parse_bool, False, "also commits without changes make a snapshot"
+    "commit.force-create-snapshot", parse_bool, False, "commits without changes make a snapshot too"
 )
 IGNORE_EMPTY_COMMIT = Option(
     "snapshot.ignore-empty-commit", parse_bool, None, "commits without changes make no snapshot"
@@ -125,29 +139,40 @@ DYNAMIC_PARTITION_OVERWRITE = Option(
     "dynamic-partition-overwrite",
     parse_bool,
     True,
-    "an overwrite without a partition replaces the partitions in the data",
+    "an overwrite that names no partition replaces only the partitions that occur in the data",
 )
 
 # Retention
 SNAPSHOT_NUM_RETAINED_MIN = Option("snapshot.num-retained.min", parse_int, 10, "snapshots always kept")
-SNAPSHOT_NUM_RETAINED_MAX = Option("snapshot.num-retained.max", parse_count, UNLIMITED, "snapshots kept at most")
-SNAPSHOT_TIME_RETAINED = Option("snapshot.time-retained", parse_duration, 3_600_000, "ms a snapshot is kept")
+SNAPSHOT_NUM_RETAINED_MAX = Option("snapshot.num-retained.max", parse_count, UNLIMITED, "most snapshots that are kept")
+SNAPSHOT_TIME_RETAINED = Option(
+    "snapshot.time-retained", parse_duration, 3_600_000, "how long a snapshot is kept, in ms"
+)
 CHANGELOG_NUM_RETAINED_MIN: Option[int] = Option(
-    "changelog.num-retained.min", parse_count, None, "changelogs always kept; as many as snapshots unless set"
+    "changelog.num-retained.min",
+    parse_count,
+    None,
+    "least number of changelogs that are kept; as many as snapshots unless set",
 )
 CHANGELOG_NUM_RETAINED_MAX: Option[int] = Option(
-    "changelog.num-retained.max", parse_count, None, "changelogs kept at most; as many as snapshots unless set"
+    "changelog.num-retained.max", parse_count, None, "most changelogs that are kept; as many as snapshots unless set"
 )
 CHANGELOG_TIME_RETAINED: Option[int] = Option(
-    "changelog.time-retained", parse_duration, None, "ms a changelog is kept; as long as snapshots unless set"
+    "changelog.time-retained",
+    parse_duration,
+    None,
+    "how long a changelog is kept, in ms; as long as snapshots unless set",
 )
 CONSUMER_EXPIRATION_TIME: Option[int] = Option(
-    "consumer.expiration-time", parse_duration, None, "ms after which a consumer that does not move is dropped"
+    "consumer.expiration-time", parse_duration, None, "ms without progress after which a consumer is removed"
 )
 CONSUMER_CHANGELOG_ONLY = Option(
-    "consumer.changelog-only", parse_bool, False, "consumers keep changelogs that outlive snapshots, and no snapshots"
+    "consumer.changelog-only",
+    parse_bool,
+    False,
+    "consumers protect only the changelogs that outlive snapshots, and no snapshots",
 )
-SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "snapshots expired by one run")
+SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "most snapshots that one run of expiry removes")
 
 HONOURED: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
@@ -168,7 +193,7 @@ HONOURED: Mapping[str, Option[Any]] = {
     INDEX_IN_DATA_DIRECTORY.key: INDEX_IN_DATA_DIRECTORY,
     ROW_TRACKING_ENABLED.key: ROW_TRACKING_ENABLED,
 }
-"""Every option above by its key, then those of the other modules, ours among them."""
+"""Every option above by its key, then the options of the other modules, also bucketline's own."""
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
@@ -178,8 +203,10 @@ def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> in
 
 
 def manifest_codec(options: Mapping[str, str]) -> str:
-    """The codec of manifests, under its name in the library that writes their format. Raises OptionError for a codec
-    that the format does not have."""
+    """The codec of manifests, by its name in the library that writes their format.
+
+    Raises OptionError for a codec that the format does not have.
+    """
     form, codec = MANIFEST_FORMAT.get(options), MANIFEST_COMPRESSION.get(options)
     if form is FileFormat.AVRO:
         return "zstandard" if codec is ManifestCodec.ZSTD else str(codec.value)
@@ -192,16 +219,16 @@ def manifest_codec(options: Mapping[str, str]) -> str:
 
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
 KNOWN_KEYS = frozenset(HONOURED) | frozenset(BOUNDED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
-"""Every key that a table may have, without families of any name."""
+"""Every key that a table may have, without the prefixes that allow any name."""
 
 
 def check_write_options(
     schema_options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> None:
-    """Returns when a table with these options can be written correctly by this release.
+    """Checks that a table with these options can be written correctly.
 
-    Raises OptionError with `key`: unknown (the nearest is named), invalid, not supported, or a combination that Paimon
-    forbids. Nothing has been written then.
+    Raises OptionError with `key` for an option that is unknown (the message names the nearest), invalid or not
+    supported, and for a combination that Paimon forbids. Nothing has been written then.
     """
     for check in write_checks(schema_options, primary_key, partition_keys):
         check()
@@ -210,7 +237,7 @@ def check_write_options(
 def write_checks(
     options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> Iterator[Callable[[], object]]:
-    """The checks of `check_write_options`, each of which raises OptionError by itself."""
+    """The checks of `check_write_options`. Each of them raises OptionError when it is called."""
     for key, text in options.items():
         yield partial(_check_known, key)
         yield partial(_check_restricted, key, text)
@@ -236,8 +263,10 @@ def _check_known(key: str) -> None:
 
 
 def is_free_property(key: str) -> bool:
-    """Whether a key is a property of the user's, as `owner`: a word that no option of Paimon could be, which all have
-    more than one part, and that is not nearly one of those that are a single word."""
+    """Whether a key is a free property of the user, as `owner`: a single word.
+
+    Paimon's options have several parts, except for a few single words; a word that is nearly one of these is not free.
+    """
     words = [known for known in KNOWN_KEYS if "." not in known and "-" not in known]
     is_word = key.isidentifier() and not is_secret_key(key)
     return is_word and not get_close_matches(key.lower(), words, cutoff=0.7)
@@ -279,7 +308,10 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
 
 
 def _check_moves(options: Mapping[str, str]) -> None:
-    """A key that moves to another partition is deleted in the old one; Paimon would leave it in both."""
+    """Checks options of tables whose keys can move.
+
+    A key that moves to another partition is deleted in the old one. With `ignore-delete` Paimon would leave it in both.
+    """
     if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options).keeps_newest:
         refuse(
             IGNORE_DELETE.key,
@@ -330,5 +362,5 @@ def refuse(key: str, message: str) -> NoReturn:
 
 
 def says_what_is_overwritten(options: Mapping[str, str]) -> bool:
-    """Whether options say which partitions an overwrite without a partition replaces."""
+    """Whether the options say which partitions an overwrite replaces if it names none."""
     return DYNAMIC_PARTITION_OVERWRITE.is_set(options)

@@ -1,5 +1,4 @@
-"""What the options of a table say, by topic, as values with types. A schema carries them as `settings`.
-
+"""The values of a table's options by topic, with types. A schema carries them as `settings`.
 Source: Paimon 2.0 CoreOptions, LookupStrategy.
 """
 
@@ -23,7 +22,9 @@ from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.settings import OptionalValue, OptionValue, Settings
 
 MAX_LEVELS = 1024
-"""Levels a bucket may have. A trigger set to a huge number, to stop compaction, would ask for as many levels."""
+"""The most levels of a bucket. Without it, a huge compaction trigger, set to stop compaction, would ask for as many
+levels.
+"""
 
 
 class PathSettings(Settings):
@@ -43,12 +44,12 @@ class PathSettings(Settings):
 
     @cached_property
     def external_paths(self) -> tuple[str, ...]:
-        """All folders outside the table that are named, whether new files go there or not."""
+        """All folders outside the table that the options name, whether new files go there or not."""
         return external.EXTERNAL_PATHS.get(self.options)
 
 
 class BucketSettings(Settings):
-    """How rows come to buckets."""
+    """How the bucket of a row is chosen."""
 
     count = OptionValue(table.BUCKET)
     key = OptionalValue(table.BUCKET_KEY)
@@ -61,12 +62,12 @@ class BucketSettings(Settings):
 
     @cached_property
     def limit(self) -> int | None:
-        """How many buckets a partition of a dynamic table may have; None for as many as the format can hold."""
+        """The most buckets of a partition of a dynamic table; None for as many as the format can hold."""
         return bucket.bucket_limit(self.options)
 
 
 class PostponeSettings(Settings):
-    """How postponed rows come to buckets."""
+    """How postponed rows get their buckets."""
 
     batch_writes_to_buckets = OptionValue(bucket.BATCH_WRITE_FIXED_BUCKET)
     most_buckets_of_batch = OptionValue(bucket.FIXED_BUCKET_MAX_PARALLELISM)
@@ -76,12 +77,12 @@ class PostponeSettings(Settings):
 
     @cached_property
     def has_default_buckets(self) -> bool:
-        """Whether the table says how many buckets a partition has that is compacted first."""
+        """Whether the table says how many buckets a partition gets in its first compaction."""
         return bucket.DEFAULT_BUCKET_NUM.is_set(self.options)
 
 
 class MergeSettings(Settings):
-    """What the rows of one key become."""
+    """How rows with the same key are merged."""
 
     engine = OptionValue(merge.MERGE_ENGINE)
     sequence_fields = OptionValue(merge.SEQUENCE_FIELD)
@@ -95,12 +96,12 @@ class MergeSettings(Settings):
 
     @property
     def newest_is_smallest(self) -> bool:
-        """Whether of two rows of a key the one with the smaller sequence fields is the newer one."""
+        """Whether the row with the smaller sequence fields is the newer one of two rows with the same key."""
         return self.sequence_order is SortOrder.DESCENDING
 
 
 class ChangelogSettings(Settings):
-    """Who produces changelogs, and how older rows are marked."""
+    """How changelogs are produced, and whether deletion vectors mark older rows."""
 
     producer = OptionValue(changelog.CHANGELOG_PRODUCER)
     row_deduplicate = OptionValue(changelog.ROW_DEDUPLICATE)
@@ -113,7 +114,7 @@ class ChangelogSettings(Settings):
 
     @cached_property
     def file_options(self) -> Mapping[str, str]:
-        """The options of the table as its changelog files obey them, in the place of those of data files."""
+        """The table's options with the options of changelog files in the place of those of data files."""
         return changelog.changelog_file_options(self.options)
 
 
@@ -146,12 +147,14 @@ class DataFileSettings(Settings):
         return self.format_per_level.get(level, self.format)
 
     def codec_of(self, level: int, form: FileFormat) -> tuple[str, int | None]:
-        """The codec of files on a level, as the library calls it that writes the format, and its level of effort."""
+        """The codec of files on a level, by its name in the library that writes the format, and its compression
+        level.
+        """
         return files.file_codec(self.options, level, form)
 
     @cached_property
     def postponed_codec(self) -> tuple[str, int | None]:
-        """As `codec_of`, for Avro files that no option asks for."""
+        """The codec and level of the Avro files of the postpone bucket."""
         return files.postponed_codec(self.options)
 
     def target_bytes(self, *, has_primary_key: bool) -> int:
@@ -189,7 +192,7 @@ class CompactionSettings(Settings):
 
     @cached_property
     def num_levels(self) -> int:
-        """Levels of a bucket, level 0 included. Raises OptionError for a number of levels that is not possible."""
+        """The number of levels of a bucket, level 0 included. Raises OptionError for a number that is not possible."""
         levels = self.top_level + 1
         if not 2 <= levels <= MAX_LEVELS:
             key = compaction.NUM_LEVELS.key
@@ -224,7 +227,7 @@ class CommitSettings(Settings):
 
     @cached_property
     def manifest_codec(self) -> str:
-        """The codec of manifests, as the library calls it that writes their format."""
+        """The codec of manifests, by its name in the library that writes their format."""
         return table.manifest_codec(self.options)
 
 
@@ -282,12 +285,12 @@ class TagSettings(Settings):
 
     @cached_property
     def has_own_period(self) -> bool:
-        """Whether the time between two tags is a number, and none of Paimon's words."""
+        """Whether the time between two tags is set as a duration, and not as one of Paimon's words."""
         return tags.TAG_PERIOD_DURATION.is_set(self.options)
 
     @cached_property
     def period_ms(self) -> int:
-        """Time between two tags."""
+        """Time between two tags, in ms."""
         return tags.tag_period_ms(self.options)
 
 
@@ -310,12 +313,12 @@ class ReadSettings(Settings):
 
     @cached_property
     def named_versions(self) -> tuple[str, ...]:
-        """The options that name a snapshot to read, other than whichever is newest."""
+        """The options that name a snapshot to read, other than the newest."""
         return tuple(option.key for option in reading.VERSIONS if option.is_set(self.options))
 
     @cached_property
     def refused(self) -> tuple[str, str] | None:
-        """The first option, with its value, under which rows cannot be read rightly; None when there is none."""
+        """The first option, with its value, that would make a read return wrong rows; None if there is none."""
         return reading.refused_option(self.options)
 
 

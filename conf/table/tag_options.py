@@ -1,5 +1,4 @@
-"""Paimon's options for tags that writers create, and for how long tags live.
-
+"""Paimon's options for tags that writers create, and for how long tags are kept.
 Source: Paimon 2.0 CoreOptions, TagAutoCreation, TagPeriodHandler, TagBatchCreation.
 """
 
@@ -21,30 +20,34 @@ def _zone(text: str) -> str:
 
 
 TAG_AUTOMATIC_CREATION = Option(
-    "tag.automatic-creation", parse_enum(TagCreation), TagCreation.NONE, "which writers create tags, by which time"
+    "tag.automatic-creation", parse_enum(TagCreation), TagCreation.NONE, "which writers create tags, and by which clock"
 )
 TAG_CREATION_PERIOD = Option("tag.creation-period", parse_enum(TagPeriod), TagPeriod.DAILY, "time between two tags")
 TAG_PERIOD_DURATION: Option[int] = Option(
     "tag.creation-period-duration", parse_duration, None, "ms between two tags, in place of tag.creation-period"
 )
-TAG_CREATION_DELAY = Option("tag.creation-delay", parse_duration, 0, "ms to wait after a period for late rows")
+TAG_CREATION_DELAY = Option("tag.creation-delay", parse_duration, 0, "ms to wait for late rows after a period")
 TAG_PERIOD_FORMATTER = Option(
-    "tag.period-formatter", parse_enum(TagFormat), TagFormat.WITH_DASHES, "how the time of a tag is written"
+    "tag.period-formatter", parse_enum(TagFormat), TagFormat.WITH_DASHES, "how the time in the name of a tag is written"
 )
 TAG_NUM_RETAINED_MAX: Option[int] = Option(
-    "tag.num-retained-max", parse_int, None, "created tags that stay; the oldest go"
+    "tag.num-retained-max", parse_int, None, "most created tags that are kept; the oldest are removed"
 )
 TAG_DEFAULT_TIME_RETAINED: Option[int] = Option(
-    "tag.default-time-retained", parse_duration, None, "ms that a tag lives for which nothing else is said"
+    "tag.default-time-retained", parse_duration, None, "how long a tag is kept if nothing else is said, in ms"
 )
-TAG_TIME_EXPIRE_ENABLED = Option("tag.time-expire-enabled", parse_bool, True, "tags go when their time is over")
+TAG_TIME_EXPIRE_ENABLED = Option(
+    "tag.time-expire-enabled", parse_bool, True, "tags are removed when their time is over"
+)
 TAG_AUTOMATIC_COMPLETION = Option(
     "tag.automatic-completion", parse_bool, False, "periods without a snapshot get a tag as well"
 )
 TAG_BATCH_NAME: Option[str] = Option(
-    "tag.batch.customized-name", parse_name_part, None, "name of the tag that a batch write moves"
+    "tag.batch.customized-name", parse_name_part, None, "name of the tag that each batch write moves to its snapshot"
 )
-TAG_SUCCESS_FILE = Option("tag.create-success-file", parse_bool, False, "a created tag gets a _SUCCESS file")
+TAG_SUCCESS_FILE = Option(
+    "tag.create-success-file", parse_bool, False, "a _SUCCESS file is written for each created tag"
+)
 PROCESS_TIME_ZONE: Option[str] = Option(
     "sink.process-time-zone", _zone, None, "time zone of tags by process time; the machine's unless set"
 )
@@ -63,16 +66,16 @@ PERIOD_MS: Mapping[TagPeriod, int] = {
 
 
 def tag_period_ms(options: Mapping[str, str]) -> int:
-    """Time between two tags that writers create."""
+    """Time between two tags that writers create, in ms."""
     period_ms = TAG_PERIOD_DURATION.find(options)
     return PERIOD_MS[TAG_CREATION_PERIOD.get(options)] if period_ms is None else period_ms
 
 
 def check_tag_options(options: Mapping[str, str]) -> None:
-    """Returns when these options can be used together. Raises OptionError naming one of them."""
+    """Checks that these options can be used together. Raises OptionError that names one of them."""
     period = tag_period_ms(options)
     if period < 1:
-        raise OptionError(f"'{TAG_PERIOD_DURATION.key}' must be more than nothing", key=TAG_PERIOD_DURATION.key)
+        raise OptionError("{TAG_PERIOD_DURATION.key}", key=TAG_PERIOD_DURATION.key)
     if TAG_CREATION_DELAY.get(options) >= period:
         raise OptionError(
             f"'{TAG_CREATION_DELAY.key}' must be less than the time between two tags", key=TAG_CREATION_DELAY.key

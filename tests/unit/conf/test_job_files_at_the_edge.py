@@ -28,9 +28,9 @@ def _aliases_of_aliases() -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (_aliases_of_aliases(), "what its aliases stand for included"),
-        (f"a: &a '{'x' * 100_000}'\nb: [{NINE(['*a'] * 20_000)}]", "what its aliases stand for included"),
-        ("a: &a {b: *a}", "an alias is inside of what it names"),
+        (_aliases_of_aliases(), "with its aliases expanded"),
+        (f"a: &a '{'x' * 100_000}'\nb: [{NINE(['*a'] * 20_000)}]", "with its aliases expanded"),
+        ("a: &a {b: *a}", "an alias contains itself"),
         ("a: &a [*a]", "must be a list of texts"),
         ("a: " + "[" * 5000 + "]" * 5000, "nested more than"),
         ("a: " + "{a: " * 5000 + "1" + "}" * 5000, "nested more than"),

@@ -106,10 +106,10 @@ def test_what_means_the_same_is_taken_over(options: dict[str, str], expected: di
     ("options", "why"),
     [
         ({"max.poll.records": "5"}, "kafka.max.poll.records has no counterpart"),
-        ({"fetch.max.bytes": "999999"}, "kafka.fetch.max.bytes is below 1,000,000, which librdkafka does not take"),
+        ({"fetch.max.bytes": "999999"}, "kafka.fetch.max.bytes is below 1,000,000, which librdkafka refuses"),
         ({"Isolation.Level": "read_committed"}, "kafka.Isolation.Level has no counterpart"),
         ({"sasl.jaas.config": PLAIN}, "kafka.sasl.jaas.config without a login"),
-        ({"security.protocol": "SASL_SSL", **PEM}, "the login comes from elsewhere than kafka.sasl.jaas.config"),
+        ({"security.protocol": "SASL_SSL", **PEM}, "the login is not given by kafka.sasl.jaas.config"),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": PLAIN},
             "the login of kafka.sasl.* (SCRAM-SHA-256) has no counterpart",
@@ -181,7 +181,7 @@ def test_librdkafka_takes_what_it_is_given_and_secrets_are_not_shown() -> None:
         (SourceConfig("kafka", SERVERS, RecordFormat.NONE, ReaderChoice.NATIVE), "without source.decode"),
         (
             SourceConfig("parquet", {"path": "s3a://b/in"}, RecordFormat.NONE, ReaderChoice.NATIVE),
-            "tasks read local files alone themselves, and the path is s3a:",
+            "tasks can read only local files themselves, and the path is s3a:",
         ),
         (
             SourceConfig("parquet", {"path": "/in", "mergeSchema": "true"}, RecordFormat.NONE, ReaderChoice.NATIVE),

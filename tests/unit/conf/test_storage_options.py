@@ -265,7 +265,7 @@ def test_without_hdfs_native_tables_on_hdfs_name_the_extra() -> None:
     [
         ({"security.kerberos.login.principal": "etl@LAKE"}, "'security.kerberos.login.keytab' is not set"),
         ({"security.kerberos.login.keytab": "/etc/etl.keytab"}, "'security.kerberos.login.principal' is not set"),
-        ({"security.kerberos.login.use-ticket-cache": "false"}, "nothing else to log in with"),
+        ({"security.kerberos.login.use-ticket-cache": "false"}, "no way to log in"),
     ],
 )
 def test_a_login_with_kerberos_that_cannot_work_is_refused(given: dict[str, str], says: str) -> None:

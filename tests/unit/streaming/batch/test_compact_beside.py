@@ -171,7 +171,7 @@ def test_what_cannot_compact_beside_its_batches_is_refused_before_anything_is_wr
     check_pool("low", _Conf("FAIR"))
     check_pool(None, _Conf("FIFO"))
     for wrong, why in {
-        ("compaction", "inline"): "goes with 'compaction' = 'async'",
+        ("compaction", "inline"): "has an effect only with 'compaction' = 'async'",
         ("async-compaction.tasks", "0"): "must be at least 1",
         ("async-compaction.stop-timeout", "20"): "has no unit",
         ("back-pressure", "panic"): "compact",
@@ -179,9 +179,9 @@ def test_what_cannot_compact_beside_its_batches_is_refused_before_anything_is_wr
     }.items():
         with pytest.raises(OptionError, match=why):
             Job(table, {**ASYNC, "async-compaction.tasks": "1", wrong[0]: wrong[1]}).batch(0)
-    with pytest.raises(OptionError, match="goes with 'compaction' = 'async', 'dedicated' or 'none'"):
+    with pytest.raises(OptionError, match="has an effect only with 'compaction' = 'async', 'dedicated' or 'none'"):
         Job(table, {"back-pressure": "wait"}).batch(0)
-    with pytest.raises(OptionError, match="goes by the batches of a stream"):
+    with pytest.raises(OptionError, match="needs a stream"):
         open_table(table.path, options=ASYNC)
     assert kinds(table) == []
 

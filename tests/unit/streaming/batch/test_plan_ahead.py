@@ -136,7 +136,7 @@ def test_rows_of_a_postpone_table_are_planned_and_moved_by_others(tmp_path: Path
 
 def test_what_cannot_be_planned_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     table = made(tmp_path)
-    with pytest.raises(OptionError, match="goes by the batches of a stream"):
+    with pytest.raises(OptionError, match="needs a stream"):
         open_table(table.path, options={"compaction": "dedicated"})
     with pytest.raises(OptionError, match="did you mean"):
         stream(made(tmp_path / "other"), 0, {**DEDICATED, "compaction-plan.commit": "3"})

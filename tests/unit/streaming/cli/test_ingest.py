@@ -67,9 +67,9 @@ def test_print_config_tells_each_setting_and_where_it_comes_from(job: str) -> No
         (
             [*LOGIN, "source.reader=native"],
             "native",
-            "command line; tasks read, where they and the driver have confluent-kafka",
+            "command line; tasks read, if they and the driver have confluent-kafka",
         ),
-        (LOGIN, "auto", "default; tasks read, where they and the driver have confluent-kafka"),
+        (LOGIN, "auto", "default; tasks read, if they and the driver have confluent-kafka"),
     ],
 )
 def test_print_config_says_who_reads_kafka_and_why(job: str, settings: list[str], value: str, origin: str) -> None:
@@ -79,9 +79,12 @@ def test_print_config_says_who_reads_kafka_and_why(job: str, settings: list[str]
 @pytest.mark.parametrize(
     ("settings", "who"),
     [
-        (["source.format=json"], "Spark reads: the source is 'json', and tasks themselves read only Kafka and Parquet"),
-        (["source.format=parquet"], "tasks read those files whose rows are certainly what Spark reads"),
-        (["source.format=parquet", "source.options.path=hdfs://n/in"], "Spark reads: tasks read local files alone"),
+        (["source.format=json"], "Spark reads: the source is 'json', and tasks can read only Kafka and Parquet"),
+        (
+            ["source.format=parquet"],
+            "tasks read each file that gives the same rows as Spark; Spark reads the other files",
+        ),
+        (["source.format=parquet", "source.options.path=hdfs://n/in"], "Spark reads: tasks can read only local files"),
         (["source.format=parquet", "source.options.mergeSchema=true"], "Spark reads: source.options.mergeSchema says"),
     ],
 )
@@ -185,7 +188,7 @@ def test_print_config_touches_nothing_but_the_job_file(tmp_path: Path, place: st
         (["source.format=csv"], "OPTION", "source.decode"),
         (["bad-records.max=5"], "OPTION", "bad-records.path, the folder for them, is not set"),
         (["options.merge-memory=1 kb"], "OPTION", "must be at least 1 mb"),
-        (["options.async-compaction.tasks=2"], "OPTION", "goes with 'compaction' = 'async'"),
+        (["options.async-compaction.tasks=2"], "OPTION", "has an effect only with 'compaction' = 'async'"),
         (["options.bad-records.max=5"], "OPTION", "is written 'bad-records.max' in a job"),
         (["create.schema=id BIGNIT"], "OPTION", "column 'id'"),
         (["create.primary-key=x"], "OPTION", "should include all primary key fields"),

@@ -21,7 +21,7 @@ BROKEN: tuple[tuple[Mapping[str, str], str, str], ...] = (
     ({"scan.mode": "from-snapshot"}, "scan.mode", "needs exactly one of .* has none of them"),
     ({"log.scan": "from-snapshot-full"}, "scan.mode", "needs exactly one of 'scan.snapshot-id'"),
     ({"scan.mode": "latest", "scan.snapshot-id": "1"}, "scan.snapshot-id", "by 'scan.mode' = 'latest'"),
-    ({"scan.version": "1"}, "scan.version", "no option that a table can have"),
+    ({"scan.version": "1"}, "scan.version", "cannot be an option of a table"),
     ({"scan.snapshot-id": "1", "scan.tag-name": "x"}, "scan.tag-name", "has 'scan.snapshot-id' and 'scan.tag-name'"),
     ({"scan.timestamp-millis": "1", "scan.tag-name": "x"}, "scan.tag-name", "by 'scan.timestamp-millis'"),
     ({"incremental-to-auto-tag": "x"}, "incremental-to-auto-tag", "by 'scan.mode' = 'latest-full', the default"),

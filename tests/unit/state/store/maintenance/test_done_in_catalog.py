@@ -120,7 +120,7 @@ def test_a_report_names_the_table_as_its_catalog_does(server: RestServer) -> Non
 def test_what_marks_in_a_catalog_wants_a_table_whose_partitions_it_keeps(
     tmp_path: Path, server: RestServer, action: str
 ) -> None:
-    with pytest.raises(OptionError, match=r"'metastore\.partitioned-table' has to be 'true', which takes a REST"):
+    with pytest.raises(OptionError, match=r"'metastore\.partitioned-table' must be 'true', which needs a REST"):
         _create(bl.catalog(server.options), f"success-file,{action}", **DONE)
     with pytest.raises(OptionError, match=f"set it to 'success-file,{action}'"):
         _create(bl.catalog(server.options), action, **KEPT, **DONE)
