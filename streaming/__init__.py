@@ -1,4 +1,6 @@
-"""Package `bucketline.streaming`; the folder is mounted under `bucketline`, never imported by its own name."""
+"""Package `bucketline.streaming`: everything that runs with Spark.
+The folder is mounted under `bucketline` and is never imported by its own name.
+"""
 
 if __name__ == "streaming":
     raise ImportError("import bucketline.streaming")

@@ -135,7 +135,7 @@ def check_target(target: str, names: Names, key: str) -> None:
                 f"{key}: {{{placeholder}}} is none of {', '.join(f'{{{one}}}' for one in known)}{more}", key=key
             )
     if "{" in _PLACEHOLDER.sub("", target) or "}" in _PLACEHOLDER.sub("", target):
-        raise OptionError("has an opening or closing brace without its partner", key=key)
+        raise OptionError(f"{key}: {target!r} has an opening or closing brace without its partner", key=key)
 
 
 def case_twins(tables: Mapping[str, object] | set[str], table: str) -> str | None:

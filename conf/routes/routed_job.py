@@ -194,7 +194,9 @@ def refuse_alone(settings: Mapping[str, Setting]) -> None:
     for option in MANY_OPTIONS:
         key = next((k for k in settings if k == option.key or k.startswith(f"{option.key}.")), None)
         if key is not None:
-            raise OptionError("has an effect only in jobs with 'tables', and this job has one table", key=option.key)
+            raise OptionError(
+                f"'{option.key}' has an effect only in jobs with 'tables', and this job has one table", key=option.key
+            )
 
 
 def _routes(settings: Mapping[str, Setting]) -> Iterator[Route]:
@@ -265,7 +267,7 @@ def _check_source(job: RoutedJob) -> None:
             )
     if job.exclude and not decode.names_tables:
         raise OptionError(
-            f"needs records that name their table, which messages of decode: {decode.value} do not",
+            f"{EXCLUDE.key} needs records that name their table, which messages of decode: {decode.value} do not",
             key=EXCLUDE.key,
         )
 

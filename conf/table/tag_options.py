@@ -75,7 +75,7 @@ def check_tag_options(options: Mapping[str, str]) -> None:
     """Checks that these options can be used together. Raises OptionError that names one of them."""
     period = tag_period_ms(options)
     if period < 1:
-        raise OptionError("{TAG_PERIOD_DURATION.key}", key=TAG_PERIOD_DURATION.key)
+        raise OptionError(f"'{TAG_PERIOD_DURATION.key}' must be greater than 0", key=TAG_PERIOD_DURATION.key)
     if TAG_CREATION_DELAY.get(options) >= period:
         raise OptionError(
             f"'{TAG_CREATION_DELAY.key}' must be less than the time between two tags", key=TAG_CREATION_DELAY.key

@@ -1,1 +1,1 @@
-"""Where bad records go: a folder, a table or a topic; and how a replay reads them again."""
+"""Storing bad records in a folder, a table or a topic, and reading them again for a replay."""

@@ -20,7 +20,7 @@ def folder_name(table: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of any storage; `storage` are its storage options."""
+    """A folder for bad records, on any storage. `storage` holds its storage options."""
 
     path: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -45,8 +45,10 @@ class Folder:
         return where
 
     def _known(self, rejects: Rejects) -> frozenset[str] | None:
-        """The folders of the tables of a job, from one listing, since a first batch may have rows for hundreds of
-        tables. None if they are not known."""
+        """The folders of the tables of a job, from one listing; None if they are not known.
+
+        One listing is enough even if a first batch has rows for hundreds of tables.
+        """
         folders = {batch.folder for batch, _ in rejects}
         if len(folders) < _MANY_TABLES or not any(is_begun(self.path, batch) for batch, _ in rejects):
             return None

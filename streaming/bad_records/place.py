@@ -1,10 +1,9 @@
-"""Counts the bad records of a batch, and puts them aside before the batch is committed, or stops the job.
+"""Counts the bad records of a batch, and stores them before the batch is committed, or stops the job.
 
 Bad records are written before the commit, under the name of the batch. If the job dies before the commit, the batch is
-repeated, and puts its bad records aside under the same name again. A folder or a table replaces the earlier ones, so it
-has each bad record once. A topic cannot take a record back, so it may have one twice. None is lost.
-
-A place knows nothing of the tables of the job: it is called once for each batch, with the rejects of all tables.
+repeated, and stores its bad records under the same name again. A folder or a table replaces those of the first attempt,
+so it has each bad record once. A topic cannot take a record back, so it may have a bad record twice. No bad record is
+lost. A place does not know the tables of the job: it is called once for each batch, with the bad records of all tables.
 """
 
 from collections.abc import Sequence
@@ -23,9 +22,12 @@ _ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascend
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """The batch and table of some bad records: the writer (the query's id, with the sink's), the number of its batch, a
-    digest of what the batch reads, and the table. `run_id` changes with each start of the query; None if it is not
-    known. `folder` is the folder of the batch's file, if it is not the writer's."""
+    """The batch and the table that bad records belong to.
+
+    It names the writer (the query's id and the sink's id), the number of the batch, a digest of the input of the batch,
+    and the table. `run_id` changes with each start of the query; None if it is not known. `folder` is the folder of the
+    batch's file, if it is not the writer's folder.
+    """
 
     user: str
     batch_id: int
@@ -36,11 +38,11 @@ class BatchName:
 
 
 Rejects = Sequence[tuple[BatchName, pa.Table]]
-"""The bad records of a batch: for each of its tables, rows of REJECTS_SCHEMA (or none), always in the same order."""
+"""The bad records of a batch: for each table, in a fixed order, rows of REJECTS_SCHEMA or no rows."""
 
 
 class BadRecordsPlace(Protocol):
-    """Where bad records go."""
+    """A place where bad records are stored: a folder, a table or a topic."""
 
     @property
     def name(self) -> str:
@@ -48,18 +50,22 @@ class BadRecordsPlace(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Returns if the place can take bad records; a missing one is created. Raises BucketlineError."""
+        """Checks that the place can take bad records; creates it if it is missing. Raises BucketlineError if it
+        cannot.
+        """
         ...
 
     def put(self, rejects: Rejects) -> str:
-        """Stores the bad records of a batch. For each table they replace those that the batch has stored before.
-        Returns where they are, for messages."""
+        """Stores the bad records of a batch, and returns where they are, for messages.
+
+        For each table they replace the bad records that an earlier attempt at the batch has stored.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The bad records of a batch that were put aside: how many, where, and the first of them."""
+    """The stored bad records of a batch: their number, their place, and a description of the first."""
 
     count: int
     path: str
@@ -72,14 +78,16 @@ class SetAside:
 def settle_bad_records(
     place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch: BatchName
 ) -> SetAside | None:
-    """Counts the bad records of a batch of one table and puts them aside; None if there are none. Raises as
-    `allowed_rejects`, and what the place raises."""
+    """Counts the bad records of a batch of one table and stores them; None if there are none.
+
+    Raises as `allowed_rejects`, and the errors of the place.
+    """
     rejects = allowed_rejects(place, max_count, blobs, batch.batch_id)
     return None if place is None else put_aside(place, [(batch, rejects)])
 
 
 def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
-    """Puts the bad records of a batch aside, those of all its tables at once; None if there are none."""
+    """Stores the bad records of a batch, of all its tables at once; None if there are none."""
     where = place.put(rejects)
     given = [table for _, table in rejects if table.num_rows]
     if not given:
@@ -90,8 +98,8 @@ def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
 def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch_id: int) -> pa.Table:
     """The bad records in `blobs` (as `pack_rejects` makes them), ordered by topic, partition and offset.
 
-    Raises RejectedRecordsError above the limit, naming the first record and its reason; records that an expectation
-    refuses do not count.
+    Raises RejectedRecordsError above the limit; the error names the first record and its reason. Records that an
+    expectation rejects do not count.
     """
     parts = [REJECTS_SCHEMA.empty_table(), *(pa.ipc.open_stream(blob).read_all() for blob in blobs)]
     rejects = pa.concat_tables(parts).sort_by(_ORDER)

@@ -1,7 +1,7 @@
-"""Bad records in a table. Each is one row, with the key (writer, table, batch, input, number).
+"""A table for bad records. Each bad record is one row; the key is (writer, table, batch, input, number).
 
-A batch that is repeated writes the same keys again, and deletes rows of an earlier attempt that it does not write
-again: the table or the settings of the job may have changed since.
+A repeated batch writes the same keys again. It deletes rows of the earlier attempt that it does not write again,
+because the table or the settings of the job may have changed since.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ class RejectsTable:
         self.open()
 
     def open(self) -> TableHandle:
-        """The table, created if it is missing. Raises OptionError if it cannot take bad records."""
+        """The opened table; it is created if it is missing. Raises OptionError if it cannot take bad records."""
         io, root = file_io_for(self.path, self.storage)
         if Schemas(io, root).latest_id() is None:
             check_table_path(self.path)
@@ -72,7 +72,9 @@ class RejectsTable:
         return table
 
     def put(self, rejects: Rejects) -> str:
-        """As `BadRecordsPlace.put`, with one commit; none if nothing changes."""
+        """Stores the bad records of a batch with one commit; no commit if nothing changes. See
+        `BadRecordsPlace.put`.
+        """
         due = [(batch, rows) for batch, rows in rejects if rows.num_rows or is_begun(self.path, batch)]
         if due:
             table = self.open()
@@ -86,7 +88,7 @@ class RejectsTable:
 
 
 def check_rejects_table(schema: TableSchema, name: str) -> None:
-    """Returns if a table can take bad records. Raises OptionError naming the reason why not."""
+    """Checks that a table can take bad records. Raises OptionError that names the reason if it cannot."""
     own = {f.name: f.type for f in schema.fields}
     for f in parse_columns(COLUMNS):
         found = own.get(f.name)
@@ -99,20 +101,20 @@ def check_rejects_table(schema: TableSchema, name: str) -> None:
         _refuse(name, f"its column {other[0]} is NOT NULL")
     merge = schema.settings.merge
     if not merge.engine.keeps_newest or merge.ignore_delete or merge.sequence_fields:
-        _refuse(name, "it is to keep the newest row of each key (merge-engine, ignore-delete, sequence.field)")
+        _refuse(name, "it does not keep the newest row of each key (merge-engine, ignore-delete, sequence.field)")
 
 
 def _refuse(name: str, why: str) -> None:
     raise OptionError(
-        f"{BAD_RECORDS_TABLE.key}: {name} is no table for bad records: {why}. Name one that does not exist, which is "
-        f"made then, or make one with PRIMARY KEY ({', '.join(KEY)}) and {columns_text(parse_columns(COLUMNS))}",
+        f"{BAD_RECORDS_TABLE.key}: {name} cannot hold bad records: {why}. Name a table that does not exist, which is "
+        f"then created, or create one with PRIMARY KEY ({', '.join(KEY)}) and {columns_text(parse_columns(COLUMNS))}",
         key=BAD_RECORDS_TABLE.key,
         path=name,
     )
 
 
 def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
-    """A filter for the rows of one batch, of all tables in `batches`."""
+    """A filter for the rows of one batch, for all tables in `batches`."""
     first = batches[0]
     same_batch = (pc.field("batch_id") == first.batch_id) & (pc.field("input") == (first.digest or ""))
     same_writer = pc.field("query_id") == first.user
@@ -120,7 +122,7 @@ def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
 
 
 def _with_all(table: TableHandle, changes: pa.Table) -> pa.Table:
-    """The changes with null for the columns that only this table has."""
+    """The changes, with nulls for the columns that only this table has."""
     for own in table.schema:
         if own.name not in changes.column_names:
             changes = changes.append_column(own.name, pa.nulls(changes.num_rows, own.type))

@@ -1,4 +1,4 @@
-"""Whether an earlier attempt, which died before its commit, may have put a batch's bad records aside."""
+"""Tells whether an earlier attempt at a batch may have stored its bad records and then died before its commit."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from bucketline.streaming.bad_records.place import BatchName
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of a query: the first and the newest of its batches that were put aside."""
+    """One run of a query: its first and its newest batch whose bad records were stored."""
 
     id: str
     first: int
@@ -15,18 +15,20 @@ class _Run:
 
 
 _runs: dict[tuple[str, str, str], _Run] = {}
-"""The run that this process saw last, by place, writer and table."""
+"""The run that this process saw last, for each place, writer and table."""
 
 
 def is_begun(place: str, batch: BatchName) -> bool:
-    """Whether there may have been an earlier attempt at a batch. The run before may have tried the first batch of a
-    run; this run may have tried its newest."""
+    """Whether there may have been an earlier attempt at a batch.
+
+    The previous run may have tried the first batch of this run; this run may have tried its newest batch already.
+    """
     run = _runs.get((place, batch.user, batch.table))
     return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)
 
 
 def note_batch(place: str, batch: BatchName) -> None:
-    """Remembers that the bad records of a batch were put aside, unless the id of the run is not known."""
+    """Remembers that the bad records of a batch were stored. Does nothing if the id of the run is not known."""
     if batch.run_id is None:
         return
     run = _runs.get((place, batch.user, batch.table))

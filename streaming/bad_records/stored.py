@@ -1,7 +1,7 @@
-"""Bad records as a folder or a table has them, and which of them a replay takes.
+"""Stored bad records, read back from a folder or a table, and the choice of those that a replay takes.
 
-A replay has a number, and marks the records that it takes with it before it writes them. If it dies in between, the
-next attempt finds the marks and writes the same records.
+A replay has a number, and marks the records that it takes with that number before it writes them. If the replay dies in
+between, the next attempt finds the marks and writes the same records.
 """
 
 import json
@@ -44,7 +44,7 @@ _NUMBER_BITS = 24
 
 
 class StoredRecords(Protocol):
-    """Bad records in a place that can be read back."""
+    """A place whose bad records can be read back."""
 
     def rows(self, user: str) -> pa.Table:
         """All bad records, as STORED_SCHEMA; `user` is the commit user of a replay."""

@@ -1,6 +1,6 @@
-"""Bad records in a topic of the source's Kafka cluster: key, value and headers as they were, and the reason in headers.
+"""A topic for bad records in the source's Kafka cluster: key, value and headers unchanged; more headers say the reason.
 
-They are sent before the batch is committed, so a batch that is repeated sends them again: at least once.
+The records are sent before the batch is committed, so a repeated batch sends them again: at least once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _SENT_DDL = "key binary, value binary, headers array<struct<key: string, value: 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. `client` are the options of Kafka's client, with the prefix that Spark expects (`kafka.`)."""
+    """A topic for bad records. `client` holds the options of Kafka's client, with Spark's prefix `kafka.`."""
 
     topic: str
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -43,7 +43,7 @@ class Topic:
         """Does nothing: brokers may create a topic with its first record."""
 
     def put(self, rejects: Rejects) -> str:
-        """As `BadRecordsPlace.put`, but records of an earlier attempt stay."""
+        """Sends the bad records. As `BadRecordsPlace.put`, but records of an earlier attempt stay in the topic."""
         messages = [message for batch, rows in rejects for message in _messages(rows, batch)]
         if messages:
             from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line reads places without Spark
@@ -55,7 +55,7 @@ class Topic:
 
 
 def client_options(source: Mapping[str, str]) -> dict[str, str]:
-    """The options of a Kafka source that say how its cluster is reached."""
+    """The options of a Kafka source that say how to reach its cluster."""
     return {
         key: text
         for key, text in source.items()
@@ -80,7 +80,7 @@ _OF_CONSUMERS = (
 
 
 def _messages(rejects: pa.Table, batch: BatchName) -> Iterator[tuple[Any, ...]]:
-    """The messages of bad records as Python values, since Spark takes them so and they are few."""
+    """The messages of bad records as Python values. Spark needs Python values here, and bad records are few."""
     for record in rejects.to_pylist():
         told = {header: record[column] for header, column in _OF_REJECT.items()}
         told |= {QUERY: batch.user, BATCH: batch.batch_id, TABLE: batch.table or None}

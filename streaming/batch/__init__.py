@@ -1,1 +1,1 @@
-"""One micro-batch, from Spark's call to the report."""
+"""All steps of one micro-batch, from Spark's call of the sink to the report."""

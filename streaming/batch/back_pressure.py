@@ -1,7 +1,7 @@
-"""Before a batch: what is done where a bucket has more sorted runs than `num-sorted-run.stop-trigger`.
+"""Before a batch: waits or compacts if a bucket has more sorted runs than `num-sorted-run.stop-trigger`.
 
-The batch is written in the end, however many runs are left. It fails only if a compaction has failed: one beside the
-batches, or with `back-pressure` = `compact` its own.
+In the end the batch is written even if too many runs are left. It fails only if a compaction has failed: one that runs
+at the same time as the batches, or its own (`back-pressure` = `compact`).
 """
 
 import logging
@@ -28,9 +28,9 @@ _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 100, 2_000
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """How many runs wait as the batch begins, and how many ms it has waited, or compacted, for there to be fewer.
+    """How many sorted runs wait as the batch begins, and how many ms the batch has waited or compacted because of them.
 
-    `crowded_before` is how many buckets had too many as the batch began.
+    `crowded_before` is the number of buckets that had too many runs as the batch began.
     """
 
     crowding: Crowding = field(default_factory=Crowding)
@@ -39,9 +39,9 @@ class Relief:
 
 
 def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
-    """Waits, compacts or goes on, as the job says; on the target's view, which is fresh.
+    """Waits, compacts or continues, as the job's options say. The view of the target must be fresh.
 
-    Raises CompactionFailedError of the compaction thread, and the errors of a compaction that it does itself.
+    Raises CompactionFailedError if the compaction thread has failed, and the errors of its own compaction.
     """
     at, started_ms = target.at, target.at.table.world.clock.now_ms()
     if not at.plan.schema.primary_keys:
@@ -57,7 +57,11 @@ def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
         target = _waited_for(target, now)
     now = _look(target)
     if now.crowded:
-        _tell(target, now, f"'{BACK_PRESSURE.key}' = '{action.value}' did not help in time; the batch goes on")
+        _tell(
+            target,
+            now,
+            f"'{BACK_PRESSURE.key}' = '{action.value}' has not reduced the sorted runs in time; the batch goes on",
+        )
     return target, Relief(now, crowded_before, max(0, target.at.table.world.clock.now_ms() - started_ms))
 
 
@@ -67,8 +71,10 @@ def _look(target: Target) -> Crowding:
 
 
 def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
-    """The target whose crowded buckets are compacted, in one commit of its own; if that loses a race, the batch goes on
-    without it."""
+    """The target after the crowded buckets were compacted by a commit of their own.
+
+    If that commit conflicts with another, the batch goes on without the compaction.
+    """
     at = target.at
     _tell(target, now, "the batch compacts them first")
     trigger = CompactTrigger.MINOR
@@ -79,13 +85,13 @@ def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
         committed = commit_change(at, Compact(messages), Author(compactor_user(target.user)))
         target = target.after(committed)
         if committed.dropped is not None:
-            _LOG.info("the compaction was lost: %s", committed.dropped.message)
+            _LOG.info("the compaction conflicted with another commit: %s", committed.dropped.message)
     return target.refreshed()
 
 
 def _waited_for(target: Target, now: Crowding) -> Target:
-    """The target once no bucket is crowded, or the time is over."""
-    _tell(target, now, "the batch waits for their compaction")
+    """The target once no bucket has too many runs, or the time is over."""
+    _tell(target, now, "the batch waits until they are compacted")
     left_ms = target.at.plan.sink.beside.back_pressure_timeout_ms
     pause_ms = _SHORTEST_WAIT_MS
     while now.crowded and left_ms > 0:

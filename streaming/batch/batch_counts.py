@@ -1,4 +1,4 @@
-"""What a snapshot says of the batch it came from, in numbers: for those who look at a table without its job."""
+"""The numbers of a batch that its snapshot holds, for readers who look at a table without its job."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,11 @@ BEHIND = "bucketline.behind-records"
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """Rows taken and records rejected in a batch, records rejected in the writer's batches before it, and records that
-    waited at the source after it. None where it is not known."""
+    """The numbers of a batch; None where a number is not known.
+
+    They are: rows written, records rejected in the batch, records rejected in earlier batches of the writer, and
+    records that waited at the source after the batch.
+    """
 
     input_rows: int | None = None
     rejected: int | None = None
@@ -27,7 +30,7 @@ class BatchCounts:
         return (self.rejected or 0) + (self.rejected_before or 0)
 
     def properties(self) -> dict[str, str]:
-        """The numbers that are known, as properties of a snapshot."""
+        """The known numbers, as properties of a snapshot."""
         named = {
             INPUT_ROWS: self.input_rows,
             REJECTED: self.rejected,
@@ -38,15 +41,14 @@ class BatchCounts:
 
 
 def counts_in(properties: Mapping[str, str]) -> BatchCounts:
-    """The numbers that a snapshot's properties hold; those that cannot be read count as unknown."""
+    """The numbers in a snapshot's properties. A number that cannot be read counts as not known."""
     return BatchCounts(*(_count(properties.get(key)) for key in (INPUT_ROWS, REJECTED, REJECTED_BEFORE, BEHIND)))
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """A batch of a stream as its snapshots show it; `stored_rows` are those of its files, deletes included.
-
-    `snapshot_ids` are ascending: the rows, then the compaction of the same batch.
+    """A batch of a stream as its snapshots show it. `stored_rows` counts the rows of its files, deletes included.
+    `snapshot_ids` are ascending: first the snapshot of the rows, then that of the batch's compaction.
     """
 
     writer: str
@@ -58,7 +60,7 @@ class WrittenBatch:
 
 
 def last_batches(snapshots: Iterable[Snapshot], most: int) -> list[WrittenBatch]:
-    """The newest batches of streams in the snapshots, newest first; snapshots come newest first."""
+    """The newest batches of streams, newest first. `snapshots` must come newest first."""
     return [batch for batch, _ in zip(_batches(snapshots), range(most), strict=False)]
 
 

@@ -1,4 +1,4 @@
-"""What is measured of the batches of a stream: the report of each, as metrics of the process."""
+"""Metrics of a stream's batches: adds the report of each batch to the metrics of the process."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -83,7 +83,7 @@ def measure(
     registry: Registry = REGISTRY,
     world: World = SYSTEM_WORLD,
 ) -> None:
-    """Adds a batch to the metrics of the process, and writes them where the job says."""
+    """Adds a batch to the metrics of the process, and writes the metrics where the job's options say."""
     measure_tables([(report, settings)], writer, registry=registry, world=world)
 
 

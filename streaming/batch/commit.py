@@ -1,6 +1,6 @@
-"""Driver, after the tasks: one commit, the writer's marker moved, old snapshots expired.
+"""On the driver, after the tasks: commits the batch, moves the writer's tag, and expires old snapshots.
 
-Whatever follows the commit may fail without harm: the next batch, or the next start, does it again.
+What follows the commit may fail without harm: the next batch, or the next start, does it again.
 """
 
 import logging
@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """What a batch's commit came to."""
+    """The result of a batch's commit."""
 
     committed: Committed
     rejected_rows: int
@@ -53,7 +53,7 @@ class CommitReport:
         return self.upkept.expired_snapshots
 
     def with_rounds(self, rounds: Rounds | None, later: Sequence["CommitReport"]) -> "CommitReport":
-        """This report, with the commits by which its lost compaction was made up for; None: nothing was lost."""
+        """This report, with the commits that repeated a lost compaction. `rounds` None: no compaction was lost."""
         report = self
         for following in later:
             report = report.followed_by(following)
@@ -63,7 +63,7 @@ class CommitReport:
         return replace(report, committed=replace(report.committed, dropped=dropped))
 
     def followed_by(self, later: "CommitReport | None") -> "CommitReport":
-        """This report, with what a second commit of the same batch added."""
+        """This report, with the results of a second commit of the same batch added."""
         if later is None:
             return self
         snapshots = (*self.committed.snapshots, *later.committed.snapshots)
@@ -82,8 +82,8 @@ def commit_batch(
     rejected_rows: int = 0,
 ) -> tuple[Target, CommitReport]:
     """Commits what the tasks have written, under the batch's identity. `key_shares` as in `Stages`, `check` as in
-    `appended`; `rejected_rows` is how many bad records were put aside. Where the batch `empties` the table, it takes
-    the place of all that the table holds by then.
+    `appended`; `rejected_rows` is the number of bad records that were stored. If the batch `empties` the table, its
+    rows replace all rows of the table.
 
     Raises CommitConflictError, CommitOutcomeUnknownError.
     """
@@ -94,7 +94,7 @@ def commit_batch(
         | counts.properties()
         | ({SOURCE_TABLES: TABLE_MARK.join(target.state.source_tables)} if target.state.source_tables else {})
     )
-    # The next batch looks for this one's snapshot, whatever the table says of empty ones.
+    # The next batch looks for the snapshot of this batch, whatever the table's options say of empty commits.
     change: Append | Replace = appended(at, outcome.messages, check=check, ignore_empty=False)
     author = Author(target.user, identity.batch_id, properties)
     if empties:
@@ -106,7 +106,7 @@ def commit_batch(
     if isinstance(committed.dropped, BucketlineError) and is_lasting(committed.dropped):
         raise committed.dropped
     if committed.dropped is not None:
-        _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
+        _LOG.info("a compaction conflicted with another commit and is done again: %s", committed.dropped.message)
     report = CommitReport(committed, count, _mark_and_keep(target, outcome.messages, committed.snapshots))
     return target.with_state(replace(target.state, rejected_in_all=counts.rejected_in_all)), report
 
@@ -117,15 +117,18 @@ def _any_partition(partition: bytes) -> bool:
 
 
 def compactor(target: Target, batch_id: int) -> Author:
-    """Who commits a compaction that is done after its batch was committed: the writer's name as a compactor.
+    """The author of a compaction that is committed after its batch: the writer's name as a compactor.
 
-    The batch may have a successor by then, so the snapshot says nothing of the batch, and the writer's marker stays.
+    The writer may have committed a later batch by then. So the snapshot does not name the batch, and the writer's tag
+    stays.
     """
     return Author(compactor_user(target.user), batch_id)
 
 
 def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
-    """Commits a compaction that is done after its batch was committed. That it was lost is in the report, and owed."""
+    """Commits a compaction after its batch was committed. The report says if the compaction was lost and is still
+    due.
+    """
     committed = commit_change(target.at, Compact(messages), compactor(target, batch_id))
     return owed_compaction_committed(target, target.at.after(committed), messages, committed)
 
@@ -133,15 +136,17 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
 def owed_compaction_committed(
     target: Target, at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 ) -> CommitReport:
-    """What such a commit came to, which left the table `at` a snapshot: its rules are followed."""
+    """The report of such a commit, which left the table `at` a snapshot. The table's rules for expiry and tags are
+    applied.
+    """
     if committed.dropped is not None:
-        _LOG.info("a compaction was lost and is done again: %s", committed.dropped.message)
+        _LOG.info("a compaction conflicted with another commit and is done again: %s", committed.dropped.message)
     return CommitReport(committed, 0, target.upkeep.after_commit(at, messages, committed.snapshots))
 
 
 def settle_skipped(target: Target) -> None:
-    """What a batch that is in the table still owes when it was interrupted right after its commit: the marker."""
-    with logged("moving the writer's marker tag"):
+    """Moves the writer's tag for a batch that is in the table already: the run may have died right after its commit."""
+    with logged("moving the tag that marks the writer's newest snapshot"):
         mark_newest(target)
 
 
@@ -151,8 +156,10 @@ def batch_properties(
     key_shares: int | None = None,
     shares_buckets: bool = False,
 ) -> dict[str, str]:
-    """What a snapshot says of the batch it came from, of the key-index notes that it makes true, and of the shares of
-    keys that the next batch keeps; also whether buckets may hold keys of several shares.
+    """The properties of a batch's snapshot.
+
+    They name the batch, the notes for the key index that hold with this snapshot, the number of shares of keys, and
+    whether a bucket may hold keys of several shares.
     """
     named = {
         DIGEST: identity.digest,
@@ -170,15 +177,19 @@ def batch_properties(
 
 
 def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots: tuple[Snapshot, ...]) -> Upkept:
-    """Marker and upkeep; failures are logged, never raised: the rows are in the table."""
+    """Moves the writer's tag and does the upkeep. Failures are logged and never raised, because the rows are
+    committed.
+    """
     if snapshots:
-        with logged("moving the writer's marker tag"):
+        with logged("moving the tag that marks the writer's newest snapshot"):
             mark(target, _to_mark(snapshots))
     return target.upkeep.after_commit(target.at, messages, snapshots)
 
 
 def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:
-    """The newest of a batch's snapshots that no other batch of the writer can have come before."""
+    """The newest snapshot of the batch for which it is certain that no other batch of the writer was committed before
+    it.
+    """
     newest = snapshots[0]
     for snapshot in snapshots[1:]:
         if snapshot.id == newest.id + 1:

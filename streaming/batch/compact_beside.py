@@ -1,6 +1,6 @@
-"""The driver's thread that compacts with `compaction` = `async`, in Spark jobs of its own, during those of batches.
+"""The driver's thread that compacts with `compaction` = `async`: its Spark jobs run while the jobs of batches run.
 
-One thread for each table and stream, kept from batch to batch. What fails there fails the next batch.
+There is one thread for each table and stream; it is kept from batch to batch. If it fails, the next batch fails.
 """
 
 import logging
@@ -34,8 +34,10 @@ _HELD_LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InPool:
-    """An engine whose jobs run in a pool of Spark's scheduler. Spark keeps the pool's name by thread, so that it is set
-    on the thread that runs the engine. `tasks` is the number of tasks among which it shares work, at most."""
+    """An engine whose Spark jobs run in a pool of Spark's scheduler, with at most `tasks` tasks.
+
+    Spark keeps the name of the pool by thread, so it is set on the thread that runs the engine.
+    """
 
     engine: Engine
     context: Any
@@ -54,7 +56,7 @@ class InPool:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A thread, the Spark context that it uses, when it plans, and how long a stop waits for it."""
+    """A thread, the Spark context that it uses, its planner, and how long a stop waits for it."""
 
     beside: CompactionThread
     context: Any
@@ -67,10 +69,10 @@ _lock = Lock()
 
 
 def check_beside(target: Target, spark: Any) -> None:
-    """Returns if this job does not compact in a thread of its own, or can do so and no such compaction has failed.
+    """Starts the thread if this job compacts asynchronously and the thread does not run yet. Called before a batch is
+    written.
 
-    Asked before a batch is written; the first starts the thread. Raises OptionError, UnsupportedTableError,
-    CompactionFailedError.
+    Raises OptionError, UnsupportedTableError, and CompactionFailedError if an asynchronous compaction has failed.
     """
     at, context = target.at, spark.sparkContext
     if not at.plan.compacts_beside:
@@ -80,7 +82,8 @@ def check_beside(target: Target, spark: Any) -> None:
     if running is None or running.context is not context:
         settings = at.plan.sink.beside
         check_pool(settings.pool, context)
-        # Its own session: an engine changes settings of a session while it runs, and so does that of the batches.
+        # The thread gets a session of its own, because an engine changes settings of its session while it runs, and so
+        # does the engine of the batches.
         engine = spark_engine(spark.newSession())
         tasks = settings.tasks or max(1, engine.workers.parallelism // 2)
         in_pool = InPool(engine, context, settings.pool, tasks)
@@ -92,7 +95,7 @@ def check_beside(target: Target, spark: Any) -> None:
 
 
 def notice_batch(target: Target, batch_id: int) -> None:
-    """Tells the thread of a batch that is committed; what it cannot learn then is a warning."""
+    """Tells the thread that a batch was committed. If the thread cannot read what it needs, a warning is logged."""
     at = target.at
     running = _running_of(at.table.metadata_path, target.user) if at.plan.compacts_beside else None
     if running is None:
@@ -101,15 +104,14 @@ def notice_batch(target: Target, batch_id: int) -> None:
     try:
         due = running.when.is_due(at, batch_id)
     except BucketlineError as e:
-        _LOG.warning("%s: when it was last compacted is not known: %s", at.table.path, e)
+        _LOG.warning("%s: the time of the last compaction cannot be read: %s", at.table.path, e)
     if due or full:
         running.when.planned()
     running.beside.notice(plans=due, full=full)
 
 
 def await_beside(target: Target, timeout_ms: int) -> bool:
-    """Lets the thread plan what is due, and waits for it up to that time; whether it is still at work then.
-
+    """Lets the thread plan what is due, and waits for it up to that time. Returns whether it is still at work then.
     Raises CompactionFailedError.
     """
     running = _running_of(target.at.table.metadata_path, target.user)
@@ -121,7 +123,7 @@ def await_beside(target: Target, timeout_ms: int) -> bool:
 
 
 def beside_backlog(target: Target) -> OpenItems:
-    """What the thread of this stream left open when it last looked; nothing where there is no thread."""
+    """The plan items that the thread of this stream left open when it last looked; none if there is no thread."""
     running = _running_of(target.at.table.metadata_path, target.user)
     return OpenItems() if running is None else running.beside.backlog
 
@@ -134,11 +136,11 @@ def finish_beside(
     held_ms: int = 2 * LEASE_MS,
     world: World = SYSTEM_WORLD,
 ) -> None:
-    """Does all that the thread of a stream was asked for, and ends it; nothing where there is none.
+    """Lets the thread of a stream do all that is due, and ends it. Does nothing if there is no thread.
 
-    It waits up to `held_ms` for items that others hold: one that was killed, as the last run of the stream may have
-    been, holds them until its lease ends, and the next run might not live that long either. Once `is_ending` says so,
-    the thread is stopped as by `stop_beside`. Raises CompactionFailedError.
+    It waits up to `held_ms` for items that other compactors hold. A killed compactor, as the last run of the stream may
+    have been, holds its items until its lease ends. Once `is_ending` returns true, the thread is stopped as by
+    `stop_beside`. Raises CompactionFailedError.
     """
     running = _running_of(path, user)
     if running is None:
@@ -150,22 +152,23 @@ def finish_beside(
                 continue
             held = running.beside.backlog.count
             if held and left_ms <= 0:
-                _LOG.info("%s: %s left to others", path, counted(held, "open item"))
+                _LOG.info("%s: %s left to other compactors", path, counted(held, "open item"))
             if (not held and not was_held) or left_ms <= 0:
                 break
             if held:
                 world.pause.wait_ms(_HELD_LOOK_MS)
                 left_ms -= _HELD_LOOK_MS
             was_held = held > 0
-            # What came after a held item could not be planned before it was done.
+            # Compactions that became due after a held item could not be planned before that item was done.
             running.beside.notice()
     finally:
         stop_beside(path, user)
 
 
 def stop_beside(path: str, user: str) -> None:
-    """Ends the thread of a stream, if there is one: it finishes what is in work within `async-compaction.stop-timeout`,
-    or gives it back."""
+    """Ends the thread of a stream, if there is one. The thread finishes its running items within
+    `async-compaction.stop-timeout`, or releases them.
+    """
     running = _running_of(path, user)
     _keep(path, user, None)
     if running is not None:
@@ -174,7 +177,7 @@ def stop_beside(path: str, user: str) -> None:
 
 @contextmanager
 def _forgotten_on_error(target: Target) -> Iterator[None]:
-    """What a thread has failed of is raised once: the query ends, and its next start has another thread."""
+    """Raises the error of a thread only once: then the query ends, and its next start has another thread."""
     try:
         yield
     except CompactionFailedError:
@@ -183,7 +186,7 @@ def _forgotten_on_error(target: Target) -> Iterator[None]:
 
 
 def check_pool(pool: str | None, context: Any) -> None:
-    """Raises OptionError for a pool of a Spark session that has none."""
+    """Checks that a session has a pool of that name to use. Raises OptionError if its scheduler has no pools."""
     mode = "" if pool is None else str(context.getConf().get(_SCHEDULER_MODE, "FIFO"))
     if pool is not None and mode.upper() != "FAIR":
         raise OptionError(

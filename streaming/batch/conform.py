@@ -1,12 +1,12 @@
-"""A batch whose columns are not those of the table: the table changes by policy, on the driver, once a batch.
+"""Changes the table, if the job's policy says so, when the columns of a batch differ: on the driver, once a batch.
 
 *Columns of a DataFrame* are known before a row is read. `evolve` changes the table and commits the new schema; `ignore`
 leaves unknown columns out; `fail` names them. With the first two, columns that only the table has (another query may
 have added them) are null in the batch.
 
-Fields of *records that tasks decode* are known only when they are read. Under `evolve` the tasks look for what the
-table has no place for; the driver commits the new schema and runs the action again. The other policies read the
-table's columns and pass over the rest. Records of a second table of the source are refused by all of them.
+Fields of *records that tasks decode* are known only when they are read. With `evolve` the tasks report fields that the
+table has no column for; the driver commits the new schema and runs the tasks again. The other policies read the table's
+columns and ignore the rest. All policies refuse records of a second table of the source.
 """
 
 import logging
@@ -40,10 +40,10 @@ _SHOWN_TABLES = 3
 
 
 def fit_frame(frame: Any, at: TableAt, beside: tuple[str, ...] = ()) -> tuple[TableAt, Any]:
-    """The table, after it was changed if the policy says so, and the batch with exactly its columns (and `_row_kind`).
-    Columns named in `beside` are not columns of the table, and stay as they are.
+    """The table, changed if the policy says so, and the batch with exactly the table's columns (and `_row_kind`).
 
-    Raises SchemaMismatchError for columns that fit neither now nor after a change, and for names that occur twice.
+    Columns named in `beside` are not columns of the table, and are kept unchanged.
+    Raises SchemaMismatchError for columns that do not fit, even after a change, and for names that occur twice.
     """
     policy = at.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:
@@ -66,7 +66,7 @@ def fit_frame(frame: Any, at: TableAt, beside: tuple[str, ...] = ()) -> tuple[Ta
 def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
     """The decoder for the current schema of the table, which may have changed since the job started.
 
-    Raises SchemaMismatchError for a new column that is filled from a part of the records that is not read.
+    Raises SchemaMismatchError if a new column takes its values from a part of the records that this job does not read.
     """
     if not isinstance(decode, DecodeStep):
         return decode
@@ -75,32 +75,34 @@ def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
     unread = [name for name in step.input_columns if name not in decode.input_columns]
     if unread:
         raise SchemaMismatchError(
-            f"the table has got a column that is filled from {unread[0]!r} of each record, which this job does not "
-            "read; start it again",
+            f"the table has a new column that takes its values from {unread[0]!r} of each record, which this job does "
+            "not read; start the job again",
             column=unread[0],
         )
     return step
 
 
 def at_time(decode: Decoder | None, time_ms: int | None) -> Decoder | None:
-    """The same, for a batch that was begun then: what columns that tell the time are computed from. Raises
-    UnsupportedTableError where there are such columns, and the time is not known."""
+    """The decoder for a batch that Spark began at that time, which functions like current_timestamp return.
+
+    Raises UnsupportedTableError if a column needs the time, and the time is not known.
+    """
     if not isinstance(decode, DecodeStep) or decode.computed is None or not decode.computed.tells_time:
         return decode
     if time_ms is None:
         raise UnsupportedTableError(
-            "current_timestamp is the time of the batch in Spark's offsets log, and the log does not have it; take it "
-            "out of select and expect"
+            "current_timestamp is the time of the batch in Spark's offsets log, but the log does not have that time; "
+            "remove current_timestamp from select and expect"
         )
     return replace(decode, now_us=time_ms * 1000)
 
 
 def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None) -> Target:
-    """The target that knows the source's tables whose records are written.
+    """The target, with the names of the source's tables whose records are written.
 
-    Raises SchemaMismatchError for records of a second table, which would overwrite rows with the same key: what the
-    tasks have written is removed. Where `shards` says that keys are distinct, any tables may come; where columns of the
-    key name the table, those that they tell apart.
+    Raises SchemaMismatchError for records of a second source table, which could overwrite rows with the same key; the
+    files of the batch are removed then. Several source tables are allowed if `shards` says that their keys are
+    distinct, or if columns of the key hold the name of the table.
     """
     if isinstance(decode, DecodeStep) and decode.has_distinct_keys:
         return target.with_state(replace(target.state, source_tables=()))
@@ -109,25 +111,27 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
     if len({told_apart(table) for table in tables}) < len(tables):
         target.at.discard(outcome.messages)
         raise SchemaMismatchError(
-            f"the records are of {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one would "
-            "overwrite rows of another that have the same key. Set source-table to the one to be read; or, if no key "
-            "is in two of them, set shards to distinct-keys",
+            f"the records are of {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one table "
+            "would overwrite rows of another table with the same key. Set source-table to the table to read; or, if "
+            "no key is in two tables, set shards to distinct-keys",
             tables=tuple(tables),
         )
     return target.with_state(replace(target.state, source_tables=tuple(tables)))
 
 
 def refuse_unexpected(target: Target, outcome: Outcome, decode: Decoder | None) -> None:
-    """Returns if every row is as expected, as far as the job is to end otherwise; what the tasks have written is
-    removed where it is not. Raises UnexpectedRowsError."""
+    """Checks the expectations that end the job. If a row does not meet one, the files of the batch are removed. Raises
+    UnexpectedRowsError.
+    """
     columns = decode.columns if isinstance(decode, DecodeStep) else NO_COLUMN_OPTIONS
     ending = {e.name: e for e in columns.expect if e.otherwise is Otherwise.FAIL}
     for name, count in outcome.unexpected:
         if name in ending:
             target.at.discard(outcome.messages)
             raise UnexpectedRowsError(
-                f"{counted(count, 'row')} of the batch are not as expected: {name} ({ending[name].check}). Nothing of "
-                f"the batch is written. Correct the source, or set expect.{name}.otherwise to warn, drop or reject",
+                f"{counted(count, 'row')} of the batch do not meet the expectation {name} ({ending[name].check}). "
+                f"Nothing of the batch is written. Correct the source, or set expect.{name}.otherwise to warn, drop "
+                "or reject",
                 expectation=name,
                 rows=count,
             )
@@ -143,15 +147,16 @@ def _named(tables: Sequence[str]) -> str:
 
 
 def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
-    """The table, changed so that what the records need has a place there; what the tasks have written is removed.
+    """The table, changed so that it has a column for everything that the records need. The files of the batch are
+    removed.
 
-    Raises SchemaMismatchError and OptionError when the table cannot be changed so.
+    Raises SchemaMismatchError and OptionError if the table cannot be changed so.
     """
     at.discard(outcome.messages)
     evolve_table(at.table, outcome.need.columns, EvolutionPolicy.EVOLVE)
     at = at.refreshed()
     _LOG.info(
-        "%s has schema %d now, with a place for: %s; the batch is run again",
+        "%s has schema %d now, with columns for: %s; the batch is run again",
         at.table.path,
         at.plan.schema.id,
         _shown(outcome.need),
@@ -160,13 +165,13 @@ def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
 
 
 def refuse_need(at: TableAt, outcome: Outcome) -> None:
-    """Raises SchemaMismatchError when records still need something after the table was changed for their sake."""
+    """Raises SchemaMismatchError if records still need a column after the table was changed for them."""
     if not outcome.need:
         return
     at.discard(outcome.messages)
     raise SchemaMismatchError(
-        f"the table was changed for this batch, and its records still need a place for: {_shown(outcome.need)}; make "
-        "it by hand (ALTER of the table), or set schema-evolution to 'ignore'",
+        f"the table was changed for this batch, but its records still need columns for: {_shown(outcome.need)}; add "
+        "them by hand (ALTER TABLE), or set schema-evolution to 'ignore'",
         column=outcome.need.columns.names[0],
         columns=outcome.need.columns.names,
     )

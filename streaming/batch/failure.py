@@ -1,6 +1,6 @@
-"""An error of Spark in one line: the BucketlineError inside it, or its own cause.
+"""Turns an error of Spark into one line: the BucketlineError inside of it, or its own cause.
 
-Spark passes on errors of its Python side as text only: nested tracebacks of several processes.
+Spark passes on errors of its Python side only as text: nested tracebacks of several processes.
 """
 
 import re
@@ -28,7 +28,7 @@ _TALKS_TO_JVM = ("py4j", "pyspark")
 
 
 class SparkLog(Enum):
-    """What Spark and Py4J log of an error that ends the job: nothing, because the job reports it, or everything."""
+    """How much Spark and Py4J log of an error that ends the job: nothing, because the job reports it, or everything."""
 
     OURS_ONCE = "ours once"
     EVERYTHING = "everything"
@@ -37,8 +37,8 @@ class SparkLog(Enum):
 class SparkFailedError(BucketlineError):
     """Spark ended the query for a reason of its own; the next start repeats a batch that was not committed.
 
-    `said` is Spark's whole text, for programs that look for a reason; it is never shown. `file` is the file that Spark
-    could not read, `malformed` says that a record in it is not of the source's format.
+    `said` is Spark's whole text, for programs that search it for a reason; it is never shown. `file` is the file that
+    Spark could not read; `malformed` is true if a record in the file does not have the source's format.
     """
 
     code = "SPARK_FAILED"
@@ -69,13 +69,15 @@ def error_within(text: str) -> BucketlineError | None:
     errors = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
     if not errors:
         return None
-    # Causes come first in what Python prints.
+    # Python prints causes first.
     name, message = errors[-1]
     return kinds[name](message)
 
 
 def cause_line(text: str) -> str:
-    """The line with the cause: the last error with a Spark error class and the innermost cause, or the first line."""
+    """The line that names the cause: the last error with a Spark error class and the innermost cause, else the first
+    line.
+    """
     errors = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
     coded = [message for _, message in errors if _CODED.match(message) and not _STREAM_FAILED.match(message)]
     telling = [f"{name}: {message}" for name, message in errors if name not in _WRAPPERS and message not in coded]
@@ -85,7 +87,7 @@ def cause_line(text: str) -> str:
 
 
 def explain(error: BaseException, within: BaseException | None = None) -> BucketlineError:
-    """The error to report for what Spark or Py4J raised; `within` is what a sink raised before, if it did."""
+    """The error to report for an error of Spark or Py4J. `within` is the error that a sink raised before, if any."""
     text = "\n".join(said_by(e) for e in (error, within) if e is not None)
     inner = error_within(text)
     if inner is not None and not isinstance(inner, SparkFailedError):
@@ -110,7 +112,7 @@ def _failed(text: str) -> SparkFailedError:
 
 
 def said_by(error: BaseException) -> str:
-    """The text of an error and of its causes."""
+    """The text of an error and its causes."""
     said, seen = [], set[int]()
     following: list[BaseException | None] = [error]
     while following:
@@ -123,8 +125,10 @@ def said_by(error: BaseException) -> str:
 
 
 def is_jvm_lost(error: BaseException) -> bool:
-    """Whether an error means that Spark's JVM does not answer: judged by where it was raised, not by its text,
-    because sources and storage refuse connections too."""
+    """Whether an error means that Spark's JVM does not answer.
+
+    It is judged by where the error was raised and not by its text, because sources and storages refuse connections too.
+    """
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, ConnectionError):
         return _raised_in(error.__traceback__) in _TALKS_TO_JVM
@@ -135,7 +139,7 @@ def is_jvm_lost(error: BaseException) -> bool:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raises errors of Spark and Py4J as BucketlineErrors, with the original as cause."""
+    """Raises errors of Spark and Py4J as BucketlineErrors, with the original error as cause."""
     try:
         yield
     except Exception as e:
@@ -146,9 +150,9 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def explained_in_one_line() -> Iterator[None]:
-    """As `explained`, without Spark's tracebacks in what Python prints of the error: they are in its `__context__`.
+    """As `explained`, but Python prints the error without Spark's tracebacks, which are in its `__context__`.
 
-    The error of a query that is being stopped is not changed: from its text Spark knows that nothing has failed.
+    The error of a query that is being stopped is not changed: Spark knows from its text that nothing has failed.
     Source: Spark 4.0 StreamExecution.isInterruptedByStop.
     """
     try:
@@ -165,7 +169,7 @@ def _is_of_spark(error: BaseException) -> bool:
 
 
 def _raised_in(trace: TracebackType | None) -> str | None:
-    """The package whose call failed, without Python's own modules."""
+    """The package whose call failed; Python's own modules are passed over."""
     innermost = None
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]

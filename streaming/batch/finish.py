@@ -1,4 +1,4 @@
-"""After the last batch of a bounded query: what its batches still owe is compacted, partitions are marked as done."""
+"""After the last batch of a bounded query: does compactions that are still due, and marks partitions as done."""
 
 from dataclasses import replace
 
@@ -13,7 +13,10 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 
 def finish_stream(target: Target, engine: SparkEngine) -> Target:
-    """The target that owes what could not be compacted within one budget. Raises BucketlineError for what fails."""
+    """The target after the end of a bounded query. Compactions that did not fit into one budget stay due in its state.
+
+    Raises BucketlineError for errors of this work.
+    """
     target = finish_visibility(taken_over(target.refreshed()), engine)
     budget = target.budget()
     while target.state.owes_postponed and budget.left_ms > 0:

@@ -1,4 +1,4 @@
-"""What a table knows of the stream that writes to it: read from its snapshots and the tag at the newest."""
+"""What a table knows of the stream that writes to it, read from its snapshots and from the tag at the newest one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,7 +24,10 @@ from bucketline.streaming.batch.target import StreamState, Target
 
 
 def read_history(target: Target) -> tuple[Target, UserHistory]:
-    """What the table, as it was looked at, knows of the stream; the snapshots since the last call are read."""
+    """The target and the history of its stream, from the newest snapshot of the target.
+
+    Only snapshots since the last call are read.
+    """
     at, state = target.at, target.state
     latest, store = at.view.snapshot, at.table.snapshot_store
     if state.commits and _is_undone(at, state.commits[0]):
@@ -45,7 +48,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         if snapshot.commit_kind is not CommitKind.COMPACT:
             break
     has_rows = any(s.commit_kind is not CommitKind.COMPACT for s in newer)
-    # Snapshots that came after the last look may have expired since, and be this stream's: its tag keeps the newest.
+    # Snapshots of this stream that came after the last look may have expired since; the stream's tag keeps the newest.
     known = has_rows or (state.is_complete and walked_to <= state.seen_id + 1)
     commits = tuple(of_newest_batch(newer, state.commits))
     marker = None if known else _marker(target)
@@ -74,9 +77,9 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
 
 
 def other_queries(target: Target, walked: Iterable[Snapshot] | None = None) -> tuple[Snapshot, ...]:
-    """The newest snapshot of each other streaming query; of one whose snapshots have expired, that of its tag.
+    """The newest snapshot of each other streaming query; if its snapshots have expired, the snapshot of its tag.
 
-    `walked` are all snapshots of others with offsets, newest first, where they have been read already.
+    `walked` holds all snapshots of other queries with offsets, newest first, if they have been read already.
     """
     latest, table = target.at.view.snapshot, target.at.table
     own = writer_of(target.user)
@@ -96,33 +99,33 @@ def other_queries(target: Target, walked: Iterable[Snapshot] | None = None) -> t
 
 
 def key_shares(history: UserHistory) -> int | None:
-    """Among how many tasks the stream's newest batch shared the keys; None when it does not say."""
+    """The number of tasks among which the stream's newest batch shared the keys; None if its snapshot does not say."""
     stated = [s.properties[KEY_SHARES] for s in _known(history) if KEY_SHARES in s.properties]
     return int(stated[0]) if stated and stated[0].isdigit() else None
 
 
 def _source_tables(history: UserHistory) -> tuple[str, ...]:
-    """The source's tables whose records the stream has written, as far as its newest batch says."""
+    """The source's tables whose records the stream has written, from the snapshot of its newest batch."""
     said = next((s.properties[SOURCE_TABLES] for s in _known(history) if SOURCE_TABLES in s.properties), "")
     return tuple(said.split(TABLE_MARK)) if said else ()
 
 
 def check_rolled_back(at: TableAt, mismatch: CheckpointMismatchError) -> None:
-    """Returns if the batches that the table lacks were rolled back, have expired, or were another table's.
+    """Checks that the batches that the table lacks were rolled back, have expired, or belonged to another table.
 
-    Raises MissingSnapshotError when their snapshots are gone.
+    Raises MissingSnapshotError if their snapshots are missing for no such reason.
     """
     if not mismatch.history_complete:
         return
     table, newest = at.table, at.view.snapshot
-    # A table that was made anew has no manifests.
+    # A table that was dropped and created again has no manifests.
     if newest is not None or table.io.list_names(f"{table.path}/{MANIFEST_DIR}"):
         proof = f"the checkpoint, at batch {mismatch.checkpoint_batch},"
         table.snapshot_store.check_rolled_back(None, proof, newest)
 
 
 def mark(target: Target, snapshot: Snapshot) -> None:
-    """Moves the stream's tag to a snapshot of its own, unless another run of it is further on already."""
+    """Moves the stream's tag to one of its snapshots, unless another run of the stream has moved it further already."""
     table = target.at.table
     name, schema = MARKER_TAG + target.user, target.at.plan.schema
     move_tag(table.io, table.path, schema, name, snapshot, table.world, root=table.metadata_path)
@@ -149,7 +152,7 @@ def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> lis
 
 
 def _with_rejected(state: StreamState, history: UserHistory) -> StreamState:
-    """The state that knows how many records were rejected, as far as the snapshots say."""
+    """The state with the number of rejected records that the snapshots hold."""
     if state.rejected_in_all is not None:
         return state
     counts = (counts_in(s.properties).rejected_in_all for s in _known(history))
@@ -161,7 +164,9 @@ def _known(history: UserHistory) -> tuple[Snapshot, ...]:
 
 
 def _is_undone(at: TableAt, commit: Snapshot) -> bool:
-    """Whether the table was rolled back behind a commit; one that has merely expired is older than the newest."""
+    """Whether the table was rolled back to before a commit. A commit that has merely expired is older than the newest
+    snapshot.
+    """
     latest = at.view.snapshot
     if latest is None or latest.id < commit.id:
         return True
@@ -170,7 +175,7 @@ def _is_undone(at: TableAt, commit: Snapshot) -> bool:
 
 
 def _seen(target: Target, marker: Snapshot) -> int:
-    """The snapshot id up to which it is known that none after the marker is this stream's."""
+    """The snapshot id up to which it is known that no snapshot after the marker belongs to this stream."""
     table = target.at.table
     return seen_up_to(table.io, table.metadata_path, target.user, marker)
 

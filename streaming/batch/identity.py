@@ -1,9 +1,8 @@
-"""Who writes this batch, and which input it holds: read on the driver, before any work.
+"""Who writes a batch, and which input the batch holds; read on the driver before any work.
 
-The commit user is the streaming query's id, the commit identifier its batch id; neither changes at a restart from the
-same checkpoint. Both repeat when a checkpoint is rewound or copied by hand, so the batch's offsets are read as well:
-Spark writes `offsets/N` before the sink runs.
-
+The commit user is the id of the streaming query, the commit identifier is the id of the batch. Both stay the same at a
+restart from the same checkpoint. They repeat when a checkpoint is rewound or copied by hand, so the offsets of the
+batch are read as well: Spark writes `offsets/N` before the sink runs.
 Source: Spark 4.0 FileStreamSourceLog; seen on PySpark 4.0.5 to 4.3.0.
 """
 
@@ -28,23 +27,23 @@ from bucketline.streaming.batch.offsets_log import (
 from bucketline.streaming.batch.preflight import require_classic
 
 _NOTES = "bucketline"
-"""The folder in a checkpoint that is ours."""
+"""The folder for bucketline's files in a checkpoint."""
 QUERY_ID = "sql.streaming.queryId"
 JOB_GROUP = "spark.jobGroup.id"
-"""Spark begins a run with its id as the job group of the query's thread."""
+"""The job group of the query's thread begins with the id of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """A micro-batch of a query. Offsets are canonical JSON, one array element a source in the
-    order of their ids; None where unknown.
+    """A micro-batch of a query.
 
-    `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id` changes with
-    every start of the query; `source` is what the job calls its cluster, `cluster` what the cluster calls itself;
-    `checkpoint` is where the query keeps its state; `behind` counts the records that wait at the source, as of the last
-    batch's end; `topic_ids` are the ids of its topics in Kafka, of those that are known. `turn` counts the batches that
-    bring rows to one table, where not each batch does; `pin` names the settings of a job of many tables. `time_ms` is
-    when Spark began the batch, the same in each attempt.
+    Offsets are canonical JSON with one array element for each source, in the order of the sources' ids; None if
+    unknown. `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id`
+    changes with every start of the query. `source` is the job's name for its Kafka cluster, `cluster` the id that the
+    cluster itself gives. `checkpoint` is the location of the query's checkpoint. `behind` counts the records that
+    waited at the source at the end of the last batch. `topic_ids` are the ids of its topics in Kafka, as far as known.
+    `turn` counts the batches with rows for this table, if some batches have none. `pin` is the hash of the settings of
+    a job of many tables. `time_ms` is the time at which Spark began the batch, the same in each attempt.
     """
 
     query_id: str
@@ -64,7 +63,7 @@ class BatchIdentity:
 
     @property
     def commit_number(self) -> int:
-        """The number of the batch for work that is done in every n-th batch."""
+        """The number of the batch, for work that is done once in n batches."""
         return self.batch_id if self.turn is None else self.turn
 
     def commit_user(self, sink_id: str | None) -> str:
@@ -72,15 +71,15 @@ class BatchIdentity:
 
 
 def commit_user(query_id: str, sink_id: str | None) -> str:
-    """The name that a query commits under, by one of its sinks."""
+    """The commit user of a query's sink."""
     return query_id if sink_id is None else f"{query_id}-{sink_id}"
 
 
 def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIdentity:
-    """The identity of the batch that the calling thread is in.
+    """The identity of the batch in which the calling thread is.
 
-    `checkpoint` is the query's checkpoint location; None asks the running query for it.
-    Raises UnsupportedTableError outside a streaming query and in another thread, OptionError under Spark Connect.
+    `checkpoint` is the query's checkpoint location; if it is None the running query is asked.
+    Raises UnsupportedTableError outside of a streaming query and in another thread, OptionError with Spark Connect.
     """
     require_classic(spark)
     context = spark.sparkContext
@@ -127,7 +126,9 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
 
 
 def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[str] | None]) -> str:
-    """A short name of a batch's input. A file source counts by its file names, any other by its offsets."""
+    """A short name of a batch's input. It depends on the file names of a file source, and on the offsets of other
+    sources.
+    """
     inputs = []
     for i, new in enumerate(end):
         old = start[i] if start is not None and i < len(start) else None
@@ -137,8 +138,7 @@ def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[
 
 
 def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
-    """Topic and partition → offset, of what a batch's offsets say of Kafka; empty for other sources, whose offsets may
-    be nested as well."""
+    """(topic, partition) → offset, from a batch's offsets; empty for sources other than Kafka."""
     return {
         (topic, partition): offset
         for source in json.loads(offsets or "[]")
@@ -149,15 +149,15 @@ def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
 
 
 def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
-    """The topics and partitions that the batch reads and the one before it did not."""
+    """The topics and partitions that this batch reads and the batch before it did not."""
     return frozenset(kafka_offsets(batch.end_offsets).keys() - kafka_offsets(batch.start_offsets).keys())
 
 
 @dataclass(slots=True)
 class _Run:
-    """What stays as it is while a query runs, and is asked once: each question is a call into the JVM.
+    """Facts that do not change while a query runs. Each is asked once, because asking calls into the JVM.
 
-    `query` is Spark's own object of the query; `ends` are the offsets of its newest batch, by checkpoint and batch.
+    `query` is Spark's own object of the query; `ends` holds the offsets of its newest batch, by checkpoint and batch.
     """
 
     id: str | None
@@ -167,12 +167,15 @@ class _Run:
 
 _RUNS_KEPT = 8
 _runs: "OrderedDict[str, _Run]" = OrderedDict()
-"""The runs of queries that had a batch lately, by their ids."""
+"""The runs of the queries that had a batch lately, by id."""
 
 
 def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
-    """The run that has this job group. It is asked anew each time where the group is not its id: a function that is
-    called for each batch may have set another, which several queries and runs share."""
+    """The run with this job group.
+
+    If the group is not a run's id the run is looked up each time: user code that runs for each batch may have set the
+    group, and several queries and runs may share it.
+    """
     run = None if group is None else _runs.pop(group, None)
     if run is None:
         query = running_query(spark, query_id)
@@ -186,16 +189,16 @@ def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
 
 
 def _checkpoint_of(query: Any) -> str | None:
-    """Where a running query keeps its checkpoint; None when this Spark does not say."""
+    """The checkpoint location of a running query; None if this version of Spark does not tell it."""
     return None if query is None else str(query.resolvedCheckpointRoot())
 
 
 def _latest_offsets(query: Any) -> list[Any]:
-    """The newest offsets that each source had when the query last reported its progress; empty before that."""
+    """The newest offsets of each source when the query last reported its progress; empty before the first report."""
     progress = None if query is None else query.lastProgress()
     if progress is None:
         return []
-    # Its JSON is one call, its sources are several each.
+    # The JSON of the progress is one call into the JVM; its sources would be several calls each.
     latest = [source.get("latestOffset") for source in json.loads(progress.json())["sources"]]
     return [offset if isinstance(offset, dict) else None for offset in latest]
 
@@ -220,7 +223,7 @@ def _initial_offsets(spark: Any, root: str, sources: list[str]) -> SourceOffsets
 
 
 def first_offsets(spark: Any, batch: BatchIdentity) -> str | None:
-    """Where the query of a batch began to read Kafka, in the form of its offsets; None where that is not known."""
+    """The offsets at which the query of a batch began to read Kafka; None if they are not known."""
     of_batch = None if batch.checkpoint is None else _offsets(spark, batch.checkpoint, batch.batch_id)
     if batch.checkpoint is None or of_batch is None:
         return None
@@ -229,12 +232,12 @@ def first_offsets(spark: Any, batch: BatchIdentity) -> str | None:
 
 
 def read_note(spark: Any, batch: BatchIdentity, name: str) -> str | None:
-    """What `write_note` has left in the checkpoint of a batch under that name; None where there is nothing."""
+    """The text that `write_note` wrote under that name in the checkpoint of a batch; None if there is none."""
     return None if batch.checkpoint is None else _read(spark, f"{batch.checkpoint}/{_NOTES}/{name}")
 
 
 def write_note(spark: Any, batch: BatchIdentity, name: str, text: str) -> None:
-    """Leaves a text in the checkpoint of a batch, where `--reset-identity` leaves it behind."""
+    """Writes a text into the checkpoint of a batch. `--reset-identity` does not take it over to the new checkpoint."""
     if batch.checkpoint is None:
         return
     context = spark.sparkContext
@@ -247,7 +250,7 @@ def write_note(spark: Any, batch: BatchIdentity, name: str, text: str) -> None:
 
 
 def query_of(spark: Any, root: str) -> str | None:
-    """The query's id in a checkpoint folder; None where no query has begun there. Raises CorruptFileError."""
+    """The id of the query in a checkpoint folder; None if no query has begun there. Raises CorruptFileError."""
     path = f"{root}/metadata"
     text = _read(spark, path)
     try:
@@ -259,7 +262,7 @@ def query_of(spark: Any, root: str) -> str | None:
 def newest_offsets_of(spark: Any, root: str) -> SourceOffsets:
     """The newest offsets in the checkpoint folder of a query that reads Kafka; empty where no batch was planned yet.
 
-    Raises CorruptFileError where what a start reads of the folder was not written to its end.
+    Raises CorruptFileError if a file that a start reads was not written completely.
     """
     for path in (f"{root}/sources/0/0", _newest(spark, f"{root}/commits")):
         text = None if path is None else _read(spark, path)
@@ -273,13 +276,13 @@ def newest_offsets_of(spark: Any, root: str) -> SourceOffsets:
 
 
 def newest_planned_batch(spark: Any, root: str) -> int | None:
-    """The newest batch that Spark has planned in a checkpoint folder, done or not; None where there is none."""
+    """The newest batch that Spark has planned in a checkpoint folder, done or not; None if there is none."""
     newest = _newest(spark, f"{root}/offsets")
     return None if newest is None else int(newest.rpartition("/")[2])
 
 
 def newest_done_batch(spark: Any, root: str) -> int | None:
-    """The newest batch that Spark has noted as done in a checkpoint folder; None where there is none."""
+    """The newest batch that Spark has recorded as done in a checkpoint folder; None if there is none."""
     newest = _newest(spark, f"{root}/commits")
     return None if newest is None else int(newest.rpartition("/")[2])
 

@@ -1,8 +1,8 @@
 """The offset ranges of a batch, for tasks that read Kafka themselves.
 
 Spark's own Kafka source plans them, as it would for its own tasks: it splits partitions (`minPartitions`), begins new
-ones, and refuses partitions that were deleted or whose offsets moved back. The frame is planned and never run. What
-Spark planned must be what its offsets log says of the batch; a plan that is not understood is not used.
+ones, and refuses partitions that were deleted or whose offsets moved back. The DataFrame is planned and never run. The
+plan must agree with Spark's offsets log; a plan that is not understood is not used.
 
 Source: Spark 4.0 to 4.3 DataSourceRDD, KafkaBatchInputPartition, KafkaOffsetRange.
 """
@@ -36,7 +36,7 @@ _BUCKETS_LOOKED_AT = 8
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What Spark has planned for a batch."""
+    """The ranges that Spark has planned for a batch."""
 
     ranges: tuple[OffsetRange, ...]
     group: str
@@ -47,19 +47,20 @@ class Planned:
 
 @dataclass(slots=True)
 class Asked:
-    """What Spark has planned for the newest batch that it was asked about. All but the ranges is the same for each
-    batch of a run."""
+    """Spark's plan for the newest batch that it was asked about. Everything but the ranges is the same for all batches
+    of a run.
+    """
 
     plan: Planned | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader:
-    """How the tasks of a job read Kafka themselves, in one run of its query: the settings of librdkafka, without a
-    group id.
+    """How the tasks of a job read Kafka themselves, in one run of its query.
 
-    `is_required` when nothing else may read; `keeps_split` when an option says how Spark splits partitions, so that
-    each range that it plans is a task. `asked` is the one thing here that changes.
+    It holds the settings of librdkafka, without a group id. `is_required` is true if Spark must not read instead.
+    `keeps_split` is true if an option says how Spark splits partitions, so that each planned range is a task. `asked`
+    is the only field that changes.
     """
 
     settings: Mapping[str, str]
@@ -71,10 +72,10 @@ class KafkaReader:
 def records_of(
     frame: Frame, identity: BatchIdentity, reader: KafkaReader | None, parallelism: int, record_bytes: int = 0
 ) -> Records:
-    """Where the tasks of a batch get its records from: offset ranges for a `reader`, else the frame itself.
+    """The records of a batch: offset ranges if there is a `reader`, else the DataFrame itself.
 
     `parallelism` and `record_bytes` are as in `shared`.
-    Raises KafkaReaderError where the ranges are not certain and nothing else may read.
+    Raises KafkaReaderError if the ranges are not certain and Spark must not read instead.
     """
     if reader is None or not isinstance(frame.decode, DecodeStep):
         return frame
@@ -99,10 +100,10 @@ def records_of(
 
 
 def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> Planned | None:
-    """What Spark has planned for a batch: as its offsets say where they leave it no choice, else it is asked.
+    """The ranges of a batch: taken from its offsets if these leave Spark no choice, else asked from Spark.
 
-    To ask takes some fifty calls into the JVM. It has no choice where it does not split partitions, and all of them
-    were there before and have not moved back: for each it plans what lies between the offsets.
+    Asking takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and all partitions
+    existed before and have not moved back: then each range lies between the two offsets.
     """
     start, end = identity.start_offsets, identity.end_offsets
     if reader.asked.plan is not None and not reader.keeps_split:
@@ -117,8 +118,10 @@ def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> 
 
 
 def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...]:
-    """The ranges between a batch's offsets; none where it has no records, and where a partition is new, gone, or has
-    moved back."""
+    """The ranges between a batch's offsets.
+
+    Empty if the batch has no records, and if a partition is new, was deleted, or has moved back.
+    """
     starts, ends = _only_source(start), _only_source(end)
     if starts.keys() != ends.keys() or any(ends[place] < starts[place] for place in ends):
         return ()
@@ -126,11 +129,11 @@ def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...
 
 
 def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
-    """The source, to be read by one task where its records are few, however Spark's Kafka source splits them: what one
-    task reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`.
+    """The source, read by one task if its records are few, however Spark splits it.
 
-    Only for a frame that nobody has put work into. Spark joins Kafka's partitions in their order, as either none of
-    them has a preferred place, or each.
+    One task that reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`. The
+    DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in their order, because
+    either none of them has a preferred location, or each has one.
     Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
     """
     if not isinstance(source, Frame):
@@ -142,7 +145,7 @@ def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int,
 
 
 def record_count(start: str | None, end: str | None) -> int | None:
-    """How many records lie between a batch's offsets, at most; None where that is not certain."""
+    """The largest possible number of records between a batch's offsets; None if it is not certain."""
     try:
         starts, ends = _only_source(start), _only_source(end)
     except KafkaReaderError:
@@ -151,22 +154,22 @@ def record_count(start: str | None, end: str | None) -> int | None:
 
 
 def stored_row_bytes(view: LiveFiles) -> int:
-    """What a row takes in a table's files, about: in those of a few buckets; 0 for an empty table."""
+    """The average bytes of a row in the files of a few buckets of a table; 0 for an empty table."""
     files = [f for bucket_id in islice(view.buckets(), _BUCKETS_LOOKED_AT) for f in view.files(bucket_id)]
     return sum(f.file_size for f in files) // max(1, sum(f.row_count for f in files))
 
 
 def planned_ranges(frame: Any) -> Planned | None:
-    """What Spark's Kafka source has planned for a frame; None for a batch without any record.
+    """The ranges that Spark's Kafka source has planned for a DataFrame; None for a batch without records.
 
-    Raises KafkaReaderError where the plan is not that of one Kafka source, and what Spark raises when it plans.
+    Raises KafkaReaderError if the plan is not that of one Kafka source, and the errors of Spark's planning.
     """
     try:
         return _planned(list(frame._jdf.queryExecution().toRdd().partitions()))
     except Py4JJavaError:
         raise
     except Py4JError as e:
-        # What Py4J says of a method that this version does not have.
+        # Py4J's error for a method that this version of Spark does not have.
         raise _unknown(f"{e}".strip().splitlines()[0][:200]) from e
 
 
@@ -189,7 +192,7 @@ def _planned(tasks: list[Any]) -> Planned | None:
 
 
 def _input_partitions(tasks: list[Any]) -> list[Any]:
-    """What the tasks are to read. Up to Spark 4.1 it may be several partitions a task, later it is one at most."""
+    """The input partitions of the tasks. Up to Spark 4.1 a task may have several, later it has at most one."""
     try:
         return [partition for task in tasks for partition in _elements(task.inputPartitions())]
     except Py4JJavaError:
@@ -199,10 +202,10 @@ def _input_partitions(tasks: list[Any]) -> list[Any]:
 
 
 def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:
-    """Returns if the ranges cover what a batch's offsets say, each record once.
+    """Checks that the ranges cover the offsets of a batch, each record once.
 
-    Partitions that are new begin where Spark says; that they may begin above 0, and even at their end, is for Spark to
-    allow (`failOnDataLoss`). `start` and `end` are those of `BatchIdentity`. Raises KafkaReaderError.
+    New partitions begin where Spark says. Whether they may begin above 0, or at their end, is decided by Spark
+    (`failOnDataLoss`). `start` and `end` are those of `BatchIdentity`. Raises KafkaReaderError.
     """
     starts, ends = _only_source(start), _only_source(end)
     by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
@@ -229,7 +232,7 @@ def _only_source(offsets: str | None) -> dict[tuple[str, int], int]:
     if len(sources) != 1 or not (
         isinstance(sources[0], dict) and all(isinstance(p, dict) for p in sources[0].values())
     ):
-        raise _unknown(f"its offsets are of {len(sources)} sources")
+        raise _unknown(f"its offsets belong to {len(sources)} sources")
     return {(t, int(p)): int(offset) for t, partitions in sources[0].items() for p, offset in partitions.items()}
 
 
@@ -251,6 +254,6 @@ def _name(of_jvm: Any) -> str:
 
 def _unknown(why: str) -> KafkaReaderError:
     return KafkaReaderError(
-        f"this version of Spark plans the batch in a way that is not known ({why}), so that tasks cannot read Kafka "
-        "themselves; set source.reader to spark"
+        f"this version of Spark plans the batch in an unknown way ({why}), so tasks cannot read Kafka themselves; set "
+        "source.reader to spark"
     )

@@ -1,9 +1,9 @@
-"""Keys out of several partitions of a topic: who looks for them, and what becomes of a batch that has one.
+"""Finds keys with records in several partitions of a topic, and decides what happens to such a batch.
 
-Kafka orders the records of one partition. Where a key has records in two, the order in which batches and tasks read
-them decides what the table holds, unless the table itself orders rows (`sequence.field`). Inside a batch tasks see it
-where rows of a key meet. Across batches nobody does: there it counts that a partition which is new to the stream is
-begun before the older ones of its topic have been read to their ends.
+Kafka orders only the records of one partition. If a key has records in two partitions, the order in which batches and
+tasks read them decides what the table holds, unless the table itself orders rows (`sequence.field`). Inside a batch,
+tasks see it where the rows of a key meet. Across batches nobody sees it; instead it is checked that a partition that is
+new to the stream is not begun before the older partitions of its topic were read to their ends.
 """
 
 import logging
@@ -35,25 +35,30 @@ _ORDERED_BY = (
     "Give the table a sequence.field, a column that says which change is newer; or write all records of a key to one "
     "partition of a new topic"
 )
-_OR_ANY_ORDER = "or set key-order to 'warn', which takes rows in the order in which they are read"
+_OR_ANY_ORDER = "or set key-order to 'warn', which accepts the order in which rows are read"
 _PAGE = "docs/exactly-once.md says more under 'Order of rows'"
-_READ_ORDER = "The later in the order of topic, partition and offset counts as newer, and a later batch before all"
+_READ_ORDER = (
+    "Rows count as newer in the order of topic, partition and offset; rows of a later batch count as newer than all "
+    "before"
+)
 
 _REFUSED = "key-order-refused"
-"""The note that names the batch which was refused for the partitions that it begins."""
+"""The name of the note about the batch that was refused because of the partitions that it begins."""
 
 OffsetOfPartition = Mapping[TopicPartition, int]
 
 
 class KeyOrderError(BucketlineError):
-    """Rows of one key came from partitions whose records have no order among each other; nothing of the batch is
-    committed. The caller gives the table an order, or says that any will do."""
+    """Rows of one key came from partitions whose records have no common order; the batch is not committed.
+
+    The caller gives the table an order (`sequence.field`), or states that any order will do (`key-order`).
+    """
 
     code = "KEY_ORDER"
 
 
 def beside_table(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
-    """The columns of a frame of rows that say where rows came from and are no columns of the table."""
+    """The columns of a DataFrame that say where rows came from and are not columns of the table."""
     if plan.sink.key_order is None:
         return ()
     known = {f.name for f in plan.schema.fields}
@@ -61,9 +66,9 @@ def beside_table(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
 
 
 def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Records:
-    """The records, and where each came from if that matters for this table.
+    """The records, with the partition that each came from, if that matters for this table.
 
-    Raises OptionError where `key-order` is set and nothing says which partitions the rows came from.
+    Raises OptionError if `key-order` is set and the partitions of the rows are not known.
     """
     if isinstance(rows, ParquetFiles) or policy_of(plan, rows.decode) is None:
         return rows
@@ -78,14 +83,14 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
 
 
 def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:
-    """What the job does about a key of several partitions; None if keys are not checked."""
+    """The policy for keys from several partitions; None if keys are not checked."""
     if plan.sink.key_order is not None:
         return plan.sink.key_order
     return decode.decode.key_order if isinstance(decode, DecodeStep) else None
 
 
 def _feed_columns(rows: Frame | KafkaRanges, *, is_asked: bool) -> tuple[str, str] | None:
-    """The columns with topic and partition; None if the batch lacks them and no option asks for them."""
+    """The columns with topic and partition; None if the batch lacks them and no option needs them."""
     columns = ("topic", "partition") if rows.decode is not None else (TOPIC_COLUMN, PARTITION_COLUMN)
     there = rows.columns if isinstance(rows, KafkaRanges) else rows.frame.columns
     missing = [name for name in columns if name not in there]
@@ -93,8 +98,8 @@ def _feed_columns(rows: Frame | KafkaRanges, *, is_asked: bool) -> tuple[str, st
         return columns
     if is_asked:
         raise OptionError(
-            f"'{KEY_ORDER.key}' is set, and the rows have no column {missing[0]!r}: select Kafka's topic and partition "
-            f"as {columns[0]} and {columns[1]}, or take the option out",
+            f"'{KEY_ORDER.key}' is set, and the rows have no column {missing[0]!r}: select Kafka's topic and "
+            f"partition as {columns[0]} and {columns[1]}, or remove the option",
             key=KEY_ORDER.key,
             column=missing[0],
         )
@@ -105,7 +110,7 @@ def _partitions(identity: BatchIdentity, *, is_asked: bool) -> tuple[TopicPartit
     partitions = tuple(sorted(_numbered(kafka_offsets(identity.end_offsets))))
     if not partitions and is_asked and identity.end_offsets not in (None, "[{}]"):
         raise OptionError(
-            f"'{KEY_ORDER.key}' is about partitions of Kafka topics, and this query reads none; take the option out",
+            f"'{KEY_ORDER.key}' needs a Kafka source, and this query reads none; remove the option",
             key=KEY_ORDER.key,
         )
     return partitions
@@ -116,8 +121,9 @@ def _numbered(offsets: Mapping[tuple[str, str], int]) -> dict[TopicPartition, in
 
 
 def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
-    """Returns if it will be known which rows came before a truncate of the source's table, as far as these are applied.
-    Raises OptionError."""
+    """Checks that it is known which rows came before a truncate of the source's table, if truncates are applied. Raises
+    OptionError if it is not.
+    """
     if not isinstance(decode, DecodeStep) or decode.messages.truncate is not Truncate.APPLY:
         return
     partitions = _partitions(identity, is_asked=False)
@@ -129,22 +135,22 @@ def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
         else "this query does not read Kafka"
     )
     raise OptionError(
-        f"{TRUNCATE.key} = {Truncate.APPLY.value} needs one topic with one partition, and {why}: nothing says which "
-        "rows came before a truncate. Write the records to a new topic with one partition, or set "
+        f"{TRUNCATE.key} = {Truncate.APPLY.value} needs one topic with one partition, and {why}: so it is not known "
+        "which rows came before a truncate. Write the records to a new topic with one partition, or set "
         f"{TRUNCATE.key} to skip or reject",
         key=TRUNCATE.key,
     )
 
 
 def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome, policy: KeyOrder | None) -> Target:
-    """The target that knows what has been said of keys out of several partitions, after a batch's tasks have run.
+    """The target after the check for keys from several partitions; it records the warnings that were logged.
 
-    Raises KeyOrderError where the job is to fail; what the tasks have written is removed then.
+    Raises KeyOrderError if the job's policy is to fail; the files of the batch are removed then.
     """
     if not outcome.mixed or policy is None:
         return target
     partitions = _partitions(identity, is_asked=False)
-    # The smallest, so that a replay names the same one.
+    # The smallest key is taken, so that a repeated batch names the same one.
     first = min(outcome.mixed)
     one, other = (partitions[feed] for feed in first.feeds)
     found = (
@@ -163,7 +169,7 @@ def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome,
 
 
 def fails(policy: KeyOrder, plan: WritePlan) -> bool:
-    """Whether a key of several partitions ends the job; rows that are postponed get their order later."""
+    """Whether a key from several partitions ends the job. Postponed rows are ordered later, so they never do."""
     return policy is KeyOrder.FAIL and not plan.mode.postpones
 
 
@@ -174,7 +180,7 @@ def _places(one: TopicPartition, other: TopicPartition) -> str:
 
 
 def _told(target: Target, about: str, found: str) -> Target:
-    """Warns once in a run of the query about the same topics, and logs each further time more quietly."""
+    """Logs a warning the first time in a run for these topics, and later at a lower level."""
     is_new = about not in target.state.mixed_topics
     level = logging.WARNING if is_new else logging.INFO
     _LOG.log(level, "%s: %s. %s. %s. %s", target.at.table.path, found, _READ_ORDER, _ORDERED_BY, _PAGE)
@@ -186,15 +192,15 @@ def _told(target: Target, about: str, found: str) -> Target:
 def check_begun_partitions(
     target: Target, identity: BatchIdentity, spark: Any, decode: Decoder | None, most_records: int | None
 ) -> Target:
-    """The target, for a batch that begins no partition too early; `most_records` is the limit of a batch.
+    """The target, after checking that the batch begins no partition too early. `most_records` is the limit of a batch.
 
-    A batch that was refused is refused again: Spark repeats it as it was planned, whatever the limit is by then.
-    Raises KeyOrderError where the job is to fail.
+    A batch that was refused once is refused again, whatever the limit is now, because Spark repeats it as it was
+    planned. Raises KeyOrderError if the job's policy is to fail.
     """
     plan = target.at.plan
     policy = policy_of(plan, decode)
     starts, ends = (_numbered(kafka_offsets(o)) for o in (identity.start_offsets, identity.end_offsets))
-    # Files of the checkpoint and other queries are asked only where a batch begins a partition beside others.
+    # Files of the checkpoint and other queries are read only if a batch begins one partition and also reads another.
     if policy is None or not may_begin(starts, ends):
         return target
     was_refused = read_note(spark, identity, _REFUSED) == identity.digest
@@ -212,17 +218,17 @@ def check_begun_partitions(
         return target
     topic, partition = early[0]
     found = (
-        f"batch {identity.batch_id} takes the first records of {counted(len(early), 'partition')} that topic {topic!r} "
-        f"has gained (partition {partition}), and older partitions of it may hold records that the batch does not "
-        "reach: where a key has moved, older records would come after newer ones"
+        f"batch {identity.batch_id} takes the first records of {counted(len(early), 'partition')} that topic "
+        f"{topic!r} has gained (partition {partition}), and older partitions of it may hold records that the batch "
+        "does not reach: if a key has moved, its older records would come after the newer ones"
     )
     if fails(policy, plan):
         if identity.digest is not None:
             write_note(spark, identity, _REFUSED, identity.digest)
         raise KeyOrderError(
             f"{found}. Nothing of the batch is committed. Run the job once with --reset-identity, and with a "
-            "source.options.maxOffsetsPerTrigger that lets one batch take all of them: then it is seen whether a key "
-            f"has moved. {_ORDERED_BY}; {_OR_ANY_ORDER}. {_PAGE}",
+            "source.options.maxOffsetsPerTrigger that lets one batch take all of them, so that a key that has moved "
+            f"is found. {_ORDERED_BY}; {_OR_ANY_ORDER}. {_PAGE}",
             batch_id=identity.batch_id,
             partitions=early,
         )
@@ -243,8 +249,8 @@ def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) 
 def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: int | None) -> bool:
     """Whether a batch may leave records behind, as it takes about as many as it may.
 
-    Spark shares the limit among partitions by what each holds, rounds each share down, and gives one record to those
-    that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
+    Spark shares the limit among partitions by their numbers of records, rounds each share down, and gives one record to
+    partitions that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
     """
     return most_records is not None and sum(_taken(starts, ends).values()) > most_records - len(ends)
 

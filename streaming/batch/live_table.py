@@ -1,7 +1,7 @@
-"""The tables this process streams into: one target a stream, kept from batch to batch.
+"""The tables that this process streams into: one target for each stream, kept from batch to batch.
 
-A batch then reads the snapshots since the last one and nothing else. The sink itself stays a frozen value; what it
-needs between batches is found here by table path, commit user and job options.
+A batch then reads only the snapshots since the last batch. The sink itself stays a frozen value; what it needs between
+batches is found here by table path, commit user and job options.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from bucketline.streaming.metrics.outlets import open_outlets
 
 
 class _Turn:
-    """One batch of a writer at a time, whatever the options and the spelling of the path it is called with."""
+    """A lock that lets a writer do one batch at a time, with whatever options and spelling of the path it is called."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -52,11 +52,11 @@ class LiveTable:
 
     @property
     def target(self) -> Target:
-        """What the next batch begins with."""
+        """The target with which the next batch begins."""
         return self._target
 
     def keep(self, target: Target) -> None:
-        """Takes what a batch has left for the next one."""
+        """Stores the target that a batch has left, for the next batch."""
         self._target = target
 
     @contextmanager
@@ -99,9 +99,9 @@ def live_table(
     *,
     table: TableHandle | None = None,
 ) -> LiveTable:
-    """The open table of a writer, opened now if it is not, by `table` where one is given.
+    """The open table of a writer; opened now if it is not, from `table` if that is given.
 
-    Raises as `open_handle` and `table_at`, and OptionError where its metrics cannot be shown.
+    Raises as `open_handle` and `table_at`, and OptionError if its metrics cannot be shown.
     """
     key = (path, user, tuple(sorted(options.items())), tuple(sorted((storage or {}).items())))
     with _tables_lock:
@@ -112,7 +112,7 @@ def live_table(
 
 
 def forget_table(path: str, user: str) -> None:
-    """Drops what is held of a table, so that the next batch starts from storage: after an error nothing is assumed."""
+    """Forgets a table, so that the next batch reads it from storage. Called after an error."""
     with _tables_lock:
         for key in [k for k in _tables if k[:2] == (path, user)]:
             del _tables[key]

@@ -1,7 +1,7 @@
-"""Driver, after the commit: what readers do not see yet is compacted again, for as long as the budget lasts.
+"""On the driver, after the commit: compacts again what readers do not see yet, as long as the budget lasts.
 
-What is left then is owed: by the next batch, by the end of a bounded job, by the next start. A batch never fails for
-it, since its rows are in the table, and never waits for longer than the budget.
+What is left then is due in the next batch, at the end of a bounded job, or at the next start. A batch never fails for
+this, since its rows are in the table, and never waits for longer than the budget.
 """
 
 import logging
@@ -41,9 +41,10 @@ def settle_visibility(
     messages: Sequence[CommitMessage] = (),
     committed: Committed | None = None,
 ) -> tuple[Target, Rounds | None]:
-    """Makes visible what a batch has committed and what was owed before it; no rounds when there was nothing to do.
+    """Makes visible what this batch and earlier batches have committed; `rounds` are None if there was nothing to do.
 
-    The target's state keeps what is still to compact, with a warning. Storage is read only if something is left.
+    The target's state keeps what is still to compact, and a warning is logged. Storage is read only if something is
+    left.
     """
     at, owed = target.at, target.state.hidden or {}
     if what_waits(at.plan.schema) is Waits.NOTHING or not at.plan.compacts:
@@ -60,20 +61,24 @@ def settle_visibility(
 
 
 def finish_visibility(target: Target, engine: Engine) -> Target:
-    """What a query that has ended still owes, compacted within one more budget, under a name of its own."""
+    """Compacts what a query that has ended still owes, within one more budget, under a commit user of its own."""
     author = Author(compactor_user(target.user))
     target, _ = settle_visibility(target, Again(engine, author, CompactTrigger.MINOR, target.budget()))
     if not (target.state.owes_full and target.at.plan.compacts):
         return target
     rounds = _rounds(target, None, Again(engine, author, CompactTrigger.FULL, target.budget()))
     if rounds.lost is not None:
-        _LOG.warning("%s: the full compaction that was due was lost: %s", target.at.table.path, rounds.lost)
+        _LOG.warning(
+            "%s: the full compaction that was due conflicted with another commit: %s", target.at.table.path, rounds.lost
+        )
     target = target.with_table(rounds.at)
     return target.with_state(replace(target.state, owes_full=rounds.lost is not None))
 
 
 def hidden_rows(target: Target) -> Hidden:
-    """What is owed and cannot be read, from the view as it is; nothing where only the changelog waits."""
+    """The rows that cannot be read before a compaction, from the current view; none if only the changelog is
+    waiting.
+    """
     if what_waits(target.at.plan.schema) is not Waits.ROWS:
         return Hidden()
     return find_hidden(target.at.view, target.state.hidden or {})
@@ -86,7 +91,7 @@ def _owing(target: Target, hidden: FileNames) -> Target:
 def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Committed) -> FileNames:
     if not committed.replayed:
         return left_on_level0(messages, committed)
-    # Another run under our name has committed this batch: its files are the batch's.
+    # Another run with the same commit user has committed this batch, so its files are files of the batch.
     names: dict[tuple[bytes, int], frozenset[str]] = {}
     for snapshot in committed.snapshots:
         for e in at.table.manifests.delta_entries(snapshot):
@@ -97,7 +102,7 @@ def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Commit
 
 
 def _rounds(target: Target, files: FileNames | None, again: Again) -> Rounds:
-    """The rounds; an error ends them, and is a reason like any other: the rows are in the table."""
+    """The rounds of compaction. An error ends them and is recorded as a reason, because the rows are in the table."""
     try:
         return compact_until_visible(target.at, files, again)
     except (BucketlineError, PySparkException, Py4JError) as e:
@@ -108,7 +113,7 @@ def _warn(target: Target, lost: str) -> None:
     at = target.at
     path, hidden = at.table.path, find_hidden(at.view, target.state.hidden or {})
     if what_waits(at.plan.schema) is Waits.ROWS:
-        warning = "%s: %d rows are committed and cannot be read yet: they wait on level 0 of %d buckets"
+        warning = "%s: %d rows are committed but cannot be read yet: they wait on level 0 of %d buckets"
     else:
         warning = "%s: the changes of %d rows are not logged yet: they wait on level 0 of %d buckets"
     then = "the next batch compacts them again, or the next start, or `bucketline compact`"

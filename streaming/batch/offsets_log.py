@@ -22,19 +22,19 @@ _NONE = "-"
 def parse_offsets(text: str, path: str) -> SourceOffsets:
     """The offsets in the text of `offsets/N`, ids in canonical order: positions by number, names as texts.
 
-    Raises UnsupportedTableError for a version that is not known, and for text that is no offsets log; CorruptFileError
-    for a file that was not written to its end.
+    Raises UnsupportedTableError for an unknown version and for a text that is no offsets log; CorruptFileError for a
+    file that was not written completely.
     """
     version, _, rest = text.partition("\n")
     if not rest:
         raise not_whole(path)
     if version not in ("v1", "v2"):
         raise UnsupportedTableError(
-            f"{path} is an offsets log of version {version[:20]!r}, and v1 and v2 are known: a newer Spark has written "
-            "the checkpoint; use a newer bucketline, or an older Spark with a new checkpoint",
+            f"the offsets log {path} has version {version[:20]!r}, and only v1 and v2 are known: a newer Spark has "
+            "written the checkpoint; use a newer bucketline, or an older Spark with a new checkpoint",
             path=path,
         )
-    lines = [line for line in rest.split("\n")[1:] if line]  # the first is about the batch
+    lines = [line for line in rest.split("\n")[1:] if line]  # the first line describes the batch
     if version == "v1":
         return {str(i): _offset(line) for i, line in enumerate(lines)}
     offsets = {}
@@ -47,8 +47,9 @@ def parse_offsets(text: str, path: str) -> SourceOffsets:
 
 
 def batch_time_ms(text: str) -> int | None:
-    """When a batch was begun, in milliseconds since 1970, as Spark has noted it in `offsets/N` for all attempts; None
-    where it does not say."""
+    """The time at which a batch began, in ms since 1970, the same for all its attempts; None if `offsets/N` lacks
+    it.
+    """
     _, _, rest = text.partition("\n")
     try:
         said = json.loads(rest.partition("\n")[0])
@@ -59,7 +60,7 @@ def batch_time_ms(text: str) -> int | None:
 
 
 def not_whole(path: str) -> CorruptFileError:
-    """The error for a file of a checkpoint that is empty or cut short."""
+    """The error for a checkpoint file that is empty or cut short."""
     return CorruptFileError(
         f"{path} is empty or cut short: the disk was full, or the machine went down while Spark wrote it. Restore the "
         "checkpoint, or run the job once with --reset-identity: a new checkpoint begins at the Kafka offsets that the "
@@ -69,14 +70,16 @@ def not_whole(path: str) -> CorruptFileError:
 
 
 def aligned(offsets: Mapping[str, Any] | None, sources: Sequence[str]) -> list[Any] | None:
-    """The offsets of these sources, in their order; None for a source without, and for no offsets at all."""
+    """The offsets of these sources, in their order; None for a source without an offset, and if there are no
+    offsets.
+    """
     return None if offsets is None else [offsets.get(source) for source in sources]
 
 
 def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
-    """How many Kafka records lie between a batch's end and the newest offsets; None where no source says.
+    """The number of Kafka records between a batch's end and the newest offsets; None if no source tells it.
 
-    The two need not be in the same order: a source of one is that of the other with the most topics in common.
+    The two lists may be in different orders: sources are matched by the topics that they have in common.
     """
     waiting, left = None, [reached for reached in end if is_kafka(reached)]
     for newest in filter(is_kafka, latest):
@@ -91,7 +94,7 @@ def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
 
 
 def is_kafka(offset: Any) -> bool:
-    """Whether a source's offset is one of Kafka: topic → partition → offset."""
+    """Whether a source's offset comes from Kafka: topic → partition → offset."""
     return isinstance(offset, dict) and all(
         isinstance(partitions, dict) and all(p.isdigit() and isinstance(at, int) for p, at in partitions.items())
         for partitions in offset.values()
@@ -108,4 +111,4 @@ def _offset(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text  # what a source calls an offset is its own business
+        return text  # other sources may use any form for an offset

@@ -1,4 +1,4 @@
-"""One micro-batch as stages: what tasks will do, fixed on the driver before any of them starts."""
+"""Plans one micro-batch as stages: the work of its tasks, decided on the driver before any task starts."""
 
 from dataclasses import replace
 from itertools import repeat
@@ -28,8 +28,10 @@ def plan_batch(
     workers: Workers,
     most_bytes: int = MOST_BYTES_IN_ONE_TASK,
 ) -> Stages[Records]:
-    """The stages of a batch on the table as it was looked at; one task compacts `most_bytes` at most, where several
-    could share them."""
+    """The stages of a batch, planned on the current view of the table.
+
+    If one task does everything, it compacts at most `most_bytes`; more is shared among several tasks.
+    """
     at, state = target.at, target.state
     plan = at.plan
     trigger = plan.trigger(identity.commit_number)
@@ -56,8 +58,9 @@ def plan_batch(
 
 
 def plan_emptied(target: Target, source: Records, outcome: Outcome, workers: Workers) -> Stages[Records]:
-    """The stages of a batch in which the source's table was truncated: the rows behind the last truncate take the place
-    of all rows."""
+    """The stages of a batch in which the source's table was truncated: only the rows after the last truncate are
+    written, and they replace all rows of the table.
+    """
     decode = source.decode
     assert isinstance(decode, DecodeStep), "what says so has decoded records"
     behind = replace(decode, emptied_at=RecordPlace(*outcome.truncated[-1]))
@@ -65,31 +68,37 @@ def plan_emptied(target: Target, source: Records, outcome: Outcome, workers: Wor
 
 
 def keeps_values(decode: Decoder | None) -> bool:
-    """Whether rows get values that the source left out from the rows of the table as it was planned on."""
+    """Whether values that the source left out are filled in from the table's rows."""
     return decode is not None and leaves_out_values(decode)
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
-    """Whether the tasks that place keys are to write them as well, while a bucket of the stream may hold keys of
-    several of today's shares. That is so where `known`, the number of shares of its last batch, is no multiple of
-    today's number: each of four shares lies within one of two. None where the batch does not say."""
+    """Whether the tasks that place keys must write the rows too, because a bucket may hold keys of several current
+    shares.
+
+    `known` is the number of shares in the stream's last batch; None if its snapshot does not say. A bucket holds keys
+    of one current share only if `known` is a multiple of today's number: each of four shares lies within one of two.
+    """
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 
 
 def _limited(target: Target, source: Records) -> Records:
-    """The source, whose tasks say of a few more bad records than the job allows."""
+    """The source, limited so that its tasks report only a few more bad records than the job allows."""
     return replace(source, reject_limit=min(target.at.plan.sink.bad_records_max, MOST_REJECTS) + 1000)
 
 
 def _writes_by_share(stages: Stages[Records]) -> bool:
-    """Whether several tasks write, each the buckets of one share: these must hold no keys of another share."""
+    """Whether several tasks write, each the buckets of one share. Then a bucket must not hold keys of two shares."""
     is_one_task = stages.key_shares == 1 or (stages.source.is_alone and stages.tasks.write == 1)
     return stages.assigners.across_partitions and not is_one_task
 
 
 def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
-    """The stages with one task that writes, where one task reads and little is to be compacted: a shuffle costs a small
-    batch more than its rows. The assigners of a dynamic table stay as they are."""
+    """The stages with one writing task, if one task reads and little has to be compacted: a shuffle costs a small batch
+    more than its rows.
+
+    The assigners of a dynamic table stay as they are.
+    """
     stage = stages.write
     if not stages.source.is_alone or stages.place is not None or stages.tasks.write is None:
         return stages
@@ -102,7 +111,7 @@ def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
 
 
 def _next_compaction_bytes(stage: WriteStage, state: BucketState) -> int:
-    """The bytes that a bucket's compaction reads if the batch adds one file."""
+    """The bytes that a bucket's next compaction reads if the batch adds one file."""
     files = state.files
     if stage.write.trigger is CompactTrigger.NONE or not files or not state.complete:
         return 0
@@ -115,7 +124,7 @@ def _next_compaction_bytes(stage: WriteStage, state: BucketState) -> int:
 
 
 def _may_be_due(stage: WriteStage) -> tuple[BucketId, ...]:
-    """The buckets that may owe a compaction, whether rows come to them or not."""
+    """The buckets that may be due for a compaction, whether the batch has rows for them or not."""
     if stage.write.trigger is CompactTrigger.NONE:
         return ()
     return tuple(b for b, state in stage.states.items() if state.files and state.complete)

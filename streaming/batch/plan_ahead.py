@@ -1,7 +1,7 @@
-"""After a batch of a writer with `compaction` = `dedicated`: what is due becomes a plan that compactors work off.
+"""After a batch of a writer with `compaction` = `dedicated`: makes a plan of what is due, for compactors.
 
-The rows are in the table by then, so planning never fails a batch: what cannot be planned is a warning, and the next
-turn plans it.
+The rows are in the table by then, so planning never fails a batch: a failure is logged as a warning, and the next batch
+plans again.
 """
 
 import logging
@@ -19,18 +19,20 @@ _LOG = logging.getLogger(__name__)
 
 
 class Planner:
-    """Plans for one writer; it remembers when it did so last, and the plans that it has read."""
+    """Makes plans for one writer. It remembers when it last made a plan, and the plans that it has read."""
 
     def __init__(self, at: TableAt) -> None:
         self._folder = PlanFolder(at.table.io, at.table.metadata_path)
         self._when = WhenToPlan(at.table.world)
         self._owed = OwedFull()
         self.open = OpenItems()
-        """What was open when it last planned."""
+        """The open items when it last made a plan."""
 
     def after_batch(self, at: TableAt, batch_id: int) -> int | None:
-        """The number of the plan that was made after a batch, None where none was. Storage is not asked unless the
-        trigger says that it is time, or a full compaction is due with the batch."""
+        """The number of the plan that was made after a batch; None if no plan was made.
+
+        Storage is read only if the trigger says that it is time, or a full compaction is due with the batch.
+        """
         if at.plan.is_full_due(batch_id):
             self._owed.ask()
         try:
@@ -50,7 +52,7 @@ class Planner:
 
 
 def check_plan_ahead(at: TableAt) -> None:
-    """Returns if this writer does not plan, or can: asked before it writes. Raises as `check_plannable`."""
+    """Checks before a write that this writer can make plans, if it has to. Raises as `check_plannable`."""
     if at.plan.sink.compaction is Compaction.DEDICATED:
         check_plannable(at)
 
@@ -60,7 +62,7 @@ _lock = Lock()
 
 
 def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
-    """As `Planner.after_batch`, where the writer's options leave compaction to plans; None where they do not."""
+    """As `Planner.after_batch`, if the writer's options leave compaction to plans; else None."""
     if at.plan.sink.compaction is not Compaction.DEDICATED:
         return None
     with _lock:
@@ -69,7 +71,7 @@ def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
 
 
 def planned_backlog(at: TableAt, user: str) -> OpenItems:
-    """What was open when this writer last planned; nothing where it does not plan."""
+    """The items that were open when this writer last made a plan; none if it makes no plans."""
     with _lock:
         planner = _planners.get((at.table.metadata_path, user))
     return OpenItems() if planner is None else planner.open

@@ -1,4 +1,4 @@
-"""Checks on the driver before the first task: cheap, and each names the remedy."""
+"""Cheap checks on the driver before the first task. Each error names the remedy."""
 
 import logging
 import os
@@ -18,17 +18,17 @@ _CONNECT = "pyspark.sql.connect"
 
 
 def require_classic(spark: Any) -> None:
-    """Returns if a session is a classic one. Raises OptionError for Spark Connect, with the remedy.
+    """Checks that a session is a classic one. Raises OptionError with the remedy for Spark Connect.
 
-    Under Connect the driver is another process: neither a query's id nor its checkpoint can be asked for, and a
-    function of foreachBatch is called by a worker of the server.
+    With Spark Connect the driver is another process: the query's id and checkpoint cannot be asked for, and the
+    function of foreachBatch is called in a worker of the server.
     """
     if type(spark).__module__.startswith(_CONNECT):
         raise connect_refused()
 
 
 def connect_refused() -> OptionError:
-    """What is said where Spark Connect is asked for."""
+    """The error for a session of Spark Connect."""
     return OptionError(
         "this is Spark Connect, and bucketline needs a classic session, whose driver runs here: unset SPARK_REMOTE, "
         "leave out .remote(...), or run the job with spark-submit",
@@ -61,14 +61,14 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
         )
     kind_field = schema.settings.merge.row_kind_field
     if kind_field is not None and kind_field not in known:
-        raise SchemaMismatchError(f"rowkind.field {kind_field!r} is no column of the table", column=kind_field)
+        raise SchemaMismatchError(f"rowkind.field {kind_field!r} is not a column of the table", column=kind_field)
 
 
 def check_session(spark: Any) -> None:
-    """Compares a session's settings with what the sink needs; advice is logged once a session.
+    """Checks that a session's settings allow what the sink needs; advice is logged once a session.
 
-    An application's settings do not change, and each costs calls into the JVM: they are read once. Raises OptionError
-    for settings under which the sink cannot work.
+    The settings of an application do not change, and reading them costs calls into the JVM, so they are read once.
+    Raises OptionError for settings with which the sink cannot work.
     """
     context = spark.sparkContext
     application = str(context.applicationId)
@@ -79,7 +79,7 @@ def check_session(spark: Any) -> None:
 
 
 def worker_python_advice(settings: dict[str, str]) -> str | None:
-    """A hint when workers may start another Python than the driver's; None when they will not."""
+    """Advice if workers may start another Python than the driver's; None if they will not."""
     named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     started = shutil.which(named or "python3")
     if started is not None and _environment_of(started) == _environment_of(sys.executable):
@@ -91,7 +91,7 @@ def worker_python_advice(settings: dict[str, str]) -> str | None:
 
 
 def _environment_of(python: str) -> tuple[str, str]:
-    """The folder a Python is started from, which decides what it imports, and the program behind it."""
+    """The folder from which a Python is started, which decides what it imports, and the real path of its program."""
     return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
 
 
@@ -101,4 +101,4 @@ def _advice(settings: dict[str, str]) -> tuple[str, ...]:
 
 
 _checked: set[str] = set()
-"""Applications whose settings have been checked."""
+"""The applications whose settings have been checked."""

@@ -1,4 +1,4 @@
-"""Procedures over Spark: those of `Table`, with an engine that works in Spark's tasks."""
+"""The procedures of `Table`, run in the tasks of Spark."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """The engine of a session, whose failures are SparkFailedErrors."""
+    """The engine of a session; errors of Spark are raised as SparkFailedError."""
 
     engine: SparkEngine
 
@@ -42,7 +42,7 @@ class _Explained:
 
 @dataclass(frozen=True, slots=True)
 class _ExplainedRows:
-    """Rows in a session, whose failures are SparkFailedErrors."""
+    """The rows of a session; errors of Spark are raised as SparkFailedError."""
 
     rows: Rows
 
@@ -62,7 +62,7 @@ class _ExplainedRows:
 def spark_engine(spark: Any) -> SpreadEngine:
     """The engine that works in tasks of a Spark session: `table.compact(engine=spark_engine(spark))`.
 
-    Raises OptionError for a session of Spark Connect; what Spark fails of is a SparkFailedError.
+    Raises OptionError for a session of Spark Connect. Errors of Spark are raised as SparkFailedError.
     """
     require_classic(spark)
     return _Explained(SparkEngine(spark))
@@ -85,8 +85,8 @@ def compact(
     table's for this run, and may name its `branch`; `storage_options` say how its storage is reached. Postponed rows
     are moved to their buckets on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as
     many as Spark has cores.
-    `order_by` and `order_strategy` sort the rows of an append table without buckets, as in `Table.compact`.
-    Raises as `Table.compact` does; SparkFailedError for what Spark fails of.
+    `order_by` and `order_strategy` sort the rows of an append table without buckets, as in `Table.compact`. Raises the
+    errors of `Table.compact`, and SparkFailedError for errors of Spark.
     """
     engine, table = spark_engine(spark), _opened(path, options, storage_options)
     return compact_table(
@@ -108,8 +108,10 @@ def rescale(
     options: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Gives partitions another number of buckets, in Spark tasks. Arguments and errors as of `compact` and
-    `Table.rescale`."""
+    """Changes the number of buckets of partitions, in Spark tasks.
+
+    Arguments and errors are those of `compact` and `Table.rescale`.
+    """
     engine, table = spark_engine(spark), _opened(path, options, storage_options)
     return rescale_table(table, bucket_num, partitions, engine=engine, options=options)
 

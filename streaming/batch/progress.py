@@ -1,4 +1,4 @@
-"""What a batch came to, as one line for people and one value for programs."""
+"""The result of a batch, as one line for people and one value for programs."""
 
 import json
 import logging
@@ -21,23 +21,21 @@ _LOG = logging.getLogger("bucketline.progress")
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch. Times in seconds, sizes in bytes; `level_files` counts the files it made by level.
+    """The report of one batch. Times are in seconds, sizes in bytes.
 
-    `postponed_rows` wait in a postpone table after it, in files of `postponed_bytes`, the oldest of them for
-    `postponed_seconds`. `hidden_rows` are committed by it or earlier, and batch readers do not see them: a lost
-    compaction has to be done again, for up to `hidden_seconds` now.
-
-    As the batch began, in the partitions that the last one wrote: `bucket_runs` counts the buckets by their number of
-    sorted runs, of which `most_runs` is the highest; `crowded_buckets` had more than the stop trigger, and
-    `level0_bytes` were on level 0, for up to `level0_seconds`. It has waited, or compacted, `back_pressure_seconds`
-    because of that. `open_items` of compaction plans were open when the stream last looked, the oldest for
-    `open_items_seconds`.
-
-    `skipped_records` counts the records that hold no row and are not bad, by kind; `unexpected_rows` rows that are not
-    as expected, by the name of the expectation.
-
-    `storage_requests` is how many requests this process has sent to the table's object store meanwhile; tasks in other
-    processes send theirs by themselves.
+    `level_files` counts the files that the batch made, by level.
+    `postponed_rows` wait in the postpone bucket after the batch, in files of `postponed_bytes`; the oldest has waited
+    `postponed_seconds`. `hidden_rows` are committed, but batch readers do not see them because a compaction failed and
+    has to be done again; the oldest has waited `hidden_seconds`.
+    These are measured as the batch begins, in the partitions that the last batch wrote: `bucket_runs` counts the
+    buckets by their number of sorted runs, and `most_runs` is the largest such number; `crowded_buckets` had more than
+    the stop trigger; `level0_bytes` were on level 0, the oldest for `level0_seconds`. The batch has waited or compacted
+    `back_pressure_seconds` because of these. `open_items` of compaction plans were open when the stream last looked,
+    the oldest for `open_items_seconds`.
+    `skipped_records` counts, by kind, the records that hold no row and are not bad. `unexpected_rows` counts the rows
+    that do not meet an expectation, by its name.
+    `storage_requests` counts the requests of this process to the table's object store; tasks in other processes are not
+    counted.
     """
 
     table: str
@@ -107,7 +105,9 @@ class BatchReport:
         if self.skipped_records:
             parts.append("skipped " + ", ".join(_of_kind(kind, count) for kind, count in self.skipped_records))
         if self.unexpected_rows:
-            parts.append("not as expected: " + ", ".join(f"{name} {count:,}" for name, count in self.unexpected_rows))
+            parts.append(
+                "did not meet expectations:" + ", ".join(f"{name} {count:,}" for name, count in self.unexpected_rows)
+            )
         if self.expired_snapshots:
             parts.append(f"expired {counted(self.expired_snapshots, 'snapshot')}")
         if self.created_tags:
@@ -121,11 +121,11 @@ class BatchReport:
         if self.spilled_bytes:
             parts.append(f"spilled {_size(self.spilled_bytes)}")
         if self.compaction_dropped:
-            parts.append("compaction lost a race and will be repeated")
+            parts.append("the compaction conflicted with another commit and will be repeated")
         return " | ".join(parts)
 
     def _rate(self) -> str:
-        """Rows a second in parentheses; nothing where there are no rows, or no time has passed."""
+        """Rows a second, in parentheses; empty if there are no rows or no time has passed."""
         if not self.input_rows or self.total_seconds <= 0:
             return ""
         rate = self.input_rows / self.total_seconds
@@ -140,7 +140,7 @@ class BatchReport:
         if not self.hidden_rows:
             return []
         waiting = counted(self.hidden_rows, "row")
-        return [f"{waiting} cannot be read yet, for up to {age_text(self.hidden_seconds)}"]
+        return [f"{waiting} committed but not readable yet, for up to {age_text(self.hidden_seconds)}"]
 
 
 def describe_batch(
@@ -154,10 +154,10 @@ def describe_batch(
     hidden: Hidden,
     world: World,
 ) -> BatchReport:
-    """The report of a written batch; `seconds` are those of planning, of the tasks and of the commit.
+    """The report of a written batch. `seconds` are the times of planning, of the tasks and of the commit.
 
-    `behind` counts the records that wait at the source; `postponed` is what waits in the table; `hidden` is what
-    readers do not see.
+    `behind` counts the records that wait at the source; `postponed` is what waits in the postpone bucket; `hidden` is
+    what readers do not see.
     """
     messages = outcome.messages
     plan, tasks, commit = seconds
@@ -194,7 +194,7 @@ def describe_batch(
 
 
 def with_backlog(report: BatchReport, relief: Relief, items: OpenItems, world: World) -> BatchReport:
-    """The report, with what waits for a compaction."""
+    """The report, with the compactions that are due added."""
     crowding = relief.crowding
     return replace(
         report,
@@ -218,7 +218,7 @@ def describe_skipped(
     hidden: Hidden,
     world: World,
 ) -> BatchReport:
-    """The report of a batch that was in the table already; `messages` are of the compaction it still owed."""
+    """The report of a batch that was in the table already. `messages` belong to the compaction that was still due."""
     return BatchReport(
         table=table,
         batch_id=batch_id,
@@ -247,12 +247,12 @@ def describe_skipped(
 
 
 def tell(report: BatchReport) -> None:
-    """Logs the line, with the report's fields for handlers that want them."""
+    """Logs the report on one line, with its fields for log handlers that use them."""
     _LOG.info("%s", report.line(), extra={"bucketline": report})
 
 
 def as_json(report: BatchReport, **more: object) -> str:
-    """The report as one JSON object on one line, after what else is to be said."""
+    """The report as one JSON object on one line, after the fields in `more`."""
     return json.dumps({**more, **{name: getattr(report, name) for name in BatchReport.__slots__}})
 
 
@@ -266,7 +266,9 @@ def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int
 
 
 def _of_kind(kind: str, count: int) -> str:
-    """So many of a kind; of a kind of several words the first is the noun's where `of` follows it."""
+    """A number with its kind. If the kind has several words and `of` follows the first, the first word takes the
+    plural.
+    """
     noun, of, rest = kind.partition(" of ")
     return f"{counted(count, noun)}{of}{rest}"
 

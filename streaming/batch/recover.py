@@ -1,9 +1,8 @@
-"""Before any work: has this batch been written already, may it be written at all?
+"""Decides before any work: has this batch been written already, and may it be written at all?
 
-Pure decisions over what the driver has read: the batch's identity, what the table says of this commit user, and which
-snapshots can still be seen. Refusing is an error with the remedies; nothing is written then.
-
-Source: Paimon 2.0 filterCommitted, which keeps only the identifier; the batch's input is compared here as well.
+The decisions are pure. They use what the driver has read: the batch's identity, what the table knows of this commit
+user, and which snapshots are still visible. A refusal is an error with the remedies; nothing has been written then.
+Source: Paimon 2.0 filterCommitted, which compares only the identifier; here the input of the batch is compared as well.
 """
 
 from dataclasses import dataclass
@@ -18,24 +17,24 @@ START_OFFSETS = "bucketline.offsets.start"
 END_OFFSETS = "bucketline.offsets.end"
 SOURCE = "bucketline.source"
 KEY_SHARES = "bucketline.key-shares"
-"""Snapshot property: among how many tasks the keys were shared, where a share has an index or a writer of its own."""
+"""Snapshot property: the number of shares of the keys, if each share has a key index or a writer of its own."""
 SHARED_BUCKETS = "bucketline.shared-buckets"
-"""Snapshot property, "true" once the stream has to expect buckets that hold keys of several shares."""
+"""Snapshot property: "true" once buckets of the stream may hold keys of several shares."""
 
 PIN = "bucketline.pin"
-"""Snapshot property: the hash of the settings with which a job of many tables has written the batch."""
+"""Snapshot property: the hash of the settings with which a job of many tables wrote the batch."""
 
 SOURCE_TABLES = "bucketline.source-tables"
-"""Snapshot property: the source's tables whose records the stream has written, where their keys may meet."""
+"""Snapshot property: the source's tables whose records the stream has written, if their keys may be the same."""
 TABLE_MARK = "\n"
-"""What stands between two names in it."""
+"""The separator between two names in that property."""
 
 
 class CheckpointMismatchError(BucketlineError):
-    """Checkpoint and table disagree about what has been written; a person decides which one is right.
+    """Checkpoint and table disagree about what has been written; a person must decide which one is right.
 
-    `checkpoint_batch` is the batch that the checkpoint is at; `history_complete` says that no snapshot which might hold
-    batches of the query has expired.
+    `checkpoint_batch` is the batch of the checkpoint. `history_complete` is true if no snapshot has expired that might
+    hold batches of the query.
     """
 
     code = "CHECKPOINT_MISMATCH"
@@ -55,19 +54,19 @@ class CheckpointMismatchError(BucketlineError):
 
 
 class TopicCreatedAgainError(CheckpointMismatchError):
-    """A topic was deleted and created again, so that the offsets of checkpoint and table are of another one."""
+    """A topic was deleted and created again, so the offsets of checkpoint and table belong to the old topic."""
 
     code = "KAFKA_TOPIC_CREATED_AGAIN"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteBatch:
-    """The batch is new: write it."""
+    """The decision that the batch is new and must be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkipBatch:
-    """The batch is in the table; only a compaction that was due may still be owed."""
+    """The decision that the batch is in the table already; only a compaction may still be due."""
 
     snapshot_id: int
     compacted: bool
@@ -77,11 +76,11 @@ class SkipBatch:
 class UserHistory:
     """What the table knows of one commit user.
 
-    `commits`: its snapshots still visible, newest first. `marker`: the snapshot its tag keeps, if there is one.
-    `complete`: no snapshot after the marker (or, without one, after the table's first) has expired.
-    `since`: the batches of other queries that came after those commits; where some of them have expired (not
-    `since_is_whole`), the newest of each query. `is_running`: this process has looked at the table before.
-    `others`: for each other query of ours, its newest snapshot; empty where the batch cannot read theirs again.
+    `commits`: its visible snapshots, newest first. `marker`: the snapshot that its tag keeps, if there is one.
+    `complete`: no snapshot after the marker has expired (without a marker: after the table's first snapshot). `since`:
+    the batches of other queries after those commits; if some of them have expired (`since_is_whole` is false), only the
+    newest of each query. `is_running`: this process has looked at the table before.
+    `others`: the newest snapshot of each other bucketline query; empty if the batch cannot read their records again.
     """
 
     commits: tuple[Snapshot, ...]
@@ -96,11 +95,11 @@ class UserHistory:
 def decide(
     batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool, at_least: int | None = None
 ) -> WriteBatch | SkipBatch:
-    """Whether the batch is written or skipped. The table has to show batch `at_least` or a later one: the batch before,
-    if nothing else is known; below 0 it need not show any.
+    """Whether the batch must be written or skipped.
 
-    Raises CheckpointMismatchError when the table is ahead of the checkpoint, holds the batch with other input, or can
-    no longer tell.
+    The table has to show batch `at_least` or a later one. If `at_least` is None that is the batch before; below 0 the
+    table need not show any. Raises CheckpointMismatchError if the table is ahead of the checkpoint, holds the batch
+    with other input, or can no longer tell.
     """
     known = sorted((*history.commits, *([history.marker] if history.marker else [])), key=lambda s: s.id, reverse=True)
     same = [s for s in known if s.commit_identifier == batch.batch_id]
@@ -128,7 +127,7 @@ def decide(
 
 
 def ahead_of_table(batch_id: int, newest: int | None, why: str, *, history_complete: bool) -> CheckpointMismatchError:
-    """The error for a checkpoint at a batch whose predecessor the table does not show."""
+    """The error for a checkpoint whose previous batch the table does not show."""
     return CheckpointMismatchError(
         f"the checkpoint is at batch {batch_id}, but the newest batch of this query that the table still shows is "
         f"{'none' if newest is None else newest}: {why}. {_REMEDIES}",
@@ -139,12 +138,13 @@ def ahead_of_table(batch_id: int, newest: int | None, why: str, *, history_compl
 
 
 def topic_created_again(topic: str, was: str, now: str) -> TopicCreatedAgainError:
-    """The error for a topic that has another id than the one whose offsets are known."""
+    """The error for a topic that has another id than the topic whose offsets are known."""
     return TopicCreatedAgainError(
-        f"topic {topic!r} was deleted and created again (its id was {was}, and is {now}): offsets of the old one mean "
-        "nothing in it, so no batch is written. Run the job once with --reset-identity: it "
-        "reads this topic from its first record, and others from where the table has got to. Only if the topic holds "
-        "the same records at the same offsets, as after a restore, pass --allow-reprocess once instead (docs/kafka.md)",
+        f"topic {topic!r} was deleted and created again (its id was {was}, and is {now}): offsets of the old topic "
+        "are invalid for the new one, so no batch is written. Run the job once with --reset-identity: it reads this "
+        "topic from its first record, and other topics from the offsets that the table holds. Only if the topic "
+        "holds the same records at the same offsets, as after a restore, pass --allow-reprocess once instead "
+        "(docs/kafka.md)",
         topic=topic,
         known_id=was,
         topic_id=now,
@@ -152,12 +152,13 @@ def topic_created_again(topic: str, was: str, now: str) -> TopicCreatedAgainErro
 
 
 def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is_new: bool) -> None:
-    """What a query begins to read must not be in the table already, put there by another query.
+    """Refuses records that a query begins to read, if another query has put them into the table already.
 
-    A new query begins with all that it reads, a later batch with the partitions that are new to the query. Of each
-    partition the newest of the others counts. Other sinks of this query write the same batch. Who is further on in what
-    a query reads already, has read a topic of that name that is no more; so has who knows it by another id. A new query
-    that begins where such a one has ended was given its offsets.
+    A new query begins with everything that it reads, a later batch with the partitions that are new to the query. For
+    each partition the newest snapshot of other queries counts. Other sinks of this query write the same batch and do
+    not count. A query that is further on in a partition that this query reads already, or that knows the topic by
+    another id, has read an earlier topic of that name. A new query that begins where such a query has ended was given
+    its offsets.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))
@@ -198,10 +199,10 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
 
 
 def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHistory) -> None:
-    """Records from this batch on must not have been written by another query meanwhile; nor those of the `last` batch
-    of this run, which both may have written at the same time.
+    """Refuses a batch if another query has written its records meanwhile, or those of the `last` batch of this run.
 
-    Only where it is certain that both read one cluster: jobs say it, and jobs take all records of what they read.
+    Both queries may have written the last batch at the same time. The check needs to be certain that both read one
+    cluster: jobs name it, and jobs take all records of the topics that they read.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     if history.is_running:
@@ -211,7 +212,7 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
         if batch.cluster is None or other.properties.get(CLUSTER) != batch.cluster or not began:
             continue
         if not history.since_is_whole:
-            began = {}  # What it has written before that, is not visible.
+            began = {}  # It is not visible what the other query has written before that.
         anew = created_again(ids_in(other, batch.cluster), batch.topic_ids)
         for place in sorted(p for p in ends if p[0] not in anew):
             first, behind = max(starts.get(place, 0), began.get(place, 0)), reached.get(place, 0)
@@ -227,10 +228,10 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
 
 
 def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
-    """What to do about records that perhaps no query has written, where the other one is further on than this batch.
+    """What to do about records that perhaps no query has written, if the other query is further on than this batch.
 
-    The other query's batches are taken from the snapshots after this query's newest one. So a batch that the other
-    committed while this query wrote its newest is not seen.
+    Batches of the other query are taken only from snapshots after this query's newest one. So a batch that the other
+    query committed while this query wrote its newest batch is not seen.
     """
     own = [s for s in history.since if s.commit_user == other.commit_user and history.since_is_whole]
     began = [kafka_offsets(s.properties.get(START_OFFSETS)) for s in own]
@@ -246,8 +247,10 @@ def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) ->
 
 
 def of_other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
-    """True only when both are known: a topic's name says nothing across clusters. What a cluster calls itself counts
-    before the servers that jobs name."""
+    """Whether two clusters are known and differ; the names of topics say nothing across clusters.
+
+    The id that a cluster itself gives comes before the servers that jobs name.
+    """
     itself = other.properties.get(CLUSTER)
     if batch.cluster is not None and itself is not None:
         return batch.cluster != itself
@@ -266,17 +269,17 @@ def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: b
         return WriteBatch()
     difference = "without its offsets" if stored is None else "with other offsets"
     raise CheckpointMismatchError(
-        f"the table holds batch {batch.batch_id} of this query {difference}: the checkpoint was rewound or copied, and "
-        f"this batch would be written over another one's name. {_REMEDIES}",
+        f"the table holds batch {batch.batch_id} of this query {difference}: the checkpoint was rewound or copied, "
+        f"and this batch would take the number of another batch. {_REMEDIES}",
         table_batch=batch.batch_id,
         checkpoint_batch=batch.batch_id,
     )
 
 
 def check_twin(batch: BatchIdentity, twin: Snapshot) -> None:
-    """Returns if a snapshot that another run made under this batch's name holds the same input; it is then done.
+    """Checks that the snapshot of another run with this batch's number holds the same input. The batch is done then.
 
-    Raises CheckpointMismatchError otherwise: two runs share a query's id, and have read different records.
+    Raises CheckpointMismatchError if not: two runs share a query's id, and have read different records.
     """
     if twin.properties.get(DIGEST) != batch.digest:
         raise CheckpointMismatchError(
@@ -287,7 +290,7 @@ def check_twin(batch: BatchIdentity, twin: Snapshot) -> None:
 
 
 _REMEDIES = (
-    "Either restore the checkpoint that wrote the table; or start a new checkpoint from the table's own offsets "
-    "(`bucketline offsets PATH` prints them) with --reset-identity; or, if rows may be written twice, pass "
+    "Restore the checkpoint that wrote the table. Or start a new checkpoint from the offsets in the table "
+    "(`bucketline offsets PATH` prints them) with --reset-identity. Or, if rows may be written twice, pass "
     "--allow-reprocess."
 )

@@ -1,4 +1,4 @@
-"""A batch that needs a schema registry waits for it: it is done again until the registry answers, or for so long."""
+"""Repeats a batch that needs a schema registry until the registry answers, or a time limit is reached."""
 
 import logging
 from collections.abc import Callable
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def wait_of(decoder: Decoder | None) -> int:
-    """For how many milliseconds batches of that decoder wait for a registry."""
+    """The ms for which batches with that decoder wait for a registry."""
     registry = decoder.registry if isinstance(decoder, DecodeStep) else None
     return 0 if registry is None else registry.options.wait_ms
 
@@ -28,9 +28,9 @@ def when_registry_answers(
     wait_ms: int,
     world: World = SYSTEM_WORLD,
 ) -> T:
-    """The result of the work, which is done again while it fails because the registry does not answer.
+    """The result of `work`, which is repeated while it fails because the registry does not answer.
 
-    Raises what the work raised last, once it has waited that long.
+    Raises the last error of `work` after `wait_ms`.
     """
     until: int | None = None
     pause_ms = _FIRST_PAUSE_MS

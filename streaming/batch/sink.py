@@ -1,7 +1,7 @@
-"""TableSink: the foreachBatch function, and the tables that it keeps open between batches.
+"""TableSink: the function for foreachBatch.
 
 The sink is a frozen value, so that it can be pickled. What a batch leaves for the next one is kept by path in this
-process (`live_table`); the way of a batch is in `write_batch`.
+process (`live_table`); the steps of a batch are in `write_batch`.
 """
 
 import logging
@@ -40,11 +40,11 @@ _LOG = logging.getLogger(__name__)
 class TableSink:
     """Writes micro-batches into one table, each exactly once; use as `foreachBatch(sink)`.
 
-    `options` override the table's for this job; `storage_options` (`s3.endpoint`, ...) say how its storage is reached,
-    and are never stored; `sink_id` tells two sinks of one query apart; `checkpoint` is the query's checkpoint location,
-    needed only where Spark does not tell it. `decode` turns records into rows (the job's `decode:`); `source` names the
-    cluster that is read; `allow_reprocess` lets a batch be written that checkpoint and table disagree about. Raises
-    BucketlineError before anything is written when the table, the batch or the checkpoint do not fit.
+    `options` override the table's options for this job. `storage_options` (`s3.endpoint`, ...) say how to reach its
+    storage, and are never stored. `sink_id` distinguishes two sinks of one query. `checkpoint` is the query's
+    checkpoint location, needed only if Spark does not tell it. `decode` turns records into rows (the job's `decode:`).
+    `source` names the cluster that is read. `allow_reprocess` allows a batch about which checkpoint and table disagree.
+    Raises BucketlineError before anything is written if the table, the batch or the checkpoint do not fit.
     """
 
     path: str
@@ -61,7 +61,7 @@ class TableSink:
         refuse_storage_keys(self.options, "the sink's options")
         check_texts(self.options, "the sink's options")
         refuse_unknown_options(self.options)
-        # Settings print without their secrets.
+        # Printed settings do not show secrets.
         object.__setattr__(self, "options", MaskedOptions(self.options))
         object.__setattr__(self, "storage_options", check_storage_options(self.storage_options))
         if self.sink_id is not None and not self.sink_id.replace("-", "").replace("_", "").isalnum():
@@ -76,9 +76,9 @@ class TableSink:
             self.write(batch, identify(batch, batch_id, self._job()))
 
     def write(self, batch: Any, identity: BatchIdentity) -> None:
-        """As a call, for a batch whose identity is known."""
+        """Writes a batch whose identity is known. Calling the sink finds out the identity first."""
         user = identity.commit_user(self.sink_id)
-        # Without what wraps it: after a commit no catalog is to be asked for new keys.
+        # The table is used without its catalog wrapper, because after a commit no catalog may be asked for new keys.
         store = bare(file_io_for(self.path, self.storage_options)[0])
         sent = requests_sent(store)
         table = live_table(self.path, self.options, user, self.storage_options)
@@ -92,22 +92,24 @@ class TableSink:
                 tell(report)
                 measure(report, user, target.at.plan.sink.metrics)
         except BaseException:
-            # After an error nothing that is kept of the table is trusted: the next batch reads it anew.
+            # After an error nothing that is kept of the table is trusted: the next batch reads the table again.
             forget_table(self.path, user)
             raise
 
     def stop(self, query_id: str) -> None:
-        """Ends what a query that is stopped still does: with `compaction` = `async` the compaction that is running.
+        """Ends the asynchronous compaction of a query that is stopped (with `compaction` = `async`).
 
-        It waits for that as `async-compaction.stop-timeout` says; then the work is given back, and its files removed.
+        It waits as long as `async-compaction.stop-timeout` says; then the items are released, and their files removed.
         """
         stop_beside(self._root, commit_user(query_id, self.sink_id))
 
     def finish(self, spark: Any, query_id: str, is_ending: Callable[[], bool] = lambda: False) -> int:
-        """Compacts, once a query has ended, what its batches still owe; the rows that readers do not see even then.
+        """Does, after a query has ended, the compactions that are still due; returns the number of rows that readers do
+        not see even then.
 
-        For bounded queries: a later start does it as well. What could not be done is a warning. With `compaction` =
-        `async` it waits until all that was due is compacted, or until `is_ending`; raises CompactionFailedError.
+        For bounded queries; a later start would do the compactions as well. A failure is logged as a warning. With
+        `compaction` = `async` it waits until everything due is compacted, or until `is_ending` returns true; raises
+        CompactionFailedError.
         """
         user = commit_user(query_id, self.sink_id)
         finish_beside(self._root, user, is_ending)
@@ -116,7 +118,7 @@ class TableSink:
             table.keep(finish_stream(table.target, SparkEngine(spark)))
             return hidden_rows(table.target).rows
         except BucketlineError as e:
-            _LOG.warning("%s: what the query still owes could not be compacted: %s", self.path, e)
+            _LOG.warning("%s: compactions that are still due have failed: %s", self.path, e)
             return 0
 
     @property

@@ -1,4 +1,4 @@
-"""A table that a stream writes to, as a value: each batch takes one and gives the next one back."""
+"""A table that a stream writes to, as a value. Each batch takes one target and returns the next one."""
 
 from dataclasses import dataclass, field, replace
 
@@ -11,17 +11,17 @@ from bucketline.state.store.write.visibility import Budget, FileNames, Waits, al
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a stream knows of a table, and owes it, between two batches.
+    """What a stream remembers of a table between two batches, and what it still has to do there.
 
-    `commits` are the snapshots of its newest batch, and `seen_id` is the snapshot up to which they were looked for;
-    `is_complete` when it is certain that none is newer up to there.
-    `key_shares` and `rejected_in_all` are what they say: among how many tasks the keys are shared, and how many records
-    were rejected. `touched` are the partitions that the last batch wrote, with `rows_a_partition` each.
-    `hidden` are files on level 0 that readers skip and that this stream is to compact; None until it has looked. A lost
-    compaction of all buckets, and lost postponed rows, are owed as well. `source_tables` are the source's tables
-    whose records it has written, where it matters. `is_advised` once advice has been logged,
-    `shares_buckets` once keys of several shares were found in one bucket. `mixed_topics` are those
-    about whose keys a warning has been logged.
+    `commits` are the snapshots of its newest batch, searched up to the snapshot `seen_id`; `is_complete` is true if it
+    is certain that no newer one exists up to there.
+    `key_shares` is the number of tasks that share the keys, `rejected_in_all` the number of rejected records. `touched`
+    are the partitions that the last batch wrote, and `rows_a_partition` the rows of each.
+    `hidden` are files on level 0 that readers skip and that this stream has to compact; None until it has looked. The
+    stream also has to repeat a lost compaction of all buckets, and to move lost postponed rows. `source_tables` are the
+    source's tables whose records it has written, if that matters. `is_advised` is true once advice has been logged,
+    `shares_buckets` once keys of several shares were found in one bucket. A warning was logged about the keys of
+    `mixed_topics`.
     """
 
     commits: tuple[Snapshot, ...] = ()
@@ -42,9 +42,9 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The open table, the name that the stream commits under, and the state of the stream there.
+    """The open table, the commit user of the stream, and the stream's state.
 
-    `upkeep` remembers what the stream has looked after in the table; it is the one thing here that changes.
+    `upkeep` remembers the upkeep that the stream has done; it is the only field that changes.
     """
 
     at: TableAt
@@ -57,27 +57,27 @@ class Target:
         return replace(self, state=state)
 
     def with_table(self, at: TableAt) -> "Target":
-        """The stream in the same state, on a later view of the table."""
+        """The stream with the same state, on a later view of the table."""
         return replace(self, at=at)
 
     def refreshed(self) -> "Target":
-        """The same, on the table with its newest schema, at its newest snapshot."""
+        """The target on the table's newest schema and newest snapshot."""
         return self.with_table(self.at.refreshed())
 
     def after(self, committed: Committed) -> "Target":
-        """The same, on the table as a commit has left it."""
+        """The target on the table as a commit has left it."""
         return self.with_table(self.at.after(committed))
 
     def budget(self) -> Budget:
-        """The time for making rows visible, from now on."""
+        """The time budget for making rows visible, which starts now."""
         sink = self.at.plan.sink
         return Budget(sink.visibility_timeout_ms, self.at.table.world)
 
 
 def taken_over(target: Target) -> Target:
-    """The target of a stream that owes, from its start, whatever waits on level 0 already.
+    """The target of a stream that starts: everything that waits on level 0 already is due for compaction.
 
-    What this stream left before it ended is among it, and nothing on level 0 says who has written it.
+    It includes what this stream left before it ended; level 0 does not show who wrote its files.
     """
     if target.state.hidden is not None:
         return target

@@ -1,9 +1,8 @@
-"""The ids of Kafka's topics: a topic that is deleted and created again under its name gets another one.
+"""The ids of Kafka's topics. A topic that is deleted and created again under the same name gets another id.
 
-Offsets count within one topic, so a batch's snapshot has the ids of its topics beside its offsets. An id is 32 hex
-digits, whichever client says it. Ids are compared within one cluster only, and only where both are known.
-
-Source: KIP-516; Kafka 4.1 Uuid, librdkafka 2.16 rd_kafka_Uuid_t.
+Offsets count within one topic, so the snapshot of a batch holds the ids of its topics next to its offsets. An id is 32
+hex digits, from whichever client. Ids are compared only within one cluster, and only if both are known. Source:
+KIP-516; Kafka 4.1 Uuid, librdkafka 2.16 rd_kafka_Uuid_t.
 """
 
 import base64
@@ -15,25 +14,26 @@ from bucketline.state.format.entries import Snapshot
 
 CLUSTER = "bucketline.kafka-cluster"
 TOPIC_IDS = "bucketline.kafka-topic-ids"
-"""Snapshot property: the ids of the topics that the end offsets name, as JSON from topic to id."""
+"""Snapshot property: the ids of the topics in the end offsets, as JSON from topic to id."""
 
 TopicIds = Mapping[str, str]
-"""Topic → id, of those topics whose id is known."""
+"""Topic → id, for the topics whose id is known."""
 
 _BITS, _DIGITS = 64, 16
 _NO_ID = "0" * (2 * _DIGITS)
-"""What a broker says that knows no ids, as those before Kafka 2.8."""
+"""The id that brokers without topic ids give, as before Kafka 2.8."""
 
 
 def id_of_halves(most: int, least: int) -> str | None:
-    """The id of an UUID in two numbers of 64 bits, with or without a sign; None for that of no topic."""
+    """The id of a UUID given as two numbers of 64 bits, signed or not; None for the id that stands for no topic."""
     mask = (1 << _BITS) - 1
     return _real(f"{most & mask:0{_DIGITS}x}{least & mask:0{_DIGITS}x}")
 
 
 def id_of_text(text: str) -> str | None:
-    """The id of an UUID in URL-safe base64 without padding, as Kafka writes it; None for that of no topic, and for
-    another text."""
+    """The id of a UUID in URL-safe base64 without padding, Kafka's form; None for the id of no topic and for other
+    texts.
+    """
     try:
         found = base64.b64decode(text + "==", altchars=b"-_", validate=True).hex()
     except (binascii.Error, ValueError):
@@ -42,7 +42,7 @@ def id_of_text(text: str) -> str | None:
 
 
 def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
-    """The ids in a snapshot, if it is certain that they are of this cluster; else none."""
+    """The ids in a snapshot if it is certain that they belong to this cluster; else none."""
     if cluster is None or snapshot.properties.get(CLUSTER) != cluster:
         return {}
     try:
@@ -53,17 +53,17 @@ def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
 
 
 def newest_ids(newest_first: Iterable[Snapshot], cluster: str | None) -> dict[str, str]:
-    """The ids in the snapshots of a batch, of which a compaction need not say them."""
+    """The ids in the snapshots of a batch. The snapshot of a compaction may lack them."""
     return next(filter(None, (ids_in(s, cluster) for s in newest_first)), {})
 
 
 def ids_text(ids: TopicIds) -> str | None:
-    """The ids as the text of the property; None where there are none."""
+    """The ids as the text of the property; None if there are none."""
     return json.dumps(dict(ids), separators=(",", ":"), sort_keys=True) if ids else None
 
 
 def created_again(known: TopicIds, now: TopicIds) -> list[str]:
-    """The topics that have another id now than the one that is known, in order."""
+    """The topics, in order, whose id now differs from the known id."""
     return sorted(topic for topic, found in now.items() if known.get(topic, found) != found)
 
 

@@ -1,4 +1,4 @@
-"""Whether the topics of a job stay the same ones: asked before a batch is planned, and again before its commit."""
+"""Checks that the topics of a job are still the same: before a batch is planned, and again before its commit."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ _LOG = logging.getLogger("bucketline.job")
 
 
 class AskIds(Protocol):
-    """Says which ids topics have now. It leaves out those that are not known, and warns of them once."""
+    """A function that returns the current ids of topics. It leaves out unknown ids, and logs a warning once."""
 
     def __call__(self, topics: Collection[str]) -> TopicIds: ...
     def close(self) -> None: ...
@@ -22,10 +22,10 @@ class AskIds(Protocol):
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Compares topics with those that a run of a job has begun with. `accepted` are the ids that this run has seen and
-    goes on with: the one thing here that changes.
+    """Compares topics with those that the run of a job began with.
 
-    `fails` as `failOnDataLoss` says; if not, a topic that was created again is read on, and a warning.
+    `accepted` holds the ids that this run has seen and goes on with; it is the only field that changes. `fails` follows
+    `failOnDataLoss`; if it is false, a topic that was created again is read on, and a warning is logged.
     """
 
     ask: AskIds
@@ -33,14 +33,13 @@ class TopicWatch:
     accepted: dict[str, str] = field(default_factory=dict)
 
     def ids_of(self, batch: BatchIdentity) -> TopicIds:
-        """The ids that the topics of a batch have now, as far as they are known."""
+        """The current ids of the topics of a batch, as far as they are known."""
         topics = _topics(batch)
         return self.ask(topics) if topics else {}
 
     def accept(self, known: TopicIds, now: TopicIds) -> None:
-        """Goes on with these ids. `known` are those of the table; what this run has accepted counts before them.
-
-        Raises TopicCreatedAgainError where a topic has another id than it had.
+        """Goes on with these ids. `known` are the ids in the table; ids that this run has accepted come before them.
+        Raises TopicCreatedAgainError if a topic has another id than before.
         """
         before = {**known, **self.accepted}
         for topic in created_again(before, now):
@@ -57,9 +56,9 @@ class TopicWatch:
         self.accepted.update(now)
 
     def confirm(self, batch: BatchIdentity, commits: Sequence[Snapshot]) -> TopicIds:
-        """The ids for the batch's snapshot, asked again; `commits` are the snapshots of the batch before. An id that is
-        not known now stays as it was.
+        """The ids for the snapshot of the batch, asked again; `commits` are the snapshots of the batch before.
 
+        A topic whose id is not known now keeps its last id.
         Raises TopicCreatedAgainError.
         """
         known = newest_ids(commits, batch.cluster)

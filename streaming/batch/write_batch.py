@@ -1,7 +1,7 @@
-"""The way of a batch: identify → decide → conform → plan → run → commit → settle → report.
+"""The steps of a batch: identify → decide → conform → plan → run → commit → settle → report.
 
-Each step is a function over values. A batch has one identity; a target is a table that it is written to. The target
-goes in as the last batch has left it, and the one that comes out is for the next batch.
+Each step is a function of values. A batch has one identity; a target is a table that the batch is written to. A step
+takes the target and returns it changed; the last one is for the next batch.
 """
 
 import logging
@@ -78,11 +78,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job says of all its batches; the fields are as in `TableSink`. With `kafka`, tasks read Kafka themselves,
-    with `parquet` Parquet files; with `joins_partitions` one task reads a batch of few records, however Spark splits
-    it: only a job that has made the frame knows that it holds Kafka's records and nothing else. `topics` asks whether
-    Kafka's topics are still the same ones. `most_records` is how many records of Kafka Spark takes for a batch;
-    None where that is not known. `bad_records` is where bad records go; without, the options of the sink say it.
+    """The settings of a job that hold for all its batches; fields with the names of `TableSink` mean the same.
+
+    With `kafka`, tasks read Kafka themselves; with `parquet`, they read Parquet files. With `joins_partitions`, one
+    task reads a batch of few records, however Spark splits it; this is set only by a job that made the DataFrame itself
+    and so knows that it holds Kafka's records and nothing else. `topics` checks that Kafka's topics are still the same.
+    `most_records` is the most records of Kafka in a batch; None if not known. `bad_records` is the place for bad
+    records; None: the options of the sink name it.
     """
 
     decoder: Decoder | None = None
@@ -100,11 +102,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done for a batch until now. `outcome` is None for one that was in the table before.
+    """What was done for a batch so far. `outcome` is None for a batch that was in the table before.
 
-    `trigger` says what was to be compacted with it, `key_shares` among how many tasks its keys were shared; `planned`
-    and `ran` are when it was planned and when its tasks had ended, in seconds of the monotonic clock; `relief` says how
-    many sorted runs were waiting.
+    `trigger` says what had to be compacted with the batch, `key_shares` the number of tasks that share its keys.
+    `planned` and `ran` are the times at which it was planned and its tasks had ended, in seconds of the monotonic
+    clock. `relief` says how many sorted runs were waiting.
     """
 
     trigger: CompactTrigger
@@ -124,7 +126,7 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
     target, done = when_registry_answers(lambda: repeat_if_gone(work), wait_of(job.decoder), target.at.table.world)
     target, done = settle(target, identity, engine, done)
     if done.outcome is not None and target.at.plan.mode.postpones:
-        # The report says what waits now, and the next batch would read the new snapshot in any case.
+        # The report shows what waits now; the next batch would have to read the new snapshot anyway.
         target = target.refreshed()
     return target, report(target, identity, done, started)
 
@@ -132,7 +134,7 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
 def write_once(
     target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame, job: Job
 ) -> tuple[Target, Done]:
-    """The steps that are repeated, all of them, where files of the batch were removed before its commit."""
+    """The steps that are all repeated if files of the batch were removed before its commit."""
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
         return compact_what_was_due(target, identity, engine)
@@ -182,8 +184,10 @@ def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
 def decide(
     target: Target, identity: BatchIdentity, job: Job, at_least: int | None = None
 ) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
-    """The target at the newest snapshot, and whether the batch is to be written; `at_least` as in `recover.decide`,
-    which says what is raised."""
+    """The target at the newest snapshot, and whether the batch must be written.
+
+    `at_least` and the errors are as in `recover.decide`.
+    """
     target = target.refreshed()
     check_plan_ahead(target.at)
     target, history = read_history(taken_over(target))
@@ -200,8 +204,10 @@ def decide(
 
 
 def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
-    """Rows with the table's columns, and the table that has them; what records hold is known only when tasks have
-    decoded them."""
+    """The rows with the table's columns, and the table, which may have been changed.
+
+    Fields of records that tasks decode are known only later.
+    """
     if rows.decode is not None:
         return target, rows
     beside = beside_table(rows.frame.columns, target.at.plan)
@@ -217,7 +223,7 @@ def plan_run_commit(
     topics: TopicWatch | None = None,
     place: BadRecordsPlace | None = None,
 ) -> tuple[Target, Done]:
-    """A batch that is not in the table yet: what was done for it until its commit."""
+    """Writes a batch that is not in the table yet: plans, runs and commits it."""
     stages = plan(target, identity, engine, rows)
     planned = time.monotonic()
     target, stages, outcome = run(target, identity, engine, stages, rows)
@@ -246,8 +252,11 @@ def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Rec
 def run(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """What the tasks have written, and by which stages: they run again where records need columns that are missing, and
-    where the source's table was truncated, for the rows behind that alone."""
+    """What the tasks have written, and by which stages.
+
+    The tasks run again if records need columns that the table lacks, and if the source's table was truncated; then only
+    for the rows after the truncate.
+    """
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     target = of_one_source_table(target, outcome, rows.decode)
     refuse_unexpected(target, outcome, rows.decode)
@@ -268,15 +277,15 @@ def run(
 def _run_by_share(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """What the stages have made. Where keys of several shares lie in one bucket a batch takes one stage more, unless
-    one task writes all of it, and so do all later ones.
+    """What the stages have written. If keys of several shares lie in one bucket, this batch and later ones take one
+    more stage, unless one task writes everything.
 
-    That is expected once the stream has changed the number of shares, unless to a divisor of it. Of buckets that others
-    have opened no metadata says which keys they hold: a task finds that out, and the batch runs again.
+    That is expected after the stream has changed its number of shares, unless the old number is a multiple of the new
+    one. For buckets of other writers no metadata says which keys they hold: a task finds out, and the batch runs again.
     """
     known = target.state.key_shares
     if not target.state.shares_buckets and shares_are_new(stages, known):
-        why = f"the keys have {stages.key_shares} shares, and had {known}"
+        why = f"the keys had {known} shares, and now have {stages.key_shares}"
     else:
         try:
             return target, stages, engine.run(stages)
@@ -284,15 +293,17 @@ def _run_by_share(
             if not stages.assigners.across_partitions:
                 raise
             why = str(e)
-    _LOG.info("%s: %s; its batches take one stage more", target.at.table.path, why)
+    _LOG.info("%s: %s; from now on its batches take one more stage", target.at.table.path, why)
     target = target.with_state(replace(target.state, shares_buckets=True))
     stages = plan(target, identity, engine, rows)
     return target, stages, engine.run(stages)
 
 
 def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: BadRecordsPlace | None) -> int:
-    """How many bad records of the batch were put aside; where there are too many, or they cannot be put aside, what the
-    tasks have written is removed. Raises as `settle_bad_records`."""
+    """Stores the bad records of the batch and returns their number.
+
+    If there are too many, or they cannot be stored, the files of the batch are removed. Raises as `settle_bad_records`.
+    """
     batch = BatchName(target.user, identity.batch_id, identity.digest, identity.run_id, target.at.table.path)
     try:
         aside = settle_bad_records(place, target.at.plan.sink.bad_records_max, outcome.rejects, batch)
@@ -306,8 +317,10 @@ def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: 
 
 
 def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, topics: TopicWatch) -> BatchIdentity:
-    """The identity with the ids that its topics have after they were read; what the tasks have written is removed where
-    a topic is not the same one. Raises TopicCreatedAgainError."""
+    """The identity with the ids that its topics have after they were read.
+
+    If a topic is not the same any more the files of the batch are removed. Raises TopicCreatedAgainError.
+    """
     try:
         return replace(identity, topic_ids=topics.confirm(identity, target.state.commits))
     except recover.TopicCreatedAgainError:
@@ -316,7 +329,9 @@ def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, to
 
 
 def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> tuple[Target, Done]:
-    """For a batch that is in the table: the compaction that was due with it, idle buckets included."""
+    """For a batch that is in the table already: does the compaction that was due with it, also in buckets without new
+    rows.
+    """
     settle_skipped(target)
     at = target.at
     trigger = at.plan.trigger(identity.commit_number)
@@ -331,8 +346,10 @@ def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkE
 
 
 def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
-    """Does the compactions that this batch and earlier ones have left: moves postponed rows, makes rows visible. What
-    fails stays in the state for the next batch."""
+    """Does the compactions that this batch and earlier ones have left: moves postponed rows, makes rows visible.
+
+    Work that fails stays in the state for the next batch.
+    """
     owes_full = done.trigger is CompactTrigger.FULL and done.report.committed.dropped is not None
     state = replace(target.state, owes_full=owes_full)
     if done.outcome is not None:
@@ -357,7 +374,7 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
 
 
 def report(target: Target, identity: BatchIdentity, done: Done, started: float) -> BatchReport:
-    """What the batch came to."""
+    """The report of the batch."""
     name, world, now = target.at.table.path, target.at.table.world, time.monotonic()
     if done.outcome is None:
         hidden = hidden_rows(target)
@@ -371,21 +388,21 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
 
 
 def _open_items(target: Target) -> OpenItems:
-    """What of compaction plans is open, as this stream saw it last."""
+    """The open items of compaction plans, as this stream saw them last."""
     if target.at.plan.compacts_beside:
         return beside_backlog(target)
     return planned_backlog(target.at, target.user)
 
 
 def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage, ...]:
-    """The messages of a compaction that takes all postponed rows to their buckets."""
+    """The messages of a compaction that moves all postponed rows to their buckets."""
     at = target.at
     write = at.plan.bucket_write(CompactTrigger.MINOR)
     return compact_postponed(at, write, lambda partition: True, engine=engine)
 
 
 def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
-    """Moves postponed rows to their buckets, when this batch's turn has come."""
+    """Moves postponed rows to their buckets, if it is this batch's turn."""
     plan, every = target.at.plan, target.at.plan.sink.postpone_compact_batches
     is_due = every is not None and ((identity.commit_number + 1) % every == 0 or target.state.owes_postponed)
     if not plan.mode.postpones or not is_due:
@@ -400,7 +417,7 @@ def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine
 
 
 def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Target:
-    """The target that knows that advice on the job has been logged, if there is any."""
+    """The target after advice on the job was logged, if there is any."""
     plan = target.at.plan
     advice = None if target.state.is_advised else plan.mode.advice(plan, stages, engine.workers)
     if advice is None:

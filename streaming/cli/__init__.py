@@ -1,4 +1,4 @@
-"""The command line: one module for each group of commands; `program` has exit codes and error lines."""
+"""The command line: one module for each group of commands; `program` has the exit codes and error lines."""
 
 from bucketline.streaming.cli.commands import main
 

@@ -1,4 +1,6 @@
-"""Arguments of several commands: the table's PATH, read options, storage options, `--format`, lists of names."""
+"""Arguments that several commands share: the table's PATH, read options, storage options, `--format`, lists of
+names.
+"""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +30,14 @@ _CATALOG = "bucketline.catalog"
 
 
 def table_arguments(command: Command) -> Command:
-    """Adds `PATH`, options of reading, storage and catalog; the command gets `path` and `option`, see `opened`."""
+    """Adds `PATH` and the options for reading, storage and catalog. The command gets `path` and `option`; see
+    `opened`.
+    """
     return click.argument("path")(_read_arguments(command))
 
 
 def table_or_job_arguments(command: Command) -> Command:
-    """As `table_arguments`, where PATH may be left out."""
+    """As `table_arguments`, but PATH may be left out."""
     return click.argument("path", required=False)(_read_arguments(command))
 
 
@@ -52,7 +56,10 @@ def storage_arguments(command: Command) -> Command:
     """Adds `--storage`, `--warehouse`, `--catalog` and their files; the command reads them with `given_storage` and
     `given_catalog`."""
     command = _settings_options(
-        command, _CATALOG, "--catalog", "Option of the catalog, as metastore=jdbc; tables are names then; repeatable."
+        command,
+        _CATALOG,
+        "--catalog",
+        "Option of the catalog, as metastore=jdbc; tables are then given by name; repeatable.",
     )
     command = click.option(
         "--warehouse",
@@ -61,7 +68,7 @@ def storage_arguments(command: Command) -> Command:
         callback=lambda context, parameter, path: _keep(
             context, _CATALOG, "warehouse", {} if path is None else {WAREHOUSE.key: path}
         ),
-        help="Folder or URI with databases; tables are names then, as shop.orders.",
+        help="Folder or URI with databases; tables are then given by name, as shop.orders.",
     )(command)
     return _settings_options(
         command, _STORAGE, "--storage", "Storage option, as s3.endpoint=http://localhost:9000; repeatable."
@@ -69,19 +76,21 @@ def storage_arguments(command: Command) -> Command:
 
 
 def given_storage() -> dict[str, str]:
-    """The storage options of the command that runs; those on the command line override those of the file."""
+    """The storage options of the running command. Options on the command line override those of the file."""
     return _given(_STORAGE)
 
 
 def given_catalog() -> Catalog | None:
-    """The catalog that the command names, None if it names none: then tables are paths."""
+    """The catalog that the command names; None if it names none, and tables are given by path."""
     settings = _given(_CATALOG)
     return catalog(settings, given_storage()) if settings else None
 
 
 def given_place_arguments() -> str:
-    """The arguments of the command that runs which say where a name is looked up, as they are typed again; secrets are
-    masked. A space stands before each."""
+    """The arguments of the running command that say where tables are looked up, as text to type again.
+
+    Secrets are masked. Each argument has a space before it.
+    """
     meta = click.get_current_context().meta
     words = [f"--warehouse {shlex.quote(path)}" for path in meta.get(_CATALOG, {}).get("warehouse", {}).values()]
     for kind, name in ((_CATALOG, "--catalog"), (_STORAGE, "--storage")):
@@ -113,7 +122,7 @@ def format_option(command: Command) -> Command:
 
 
 def opened(path: str, option: Sequence[str]) -> Table:
-    """The table that the arguments name: by its path, or by its name in the catalog."""
+    """The table that the arguments name, by its path or by its name in the catalog."""
     named_catalog, options = given_catalog(), assignments(option, "-o")
     if named_catalog is not None:
         return named_catalog.table(path, options=options)
@@ -165,7 +174,7 @@ def _settings_options(command: Command, kind: str, name: str, text: str) -> Comm
         metavar="F.yaml",
         expose_value=False,
         callback=lambda context, parameter, path: _keep(context, kind, "file", {} if path is None else _file(path)),
-        help=f"File with what {name} takes; keeps secrets off the command line.",
+        help=f"File with values for {name}; keeps secrets off the command line.",
     )(command)
     return click.option(
         name,
@@ -188,7 +197,7 @@ def _given(kind: str) -> dict[str, str]:
 
 
 def _file(path: str) -> dict[str, str]:
-    """The settings of a file, with what references stand for."""
+    """The settings in a file, with references replaced."""
     found = {key: setting.text for key, setting in read_settings_file(path).items()}
     for key, text in found.items():
         found[key] = looked_up(key, text)

@@ -1,4 +1,4 @@
-"""`bad-records`: what a job, a folder or a table has of bad records; and their replay."""
+"""`bad-records`: shows the bad records of a job, a folder or a table, and replays them."""
 
 import click
 import pyarrow as pa
@@ -29,7 +29,7 @@ _SHOWN_BYTES = 60
 
 @program.command(name="bad-records", short_help="Shows bad records by reason, and replays them.")
 @click.argument("path", required=False)
-@click.option("--conf-file", metavar="F", help="The job whose bad records they are: .yaml, .json or .properties.")
+@click.option("--conf-file", metavar="F", help="The job whose bad records are shown: .yaml, .json or .properties.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the job file; repeatable.")
 @click.option("--replay", is_flag=True, help="Run them through the job again, each once; needs --conf-file.")
 @storage_arguments
@@ -37,13 +37,13 @@ _SHOWN_BYTES = 60
 def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ...], replay: bool, form: Format) -> None:
     """Prints how many bad records there are for each reason, with a sample; of a job, or of a folder or table at PATH.
 
-    With --replay they are decoded and written again, by batches of their own; what is still bad waits for the next
-    replay. Where the table has no sequence.field, a record that is replayed wins over rows of its key that came later.
+    With --replay they are decoded and written again, in batches of their own; records that are still bad wait for the
+    next replay. If the table has no sequence.field, a replayed record replaces a row of its key that was written later.
     """
     if (path is None) == (conf_file is None):
         raise click.UsageError("give PATH, or --conf-file")
     if conf_file is None:
-        assert path is not None, "one of the two is given"
+        assert path is not None, "give either PATH or --conf-file"
         if replay or settings:
             raise click.UsageError("--replay and --set need --conf-file")
         print_table(_counts(_place_at(path)), form)
@@ -80,7 +80,7 @@ def _place_at(path: str) -> BadRecordsPlace:
     if Schemas(io, root).latest_id() is not None:
         return RejectsTable(place.uri, place.storage)
     if not io.list_names(root):
-        raise OptionError(f"there are no bad records at {path}: it is empty, or not there", key="path", path=path)
+        raise OptionError(f"there are no bad records at {path}: it is empty, or does not exist", key="path", path=path)
     return Folder(place.uri, place.storage)
 
 

@@ -1,4 +1,4 @@
-"""All commands of the program: importing their modules registers them."""
+"""All commands of the program. Importing their modules registers them."""
 
 import signal
 from collections.abc import Sequence
@@ -38,6 +38,6 @@ COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line, or the command that is given, and exits with its code."""
+    """Runs a command, by default that of the command line, and exits with its code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on an interrupt is reported in one line
     program.main(arguments)

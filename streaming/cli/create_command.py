@@ -15,12 +15,14 @@ from bucketline.streaming.cli.program import program
     "path",
     metavar="PATH",
     required=True,
-    help="Where: <warehouse>/<db>.db/<table>, or a name in the catalog.",
+    help="Location of the table: <warehouse>/<db>.db/<table>, or a name in the catalog.",
 )
 @click.option(
     "--schema", "columns", metavar="TEXT", required=True, help="Columns, as 'id BIGINT NOT NULL, v STRING COMMENT ...'."
 )
-@click.option("--primary-key", metavar="A,B", multiple=True, help="Primary-key columns; none makes an append table.")
+@click.option(
+    "--primary-key", metavar="A,B", multiple=True, help="Primary-key columns; without them an append table is created."
+)
 @click.option("--partition-by", metavar="A,B", multiple=True, help="Partition columns.")
 @click.option("-o", "--option", metavar="KEY=VALUE", multiple=True, help="Table option, as bucket=4; repeatable.")
 @click.option("--comment", help="Comment of the table.")
@@ -33,7 +35,7 @@ def create(
     option: tuple[str, ...],
     comment: str | None,
 ) -> None:
-    """Creates a table. Types mean what they mean in Paimon: TIMESTAMP has no zone, TIMESTAMP_LTZ is an instant."""
+    """Creates a table. Types are Paimon's: TIMESTAMP has no time zone, TIMESTAMP_LTZ is an instant."""
     named_catalog = given_catalog()
     create_in = (
         partial(create_table, storage_options=given_storage()) if named_catalog is None else named_catalog.create_table

@@ -1,4 +1,4 @@
-"""The tables of a job as they are now: read from its checkpoint, its tables and Kafka, without Spark.
+"""The state of a job's tables, read from its checkpoint, its tables and Kafka, without Spark.
 
 The job need not run, and nothing is changed.
 """
@@ -56,10 +56,13 @@ SCHEMA = pa.schema(
         ("why", pa.string()),
     ]
 )
-"""The columns of the status of a table. `rows` counts the rows of its files, so a key may count more than once.
-`behind_records` counts the records of its topic partitions that the job has not read for it, `behind_seconds` is the
-age of the first of them. `runs` is the largest number of sorted runs of a bucket. `bad_records` counts all that the job
-has rejected for it. `batch` and `committed` are those of the job's newest commit."""
+"""The columns of a table's status.
+
+`rows` counts the rows of its files, so a key may count more than once. `behind_records` counts the records of its topic
+partitions that the job has not read for it; `behind_seconds` is the age of the first of them. `runs` is the largest
+number of sorted runs of a bucket. `bad_records` counts all records that the job has rejected for it. `batch` and
+`committed` belong to the job's newest commit.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ def show_job(conf_file: str, form: Format, *, watch: bool) -> None:
 def job_status(
     job: JobConfig | RoutedJob, world: World = SYSTEM_WORLD, ask: AskKafka = ask_kafka
 ) -> tuple[pa.Table, list[str]]:
-    """A row (SCHEMA) for each table of a job; and what could not be read.
+    """A row (SCHEMA) for each table of a job, and messages about what could not be read.
 
     Raises OptionError if bucketline cannot reach the storage of the checkpoint.
     """
@@ -116,7 +119,7 @@ def _query(common: JobConfig) -> str | None:
     try:
         io, root = file_io_for(common.checkpoint, common.storage)
     except BucketlineError as e:
-        raise OptionError(f"the checkpoint cannot be looked at: {e.message}", key=CHECKPOINT.key) from e
+        raise OptionError(f"the checkpoint cannot be read: {e.message}", key=CHECKPOINT.key) from e
     data = io.read_optional(f"{root}/metadata")
     try:
         return None if data is None else str(json.loads(data)["id"])
@@ -133,7 +136,7 @@ def _of_one(config: JobConfig, query: str | None) -> Iterator[_Table]:
 
 
 def _of_ledger(job: RoutedJob) -> Iterator[_Table]:
-    """The tables of the newest ledger, and those that routes name and that had no record yet."""
+    """The tables of the newest ledger, and the tables that routes name and that had no record yet."""
     files = ledger_files(job.common.checkpoint, job.common.storage)
     numbers = files.numbers()
     ledger = files.read(numbers[-1]) if numbers else None
@@ -146,7 +149,7 @@ def _of_ledger(job: RoutedJob) -> Iterator[_Table]:
 
 
 def _config(job: RoutedJob, name: str, entry: Entry) -> JobConfig:
-    """The settings of a table by the routes of today; from its name alone if no route leads to it any more."""
+    """The settings of a table by the current routes; from its name alone if no route leads to it any more."""
     for origin in sorted(entry.origins, key=str):
         to = job.resolve(origin.name, origin.topic)
         if isinstance(to, Resolved) and to.table == name:
@@ -201,7 +204,7 @@ def _kept_until(table: _Table, kafka: KafkaNow) -> str:
 
 
 def _of_table(handle: TableHandle, query: str | None) -> dict[str, object]:
-    """The columns from the newest snapshot of a table, and from the newest batch of the query."""
+    """The columns that come from the newest snapshot of a table, and from the newest batch of the query."""
     snapshot = handle.snapshot_store.latest()
     if snapshot is None:
         return {"rows": 0}

@@ -37,13 +37,13 @@ _ORPHANS_SCHEMA = pa.schema(
     type=click.Choice(sorted(STRATEGIES)),
     default="full",
     show_default=True,
-    help="full: everything to the last level; minor: what is due.",
+    help="full: everything to the last level; minor: only buckets that are due.",
 )
-@click.option("--order-by", metavar="A,B", help="Append tables without buckets: columns that rows are sorted by.")
+@click.option("--order-by", metavar="A,B", help="Append tables without buckets: columns by which rows are sorted.")
 @click.option(
     "--order-strategy",
     type=click.Choice(ORDER_STRATEGIES),
-    help="How they are sorted: by one column after the other, or along a curve through all of them.",
+    help="How rows are sorted: by one column after the other, or along a curve through all of them.",
 )
 @partition_option
 def compact(
@@ -55,7 +55,8 @@ def compact(
     partitions: list[dict[str, object]] | None,
 ) -> None:
     """Merges the sorted runs of each bucket and commits the result. Rows do not change, and readers are not
-    disturbed."""
+    disturbed.
+    """
     table = opened(path, option)
     names = None if order_by is None else [name.strip() for name in order_by.split(",")]
     with progress_bar("buckets") as bar:
@@ -77,8 +78,8 @@ def compact(
 def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: list[dict[str, object]] | None) -> None:
     """Changes the number of buckets of partitions of a fixed or postpone table. Rows do not change.
 
-    Partitions that --partition names are rewritten whatever their number of buckets. Without --partition all that have
-    another number are rewritten, and the table's 'bucket' option is set.
+    Partitions that --partition names are always rewritten. Without --partition, all partitions with another number of
+    buckets are rewritten, and the table's 'bucket' option is set.
     """
     snapshot_id = opened(path, option).rescale(bucket_num, partitions)
     click.echo("nothing to rescale" if snapshot_id is None else f"snapshot {snapshot_id}")
@@ -94,9 +95,9 @@ def expire(
 ) -> None:
     """Removes old snapshots, and the files that only they needed.
 
-    By default as the table's options say: at least snapshot.num-retained.min (10) snapshots stay, and those younger
-    than snapshot.time-retained (1 h). Tags and readers with a consumer keep what they need. Where the table has
-    partition.expiration-time, partitions that are older are dropped first.
+    The table's options are the defaults: at least snapshot.num-retained.min (10) snapshots stay, and all that are
+    younger than snapshot.time-retained (1 h). Tags and consumers keep what they need. If the table has
+    partition.expiration-time, older partitions are dropped first.
     """
     older_than = None if retain_time is None else duration(retain_time, "--retain-time")
     table = opened(path, option)
@@ -112,7 +113,7 @@ def expire(
     click.echo(removed if expired.snapshots or files or tags else "nothing to expire")
 
 
-@program.command(short_help="Lists files that nothing names, or removes them.")
+@program.command(short_help="Lists or removes files that no snapshot, tag or branch needs.")
 @table_arguments
 @click.option("--delete", is_flag=True, help="Remove the files; otherwise they are only listed.")
 @click.option(
@@ -125,8 +126,9 @@ def expire(
 @click.option(
     "--no-writers",
     is_flag=True,
-    help="Nobody writes to the table, so files younger than a day may go. DANGER: the files of a batch that is not "
-    "committed yet look like orphans. If any writer runs or is paused, Paimon included, rows are lost.",
+    help="States that nobody writes to the table, so that files younger than a day may be removed. DANGER: the files "
+    "of a batch that is not committed yet look like orphans. If any writer runs or is paused, Paimon included, "
+    "rows are lost.",
 )
 @format_option
 def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, no_writers: bool, form: Format) -> None:
@@ -143,14 +145,15 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, n
     click.echo(size if result.files else "no orphan files", err=True)
 
 
-@program.command(short_help="Checks a table and says what is broken; changes nothing.")
+@program.command(short_help="Checks a table and lists what is broken; changes nothing.")
 @table_arguments
 @click.option("--rows", is_flag=True, help="Also read every live data file: rows, order, buckets, sequence numbers.")
 @format_option
 @click.pass_context
 def doctor(context: click.Context, path: str, option: tuple[str, ...], rows: bool, form: Format) -> None:
-    """Checks the rules that every writer must keep, and says what is broken. Changes nothing; exits with 1 on
-    errors."""
+    """Checks the rules that every writer must keep, and lists what is broken. Changes nothing; exits with 1 on
+    errors.
+    """
     place, options = given_place(path, assignments(option, "-o"))
     table = open_to_examine(place.uri, options, place.storage)
     with progress_bar("states and buckets") as bar:

@@ -1,4 +1,4 @@
-"""`offsets`: the Kafka offsets that a table holds."""
+"""`offsets`: prints the Kafka offsets that a table holds."""
 
 import json
 
@@ -13,11 +13,13 @@ from bucketline.streaming.job.table_offsets import newest_offsets
 
 @program.command(short_help="Prints the Kafka offsets of the newest snapshots, as JSON.")
 @table_arguments
-@click.option("--user", metavar="USER", help="Commit user; by default that of the newest batch.")
+@click.option(
+    "--user", metavar="USER", help="Commit user whose offsets are printed; default: that of the newest batch."
+)
 def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
-    """Prints Kafka offsets held in the newest snapshots, as JSON for Spark's startingOffsets.
+    """Prints the Kafka offsets in the newest snapshots, as JSON for Spark's startingOffsets.
 
-    A job that starts with them and a new checkpoint reads exactly what the table does not have yet.
+    A job that starts with them and a new checkpoint reads exactly the records that the table does not have yet.
     """
     table = opened(path, option)
     writers = list(newest_offsets(table, user))

@@ -1,4 +1,4 @@
-"""Rows → a new Parquet file, which appears only when it is complete."""
+"""Writes rows to a new Parquet file, which appears only when it is complete."""
 
 import os
 from collections.abc import Iterable
@@ -12,7 +12,9 @@ from bucketline.streaming.cli.progress_bar import progress_bar
 
 
 def check_output(path: str) -> None:
-    """Returns if the file can be created. Raises a usage error for another ending, a file that exists, no folder."""
+    """Checks that the file can be created. Raises a usage error for another ending, an existing file, a missing
+    folder.
+    """
     target = Path(path)
     if target.suffix != ".parquet":
         raise click.BadParameter(f"{path}: only FILE.parquet can be written", param_hint="--output")

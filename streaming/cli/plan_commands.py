@@ -1,4 +1,4 @@
-"""`plan`, `compactor`: compactions that one process plans and any number of others do."""
+"""`plan`, `compactor`: one process plans compactions, and any number of other processes do them."""
 
 import json
 import signal
@@ -66,7 +66,7 @@ _SETTING = click.option(
 @click.option(
     "--strategy",
     type=click.Choice([s.value for s in Strategy]),
-    help="Which buckets, and in which order; default: 'compaction-plan.strategy', or minor.",
+    help="Which buckets are planned, and in which order; default: 'compaction-plan.strategy', or minor.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be planned.")
 @_SETTING
@@ -81,9 +81,9 @@ def plan(
     partitions: list[dict[str, object]] | None,
     form: Format,
 ) -> None:
-    """Plans compactions for `bucketline compactor` to do, and prints them: items, bytes, executors worth having.
+    """Plans compactions for `bucketline compactor`, and prints them: items, bytes, and a useful number of executors.
 
-    Buckets that another plan has and nobody has done yet are left out.
+    Buckets that are open in another plan are left out.
     """
     table = handle_of(opened(path, option))
     options = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
@@ -99,12 +99,15 @@ def plan(
     click.echo(_summary(made.plan, made.number), err=True)
 
 
-@program.command(short_help="Does the compactions that others have planned.")
+@program.command(short_help="Does the compactions in plans.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--once", is_flag=True, help="End when nothing is left to claim.")
-@click.option("--spark", is_flag=True, help="Do the items in tasks of a Spark application, one task each.")
+@click.option("--once", is_flag=True, help="End when no item is left to claim.")
+@click.option("--spark", is_flag=True, help="Do the items in tasks of a Spark application, one item in each task.")
 @click.option(
-    "--tasks", type=click.IntRange(1), metavar="N", help="Items at a time with --spark; default: Spark's parallelism."
+    "--tasks",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of items at a time with --spark; default: Spark's parallelism.",
 )
 @click.option(
     "--poll",
@@ -133,11 +136,11 @@ def compactor(
     branch: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Does what `bucketline plan` and writers with 'compaction' = 'dedicated' have planned. Start as many as you like.
+    """Does the compactions that `bucketline plan` and writers with 'compaction' = 'dedicated' have planned.
 
-    One that is killed loses nothing: another takes its items over when its lease has ended. A first SIGTERM or Ctrl-C
-    lets the items in work come to their end, a second one gives them back. Between items it creates tags and expires
-    snapshots, tags and partitions by the table's own rules, as writers do.
+    Any number of compactors may run. A killed compactor loses nothing: another takes its items over when its lease has
+    ended. After a first SIGTERM or Ctrl-C the running items are finished, after a second they are released. Between
+    items a compactor creates tags and expires snapshots, tags and partitions by the table's own rules, as writers do.
     """
     log_to_standard_error()
     poll_ms, lease_ms = duration(poll, "--poll") // _MS, duration(lease, "--lease") // _MS
@@ -147,7 +150,7 @@ def compactor(
     if lease_ms < SHORTEST_LEASE_MS:
         raise click.BadParameter("must be at least 1 s", param_hint="--lease")
     if tasks is not None and not spark:
-        raise click.UsageError("--tasks goes with --spark")
+        raise click.UsageError("--tasks needs --spark")
     engine: Engine = LOCAL_ENGINE
     take = few
     if spark:
@@ -178,7 +181,7 @@ def compactor(
         for path, upkeep in upkeeps.items() if once else ():
             _say_upkept(path, upkeep.at_end())
     left = sum(c.open.count for c in compactors.values())
-    others = f", {counted(left, 'item')} left to others" if once and left else ""
+    others = f", {counted(left, 'item')} left to other compactors" if once and left else ""
     click.echo(f"{counted(closed, 'item')} closed{others}", err=True)
 
 
@@ -187,7 +190,7 @@ OPEN_ITEMS = Metric("compactor_open_items", MetricKind.GAUGE, "items that were o
 
 
 class StoppedError(BaseException):
-    """A second signal came: what is in work is given back."""
+    """A second signal came: the running items are released."""
 
 
 @contextmanager
@@ -210,8 +213,9 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
 def _looked_at(
     compactors: Mapping[str, Compactor], shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]
 ) -> Callable[[str], None]:
-    """Follows the table's rules for expiry; then sets the metric of open items, and writes the file of metrics, where
-    their number has changed."""
+    """Applies the table's rules for expiry. Then it sets the metric of open items, and writes the file of metrics if
+    their number has changed.
+    """
     known: dict[str, int] = {}
 
     def looked(path: str) -> None:
@@ -254,7 +258,7 @@ def _tell(path: str, finished: Finished) -> None:
     result = finished.result
     place = f"{path} {'postponed rows' if finished.item.moves_rows else f'bucket {finished.item.bucket}'}"
     if result is None:
-        click.echo(f"{place}: given back: {finished.reason}")
+        click.echo(f"{place}: released: {finished.reason}")
     elif result.state is ItemState.DONE:
         click.echo(f"{place}: done, snapshot {result.snapshot_id}")
     else:
@@ -266,4 +270,4 @@ def _summary(new_plan: Plan, number: int | None) -> str:
         return "nothing to plan"
     items, size = counted(len(new_plan.items), "item"), counted(sum(i.input_bytes for i in new_plan.items), "byte")
     executors = counted(executors_worth_having(new_plan.items), "executor")
-    return f"{items}, {size}, {executors} worth having; {'not published' if number is None else f'plan {number}'}"
+    return f"{items}, {size}, {executors} useful; {('not published' if number is None else f'plan {number}')}"

@@ -60,22 +60,22 @@ _REMEDIES = {
     FilesTooYoungError.code: "wait until they are a day old; or, if nobody writes to the table at all, pass "
     "--no-writers (no_writers=True in Python)",
     SchemaMismatchError.code: "`bucketline schema PATH` shows the columns of the table",
-    CommitConflictError.code: "nothing was lost; run it again, it starts from the table's newest snapshot",
+    CommitConflictError.code: "nothing was lost; run it again: it starts from the table's newest snapshot",
     FilesGoneError.code: "nothing was committed; write the rows again, and run `bucketline orphans` less often",
     CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, look with `bucketline snapshots PATH`",
-    CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` says what else is broken",
-    MissingSnapshotError.code: "keep all files as they are and look for a copy of the snapshot files first",
-    SparkFailedError.code: f"start the job again, it repeats the batch; --debug (or {DEBUG_VARIABLE}=1) shows "
+    CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` lists what else is broken",
+    MissingSnapshotError.code: "keep all files as they are, and look for a copy of the snapshot files first",
+    SparkFailedError.code: f"start the job again, which repeats the batch; --debug (or {DEBUG_VARIABLE}=1) shows "
     "Spark's traces",
-    SparkLostError.code: "start the job again, it repeats the batch; give Spark more memory if it ran out",
-    RegistryError.code: "look at source.registry in the job file; nothing of the batch was written",
-    RegistryDownError.code: "start the job again once the registry answers, it repeats the batch; source.registry.wait "
-    "says how long a batch waits",
-    IndexStateError.code: "remove the local index; it is built again from the table",
+    SparkLostError.code: "start the job again, which repeats the batch; give Spark more memory if it ran out",
+    RegistryError.code: "check source.registry in the job file; nothing of the batch was written",
+    RegistryDownError.code: "start the job again once the registry answers, which repeats the batch; "
+    "source.registry.wait sets how long a batch waits",
+    IndexStateError.code: "remove the local index; it is rebuilt from the table",
 }
 _MALFORMED_REMEDY = (
     "correct the file or move it away, then start the job again; with source.format = text and source.decode = json, "
-    "bad lines are bad records, which need not stop the job"
+    "bad lines become bad records, which need not stop the job"
 )
 _RETRY_REMEDY = "the failure may be temporary: run it again"
 _MISSING_REMEDY = (
@@ -88,11 +88,11 @@ _BUG_REMEDY = f"this looks like a bug in bucketline; run it again with --debug (
 
 
 class Program(click.Group):
-    """A group of commands that ends with an exit code and one line that says why."""
+    """A group of commands that ends with an exit code and, after an error, with one line that names the reason."""
 
     debug = False
     secrets: tuple[str, ...] = ()
-    """Secret values of the command's arguments, which are never shown."""
+    """Secret values in the command's arguments, which are never shown."""
 
     def main(
         self,
@@ -102,7 +102,9 @@ class Program(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs a command and exits; `prog_name` and `standalone_mode` are click's and change nothing here."""
+        """Runs a command and exits. `prog_name` and `standalone_mode` are click's parameters and change nothing
+        here.
+        """
         self.debug = os.environ.get(DEBUG_VARIABLE, "") not in ("", "0", "false")
         self.secrets = ()
         try:
@@ -164,7 +166,7 @@ def program(context: click.Context, debug: bool) -> None:
 
 
 def report_error(error: Exception) -> int:
-    """Prints what went wrong; returns the exit code."""
+    """Prints what went wrong, and returns the exit code."""
     if isinstance(error, BucketlineError):
         _say(error.code, error.message, _remedy(error))
         return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)

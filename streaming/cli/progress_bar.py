@@ -12,11 +12,11 @@ from bucketline.streaming.cli.rows import console
 
 class Bar(Protocol):
     def advance(self, count: int) -> None:
-        """Adds to what is done."""
+        """Adds a number to what is done."""
         ...
 
     def show(self, done: int, total: int) -> None:
-        """Sets what is done, and the total."""
+        """Sets the number that is done, and the total."""
         ...
 
 
@@ -43,7 +43,7 @@ class _Unseen:
 
 @contextmanager
 def progress_bar(unit: str) -> Iterator[Bar]:
-    """A bar on the standard error for `what`, gone when the block ends; on anything but a terminal, nothing."""
+    """A progress bar on the standard error, removed when the block ends; nothing if it is not a terminal."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield _Unseen()

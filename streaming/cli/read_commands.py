@@ -1,4 +1,4 @@
-"""`scan`, `snapshots`, `files`, `schema`: what is in a table."""
+"""`scan`, `snapshots`, `files`, `schema`: print what is in a table."""
 
 import click
 import pyarrow as pa
@@ -20,7 +20,7 @@ from bucketline.streaming.cli.parquet_output import check_output, write_parquet
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_rows, print_table
 
-# What a person looks at first; a table of everything is too wide for any terminal.
+# The columns that a person looks at first; a table of all columns is wider than any terminal.
 _SNAPSHOT_COLUMNS = [
     "snapshot_id",
     "commit_time",
@@ -65,7 +65,7 @@ _OPTIONS_SCHEMA = pa.schema([("option", pa.string()), ("value", pa.string())])
 @click.option("--snapshot", metavar="N", help="Read this snapshot or tag instead of the newest snapshot.")
 @click.option("--changes-since", metavar="N", help="Rows committed after this snapshot or tag, with their row kinds.")
 @click.option("--read-optimized", is_flag=True, help="Read only the last level, without merging.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after so many rows.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after this number of rows.")
 @click.option("--output", metavar="FILE.parquet", help="Write the rows to a new Parquet file instead.")
 @format_option
 def scan(

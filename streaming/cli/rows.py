@@ -1,6 +1,6 @@
-"""Rows on the standard output: a table for people, JSON lines or CSV for programs.
+"""Prints rows on the standard output: a table for people, JSON lines or CSV for programs.
 
-Rows are printed a page at a time as they arrive, so that a long result needs little memory and starts at once.
+Rows are printed page by page as they arrive, so that a long result needs little memory and starts at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from bucketline.state.types.if_else import if_else
 from bucketline.streaming.cli.texts import cell_texts, json_texts, printable, printable_texts
 
 PAGE_ROWS = 1000
-"""Rows of a table that share column widths; lines of JSON or CSV written at once."""
+"""Rows of a table that share column widths, and lines of JSON or CSV that are written at once."""
 
 _UNLIMITED_WIDTH = 1 << 20
 
@@ -48,7 +48,7 @@ def print_table(rows: pa.Table, form: Format) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The console for tables: as wide as the terminal; unlimited without a terminal."""
+    """The console for tables: as wide as the terminal, and unlimited if there is no terminal."""
     output = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not output.is_terminal:
         output.width = _UNLIMITED_WIDTH
@@ -62,7 +62,7 @@ def _pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of several small batches as one, so that a table of a few rows has one head."""
+    """The rows, with small batches joined, so that the header of a table is printed once for a few rows."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -74,7 +74,8 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _print(text: str) -> None:
-    # With color=True click passes the text on as it is; it would take escape sequences out of people's data.
+    # With color=True click passes the text on unchanged; otherwise it would remove escape sequences from the user's
+    # data.
     click.echo(text, color=True)
 
 

@@ -1,6 +1,6 @@
-"""What `ingest --print-config` prints: each setting of the job once, with where it comes from.
+"""The output of `ingest --print-config`: each setting of the job once, with its origin.
 
-Only the settings are looked at: what a job prints does not depend on what can be reached.
+Only settings are read, so the output does not depend on what can be reached.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,16 +27,16 @@ from bucketline.streaming.job.check import check_settings, check_without_table
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])
 _IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
-"""Options of the sink that a job file sets outside of `options`."""
+"""Keys of a job file outside of `options` that set an option of the sink."""
 
 
 def settings_table(config: JobConfig | RoutedJob) -> pa.Table:
-    """Every setting of the job; defaults come last. Touches nothing, and raises as `check_settings`."""
+    """Every setting of the job; defaults come last. Reads nothing but settings, and raises as `check_settings`."""
     return _table(_settings(config) if isinstance(config, JobConfig) else _settings_of_routes(config))
 
 
 def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
-    """The settings of a job of several tables; those of a route have the number of the route."""
+    """The settings of a job of several tables; keys of a route contain the number of the route."""
     for route in job.routes:
         check_without_table(job.config_of(Resolved(route.number, route.target)))
     given = {o.key: Setting(o.shown(), DEFAULT) for o in MANY_OPTIONS if o is not EXCLUDE} | dict(job.settings)
@@ -64,7 +64,7 @@ def _settings(
 ) -> dict[str, Setting]:
     schema = check(config)
     options = effective_options(config.settings, None if schema is None else schema.options)
-    # Those of a new table are shown as what they are: options of the section `create`, or of the catalog.
+    # Options of a new table are shown in the section `create`, or in that of the catalog.
     options = {key: setting for key, setting in options.items() if setting.origin != TABLE}
     job = {key: setting for key, setting in config.settings.items() if not key.startswith(OPTIONS)}
     sink = {OPTIONS + key: setting for key, setting in options.items() if key not in _IN_A_JOB}
@@ -77,7 +77,7 @@ def _settings(
 
 
 def _defaults(config: JobConfig) -> Mapping[str, Setting]:
-    """The defaults that the job fills in."""
+    """The defaults for settings that the job does not set."""
     defaults = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, SOURCE_READER, BAD_RECORDS_MAX)}
     if config.source.format == KAFKA and config.source.decode.key_order is not None:
         defaults[KEY_ORDER.key] = Setting(config.source.decode.key_order.value, DEFAULT)

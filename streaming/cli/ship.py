@@ -1,4 +1,4 @@
-"""`py-files`, `job-file`: the package as Spark's --py-files takes it, and the script that spark-submit runs."""
+"""`py-files`, `job-file`: the package as a zip for Spark's --py-files, and the script for spark-submit."""
 
 import hashlib
 import os
@@ -18,18 +18,18 @@ from bucketline.streaming.cli.program import program
 
 _ENDINGS = (".py", ".typed", ".properties", ".conf", ".yaml", ".yml")
 _PACKAGES = ("bucketline", "pyspark_bucketline")
-"""The package, and the module that Spark finds its data source by."""
+"""The package, and the module by which Spark finds its data source."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time a zip can store, so that the same files make the same zip."""
+"""The earliest time that a zip can store. With it the same files always make the same zip."""
 
 
 @program.command("py-files", short_help="Prints the path of the zip for spark-submit's --py-files.")
 @click.option("--directory", metavar="DIR", help="Folder for the zip; by default a cache folder.")
 def py_files(directory: str | None) -> None:
-    """Prints the path of the zip for --py-files, building it if needed.
+    """Prints the path of the zip for --py-files; builds it if needed.
 
-    Only this package is in it. Its dependencies contain machine code, which Python cannot import from a zip: install
-    them in the workers' environment.
+    Only this package is in the zip. Its dependencies contain machine code, which Python cannot import from a zip:
+    install them in the environment of the workers.
     """
     click.echo(build_zip(Path(directory) if directory is not None else cache_folder()))
 

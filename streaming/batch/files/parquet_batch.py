@@ -4,6 +4,8 @@ Spark's own file source plans them, as it would for its own tasks: which files, 
 planned and never run. A plan that is not understood is not used. A job has made its frame itself and knows what it
 holds; what a caller hands to a sink is looked at first (`given_scan`).
 
+Spark's own file source plans them, as for its own tasks: which files, and how they are split. The DataFrame is planned
+and never run. A plan that is not understood is not used.
 Source: Spark 4.0 to 4.3 FilePartition, PartitionedFile.
 """
 
@@ -41,7 +43,7 @@ _FOR_SPARK = (
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.parquet.fieldId.read.enabled",
 )
-"""Settings that only Spark heeds, if they are on."""
+"""Settings that only Spark follows; if one is on, Spark must read."""
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _CORRECTED = "CORRECTED"
@@ -73,11 +75,11 @@ class ParquetReader:
     given_up: GivenUp = field(default_factory=GivenUp, compare=False)
 
     def give_up(self, error: UnfitFileError) -> None:
-        """Leaves the rest of the run to Spark. Raises UnfitFileError where nothing else may read."""
+        """Leaves the rest of the run to Spark. Raises UnfitFileError if Spark must not read."""
         if self.is_required:
             raise error.reworded(
-                f"source.reader = native: tasks cannot read the files as Spark does: {error.message}; nothing of the "
-                "batch was written; set source.reader to auto or spark"
+                f"source.reader = native: tasks cannot read the files exactly as Spark does: {error.message}; nothing "
+                "of the batch was written; set source.reader to auto or spark"
             ) from error
         self.given_up.reason = error.message
         setting = FRAME_READER.key if self.takes_any_frame else SOURCE_READER.key
@@ -94,7 +96,8 @@ def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: Parque
     """Where the tasks of a batch get its rows from: parts of files for a `reader`, else the frame itself. `frame` is
     what Spark made of the files, and `fitting` has its columns that the table has, and nulls for others.
 
-    Raises UnfitFileError where it is not certain that tasks read as Spark does, and nothing else may read.
+    `frame` is the DataFrame of the source; `fitting` has exactly the table's columns, with nulls for those that `frame`
+    lacks. Raises UnfitFileError if it is not certain that tasks read as Spark does, and Spark must not read instead.
     """
     if reader is None or reader.given_up.reason is not None:
         return fitting
@@ -164,23 +167,25 @@ def _in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
 def planned_parts(spark: Any, scan: FileColumns) -> list[list[FilePart]]:
     """What Spark's file source has planned for a scan, task by task.
 
-    Raises UnfitFileError where the plan is not one of local files, and what Spark raises when it plans.
+    Raises UnfitFileError if the plan has anything but local files, and the errors of Spark's planning.
     """
     scala = spark.sparkContext._jvm.scala.runtime.ScalaRunTime
     try:
         tasks = list(scan.rdd().partitions())
         if any(str(task.getClass().getSimpleName()) != _TASK for task in tasks):
-            raise UnfitFileError(f"Spark plans a {tasks[0].getClass().getSimpleName()}, which is not known")
+            raise UnfitFileError(f"Spark's plan contains a {tasks[0].getClass().getSimpleName()}, which is unknown")
         return parts_in([str(scala.stringOf(task.files())) for task in tasks])
     except Py4JJavaError:
         raise
     except Py4JError as e:
-        # What Py4J says of a method that this version does not have.
-        raise UnfitFileError(f"Spark plans in a way that is not known: {e}".strip().splitlines()[0][:200]) from e
+        # Py4J's error for a method that this version of Spark does not have.
+        raise UnfitFileError(f"Spark's plan has an unknown form: {e}".strip().splitlines()[0][:200]) from e
 
 
 def parts_in(texts: list[str]) -> list[list[FilePart]]:
-    """The parts that Spark writes so, one text a task. Raises UnfitFileError for what is not understood."""
+    """The parts in the texts with which Spark prints them, one text for each task.
+    Raises UnfitFileError for a text that is not understood.
+    """
     tasks = [[(m[1], int(m[2]), int(m[3])) for m in _files_in(text)] for text in texts]
     sizes: dict[str, int] = {}
     for parts in tasks:
@@ -194,7 +199,7 @@ def _files_in(text: str) -> list[re.Match[str]]:
     while at < len(inner):
         match = _FILE.match(inner, at)
         if match is None:
-            raise UnfitFileError(f"Spark plans {inner[at : at + 200]}")
+            raise UnfitFileError(f"Spark's plan contains {inner[at : at + 200]}")
         if match[4] != _NO_PARTITION:
             raise UnfitFileError(f"the path of {match[1]} has partition columns")
         matches.append(match)
@@ -205,5 +210,5 @@ def _files_in(text: str) -> list[re.Match[str]]:
 def _local_path(uri: str) -> str:
     split = urlsplit(uri)
     if split.scheme != _LOCAL or split.netloc or split.query or split.fragment:
-        raise UnfitFileError(f"tasks themselves read only files of this machine, and {uri} is none")
+        raise UnfitFileError(f"tasks can read only files of this machine themselves, and {uri} is not one")
     return unquote(split.path, errors="strict")

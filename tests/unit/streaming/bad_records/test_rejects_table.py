@@ -133,7 +133,7 @@ def test_a_table_that_does_not_fit_is_refused(
 ) -> None:
     path = str(tmp_path / "ops.db" / "other")
     create_table(path, columns, key, options={"bucket": "1", **options})
-    with pytest.raises(OptionError, match=r"is no table for bad records") as refused:
+    with pytest.raises(OptionError, match=r"cannot hold bad records") as refused:
         settle_bad_records(RejectsTable(path), 5, [rejects(1)], FIRST)
     assert why in refused.value.message
 

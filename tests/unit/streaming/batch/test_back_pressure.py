@@ -90,7 +90,7 @@ def test_a_batch_waits_until_a_compactor_has_come_and_not_below_the_stop_trigger
     with caplog.at_level(logging.WARNING):
         report = stream.batch(4)
     assert pause.waits == [100, 200, 400] and report.crowded_buckets == 1 and report.most_runs < 4
-    assert "more than 'num-sorted-run.stop-trigger' = 3: the batch waits for their compaction" in caplog.text
+    assert "more than 'num-sorted-run.stop-trigger' = 3: the batch waits until they are compacted" in caplog.text
     assert open_table(stream.table.path).to_arrow()["v"].to_pylist() == [4] * 9
 
 
@@ -99,7 +99,7 @@ def test_a_wait_ends_with_its_time_and_the_batch_is_written(tmp_path: Path, capl
     stream = Stream(tmp_path, {"compaction": "none", "back-pressure": "wait", "back-pressure.timeout": "5 s"}, pause)
     for number in range(5):
         stream.batch(number)
-    assert sum(pause.waits) == 5_000 and "did not help in time; the batch goes on" in caplog.text
+    assert sum(pause.waits) == 5_000 and "has not reduced the sorted runs in time; the batch goes on" in caplog.text
     # Another partition is written without a wait, once it is known that batches go there.
     stream.batch(5, partition=1)
     waited = sum(pause.waits)

@@ -128,7 +128,7 @@ def test_a_batch_that_stays_hidden_warns_is_counted_and_is_compacted_by_the_next
     report = stream.write(0, *range(50))
     assert (report.hidden_rows, report.compaction_dropped) == (50, True)
     assert "50 rows cannot be read yet" in report.line()
-    assert len(stream.warnings) == 1 and "50 rows are committed and cannot be read yet" in stream.warnings[0]
+    assert len(stream.warnings) == 1 and "50 rows are committed but cannot be read yet" in stream.warnings[0]
     assert stream.ids() == [] and sum(stream.pause.waits) == 120_000
     stream.storage.refuses = False
     # A batch of one row touches one bucket of four.

@@ -60,7 +60,9 @@ def test_an_offset_that_is_no_json_counts_as_the_text_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["v3\n{}\n0:{}", "{}\n{}"])
 def test_a_version_that_is_not_known_is_refused_with_the_remedy(text: str) -> None:
-    with pytest.raises(UnsupportedTableError, match=r"ck/offsets/3 is an offsets log .* use a newer bucketline"):
+    with pytest.raises(
+        UnsupportedTableError, match=r"the offsets log ck/offsets/3 has version .* use a newer bucketline"
+    ):
         parse_offsets(text, "ck/offsets/3")
 
 

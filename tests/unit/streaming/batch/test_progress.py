@@ -39,12 +39,17 @@ def test_the_line_tells_rows_files_levels_times_and_snapshots() -> None:
 def test_the_line_tells_what_is_out_of_the_ordinary() -> None:
     unusual = replace(REPORT, behind_records=1200, rejected_rows=3, expired_snapshots=2, compaction_dropped=True)
     line = unusual.line()
-    for told in ("1,200 records behind", "rejected 3", "expired 2 snapshots", "compaction lost a race"):
+    for told in (
+        "1,200 records behind",
+        "rejected 3",
+        "expired 2 snapshots",
+        "the compaction conflicted with another commit",
+    ):
         assert told in line
     waiting = replace(REPORT, postponed_rows=12345, postponed_seconds=7300)
     assert "12,345 rows postponed, for up to 2 hours" in waiting.line()
     hidden = replace(REPORT, hidden_rows=12345, hidden_seconds=7300)
-    assert "12,345 rows cannot be read yet, for up to 2 hours" in hidden.line()
+    assert "12,345 rows committed but not readable yet, for up to 2 hours" in hidden.line()
     skipped = replace(REPORT, skipped=True, compacted_files=0)
     assert skipped.line() == "batch 7: already in the table, nothing left to do"
     assert json.loads(as_json(unusual))["behind_records"] == 1200

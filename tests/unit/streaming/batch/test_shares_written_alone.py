@@ -31,7 +31,7 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 from tests.support.spark.tasks import Cluster
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64()), ("pt", pa.int32())])
-_AGAIN = "one stage more"
+_AGAIN = "one more stage"
 
 
 def as_is(records: pa.Table) -> DecodedRows:

@@ -237,7 +237,7 @@ def test_current_timestamp_is_the_time_of_the_batch_in_each_attempt() -> None:
         found = run(step_for(timed, schema), {"id": 1, "dt": "x"})
         assert shown(found, "id", "seen") == [(0, "1", "2024-02-29 23:59:59.123000")]
         assert dict(found.seen.unexpected) == {"past": 1}
-    with pytest.raises(UnsupportedTableError, match="the log does not have it"):
+    with pytest.raises(UnsupportedTableError, match="the log does not have that time"):
         at_time(step, None)
 
 
