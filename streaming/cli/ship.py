@@ -36,7 +36,7 @@ def py_files(directory: str | None) -> None:
 
 @program.command("job-file", short_help="Prints the path of the script for spark-submit.")
 def job_file() -> None:
-    """Prints the path of the script for spark-submit, which runs the job of --conf-file as `ingest` does."""
+    """Prints the path of the script that spark-submit runs; it does the job of --conf-file, as `ingest` does."""
     script = Path(str(resources.files("bucketline.streaming.submit"))) / "bucketline_ingest.py"
     if not script.is_file():
         raise OptionError(f"{script} is in a zip, and spark-submit needs a file: install the package", key="job-file")
@@ -44,8 +44,9 @@ def job_file() -> None:
 
 
 def build_zip(folder: Path) -> Path:
-    """The zip of this package in a folder, created if it does not exist; its name contains a hash of its contents. It
-    appears complete or not at all, so that several jobs can build it at the same time.
+    """Builds the zip of this package in a folder, if it does not exist; its name contains a hash of its contents.
+
+    It appears complete or not at all, so that several jobs can build it at the same time.
     """
     files = package_files()
     target = folder / f"bucketline-{__version__}-{_digest(files)}.zip"
@@ -64,7 +65,7 @@ def build_zip(folder: Path) -> Path:
 
 
 def package_files() -> dict[str, bytes]:
-    """The files of this package by their path in it, wherever it is: installed, in a repository, in a zip."""
+    """The files of this package by their path in it, whether it is installed, in a repository or in a zip."""
     files = (entry for name in _PACKAGES for entry in _files(resources.files(name), above=f"{name}/"))
     return dict(sorted(files))
 

@@ -1,4 +1,4 @@
-"""The commands that need Spark: `ingest`, `quickstart`. It is imported when one of them runs; the others do without."""
+"""The commands that need Spark: `ingest`, `quickstart`. This module is imported only when one of them runs."""
 
 import logging
 from importlib import import_module
@@ -39,8 +39,8 @@ from bucketline.streaming.many.ledger_files import Wish
 
 _SHOWN_ROWS = 10
 _NOT_READ = (
-    "note: the table was not looked at. If it exists, its own options count before defaults, and create.* has no "
-    "effect; `bucketline sql` shows them: SELECT * FROM <table>$options"
+    "note: the table was not read. If it exists, its own options come before defaults, and create.* has no effect; "
+    "`bucketline sql` shows them: SELECT * FROM <table>$options"
 )
 
 
@@ -48,26 +48,33 @@ _NOT_READ = (
 @click.option("--conf-file", metavar="F", required=True, help="The job: .yaml, .json or .properties.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the file; repeatable.")
 @click.option("--reset-identity", is_flag=True, help="Start a new checkpoint at the Kafka offsets in the table.")
-@click.option("--allow-reprocess", is_flag=True, help="Write a batch although checkpoint and table disagree.")
+@click.option("--allow-reprocess", is_flag=True, help="Write a batch even if checkpoint and table disagree.")
 @click.option(
     "--print-config",
     is_flag=True,
-    help="Print each setting and where it comes from, and stop. Only the job file is read: neither table, storage, "
-    "catalog nor Kafka is asked.",
+    help="Print each setting and where it comes from, and stop. Only the job file is read; table, storage, catalog "
+    "and Kafka are not.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Read the first records of each partition, print which table they go to, whether it is there, its columns and "
-    "how many records are bad, and stop. Nothing is written.",
+    help="Read the first records of each partition; print to which table they go, whether the table exists, its "
+    "columns and the number of bad records; and stop. Nothing is written.",
 )
 @click.option(
-    "--unpark", metavar="TABLE", help="Ask a job with tables to write a parked one again, with what it missed; no run."
+    "--unpark",
+    metavar="TABLE",
+    help=(
+        "Ask a job of several tables to write a parked table again, with the records that it missed; nothing else is "
+        "done."
+    ),
 )
 @click.option(
-    "--forget", metavar="TABLE", help="Ask a job with tables to let go of one that was dropped or replaced; no run."
+    "--forget",
+    metavar="TABLE",
+    help="Ask a job of several tables to forget a table that was dropped or replaced; nothing else is done.",
 )
-@click.option("--debug", is_flag=True, help="Show tracebacks of errors, Spark's own too.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors, also Spark's own.")
 @format_option
 def ingest(
     conf_file: str,
@@ -120,7 +127,7 @@ def ingest(
 
 
 @program.command(short_help="Streams generated orders into a new table and shows it.")
-@click.option("--directory", metavar="D", help="An empty or new folder for all files; by default one in /tmp.")
+@click.option("--directory", metavar="D", help="An empty or new folder for all files; by default a folder in /tmp.")
 @click.option("--batches", type=click.IntRange(1, 100), default=8, show_default=True, help="Micro-batches to stream.")
 @click.option("--events", type=click.IntRange(1, 1_000_000), default=2000, show_default=True, help="Events in each.")
 @storage_arguments
@@ -128,13 +135,13 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     """Streams a generated order book with updates and deletes into a table, and shows the result.
 
     A real run of Spark on this machine: several micro-batches, compaction along the way and a full one at the end, then
-    the table, its snapshots and its levels. What was streamed is kept, and the table is compared with it.
+    the table, its snapshots and its levels. The streamed rows are kept, and the table is compared with them.
 
     With --warehouse or --catalog the table is shop.orders there, and the folder has the input and the checkpoint.
     """
     ending, catalog = process_ending(), given_catalog()
     if catalog is None and given_storage():
-        raise click.UsageError("--storage says how to reach a storage; name the warehouse that lies there: --warehouse")
+        raise click.UsageError("--storage needs a warehouse on that storage: set --warehouse")
     with signals_to(ending):
         job = spark_module("job.quickstart")
         streamed = job.run_quickstart(
@@ -163,14 +170,14 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     rows = table.to_arrow()
     print_table(rows.slice(0, _SHOWN_ROWS), Format.TABLE)
     if not streamed.explains(rows):
-        raise CorruptFileError(f"{streamed}, but the table holds other rows: {place}", path=table.path)
+        raise CorruptFileError(f"{streamed}, but the table holds different rows: {place}", path=table.path)
     click.echo(f"\n{streamed}, and the table holds exactly these.")
 
 
 def _ask(config: JobConfig | RoutedJob, unpark: str | None, forget: str | None) -> None:
-    """Leaves what is asked of a job in its checkpoint."""
+    """Writes a request to a job into its checkpoint."""
     if isinstance(config, JobConfig):
-        raise click.UsageError("--unpark and --forget are about jobs with tables, and this job has one table")
+        raise click.UsageError("--unpark and --forget need a job with 'tables', and this job has one table")
     for wish, table in ((Wish.UNPARK, unpark), (Wish.FORGET, forget)):
         if table is not None:
             ask_job(config, wish, table)

@@ -32,13 +32,14 @@ _ENDS = ("quit", "exit")
 @storage_arguments
 @click.option("-e", "--execute", "texts", metavar="TEXT", multiple=True, help="Statements; repeatable.")
 @click.option("-f", "--file", "files", metavar="FILE", multiple=True, help="File with statements; repeatable.")
-@click.option("--spark", is_flag=True, help="Let Spark run the queries: joins, windows, all its functions.")
+@click.option("--spark", is_flag=True, help="Let Spark run the queries, with joins, windows and all of its functions.")
 @format_option
 def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Format) -> None:
-    """Runs SQL statements in Flink's spelling or Spark's: definitions, changes of rows, CALL, system tables, SELECT.
+    """Runs SQL statements in the syntax of Flink or Spark: definitions, changes of rows, CALL, system tables, SELECT.
 
     A semicolon ends a statement. Files come before --execute. Without both, statements are read from the standard
-    input; on a terminal that is a shell: Ctrl-D or quit; leaves it. The first statement that fails ends the command.
+    input; if that is a terminal, a shell starts: Ctrl-D or quit; leaves it. The first statement that fails ends the
+    command.
     """
     queries: Queries = LOCAL_QUERIES
     if spark:
@@ -75,7 +76,7 @@ def _file_text(name: str) -> str:
 
 
 def _run(state: SqlSession, statement: Statement, queries: Queries, form: Format) -> None:
-    """Runs a statement and prints what it gives; rows of a query are printed as they come."""
+    """Runs a statement and prints its result; rows of a query are printed as they arrive."""
     if isinstance(statement, CreateCatalog):
         program.keep_secret(statement.options)
     if isinstance(statement, Query):
@@ -113,7 +114,7 @@ def _run_typed(text: str, run: Callable[[Statement], None]) -> None:
 
 
 def _typed() -> Iterator[str]:
-    """The statements that are typed, without semicolons; Ctrl-C takes back what was begun."""
+    """The typed statements, without semicolons. Ctrl-C drops a statement that was begun."""
     begun = ""
     while True:
         try:
@@ -140,6 +141,6 @@ def _typed() -> Iterator[str]:
 
 
 def _history_file() -> Path:
-    """Where the shell keeps what was typed: below `$XDG_STATE_HOME`, by default `~/.local/state`."""
+    """The file with the history of the shell: below `$XDG_STATE_HOME`, by default `~/.local/state`."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state) / "bucketline" / "sql-history"

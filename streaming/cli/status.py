@@ -45,7 +45,7 @@ _BACKLOG_STYLES = {Backlog.NONE: "", Backlog.DUE: "yellow", Backlog.WRITERS_WAIT
 _BACKLOG_WORDS = {
     Backlog.NONE: "",
     Backlog.DUE: "compaction due",
-    Backlog.WRITERS_WAIT: "far behind: writers wait for its compaction",
+    Backlog.WRITERS_WAIT: "far behind: writers wait until it is compacted",
 }
 
 
@@ -59,7 +59,7 @@ _BACKLOG_WORDS = {
     show_default=True,
     metavar="N|all",
     callback=lambda context, parameter, text: _most(text),
-    help="How many buckets are shown, those with the most runs first.",
+    help="How many buckets are shown; those with the most runs come first.",
 )
 @click.option(
     "--batches",
@@ -67,8 +67,8 @@ _BACKLOG_WORDS = {
     metavar="N",
     help="Show the last N batches of streams, one per row, instead of buckets.",
 )
-@click.option("--conf-file", metavar="F", help="A job instead of PATH: shows its tables, one a row.")
-@click.option("--watch", is_flag=True, help="With --conf-file: show it again every two seconds, until Ctrl-C.")
+@click.option("--conf-file", metavar="F", help="A job, in place of PATH: shows its tables, one a row.")
+@click.option("--watch", is_flag=True, help="With --conf-file: show the tables again every two seconds, until Ctrl-C.")
 @format_option
 def status(
     path: str | None,
@@ -92,11 +92,11 @@ def status(
     if (path is None) == (conf_file is None):
         raise click.UsageError("give a table, as PATH, or a job, as --conf-file")
     if conf_file is not None:
-        # What shows the tables of a job needs Spark's package, and the status of one table does not.
+        # The tables of a job need Spark's package; the status of one table does not.
         show_job(conf_file, form, watch=watch)
         return
     if watch:
-        raise click.UsageError("--watch goes with --conf-file")
+        raise click.UsageError("--watch needs --conf-file")
     assert path is not None
     table = handle_of(opened(path, option))
     if batches is not None:
@@ -118,7 +118,7 @@ def _most(text: str) -> int | None:
 
 
 def draw_status(table: TableHandle, partitions: list[dict[str, object]] | None = None, most: int | None = 64) -> None:
-    """Prints the newest snapshot, with at most so many buckets; None for all."""
+    """Prints the newest snapshot, with at most `most` buckets; None shows all."""
     snapshot = table.snapshot_store.latest()
     _draw(console(), table, snapshot, [] if snapshot is None else _survey(table, snapshot, partitions), most)
 
@@ -164,7 +164,7 @@ def _draw(
 
 
 def _advice_lines(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> list[str]:
-    """Each advice once, with its partitions if it is not for all."""
+    """Each advice once; with its partitions, if it does not hold for all."""
     whole = advise_table(partitions, mode)
     if whole is not None:
         return [f"\n→ {whole}"]
@@ -212,7 +212,7 @@ def _headlines(
 
 
 def _level0_lines(buckets: Sequence[BucketSurvey]) -> list[str]:
-    """How much waits on level 0, and since when; nothing where it is empty."""
+    """How many bytes wait on level 0, and since when; no line if level 0 is empty."""
     files = [f for b in buckets if b.bucket >= 0 for f in b.files if f.level == 0]
     if not files:
         return []
@@ -222,7 +222,7 @@ def _level0_lines(buckets: Sequence[BucketSurvey]) -> list[str]:
 
 
 def _plan_lines(table: TableHandle) -> list[str]:
-    """What of the table's compaction plans is open; nothing where none is."""
+    """The open items of the table's compaction plans; no line if there is none."""
     backlog = plan_backlog(PlanFolder(table.io, table.metadata_path))
     if not backlog.items:
         return []
@@ -232,7 +232,7 @@ def _plan_lines(table: TableHandle) -> list[str]:
 
 
 def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
-    """How much is postponed, and since when."""
+    """How many rows are postponed, and since when."""
     waiting = find_waiting(((b.partition.encode(), b.bucket), b.files) for b in buckets)
     if not waiting.rows:
         return "no postponed rows"
@@ -261,7 +261,7 @@ def _bucket_lines(bucket: BucketSurvey, largest: int) -> list[Text]:
 
 
 def _level_line(level: LevelSurvey, largest: int) -> Text:
-    """The level's size as a bar; on level 0 one piece for each run, newest first, parted by thin lines."""
+    """The level's size as a bar. On level 0 each run is a piece, newest first, separated by thin lines."""
     style = _LEVEL_STYLES[min(level.level, len(_LEVEL_STYLES) - 1)]
     sizes = [sum(f.file_size for f in run) for run in level.runs]
     bars = [_bar(size, largest) for size in sizes[:_RUNS_DRAWN]]

@@ -1,6 +1,6 @@
-"""What `status` says of the streams that write a table: their last batches, the records they rejected, their lag.
+"""The lines of `status` about the streams that write a table: their last batches, rejected records and lag.
 
-All of it is in the snapshots, so that no job needs to run; what has expired is not shown.
+Everything is read from the snapshots, so no job needs to run. Expired snapshots are not shown.
 """
 
 from itertools import islice
@@ -35,8 +35,8 @@ BATCHES_SCHEMA = pa.schema(
 def batches_of(table: TableHandle, most: int) -> list[WrittenBatch]:
     """The newest batches that streams have written, newest first.
 
-    They are read from a bounded number of the newest snapshots, and from the writers' tags, which keep a writer's last
-    batch when its snapshot has expired.
+    They are read from a bounded number of the newest snapshots, and from the writers' tags, which keep the last batch
+    of a writer when its snapshot has expired.
     """
     store = table.snapshot_store
     newest = store.latest_id()
@@ -66,7 +66,7 @@ def batches_table(batches: list[WrittenBatch]) -> pa.Table:
 
 
 def stream_lines(batches: list[WrittenBatch]) -> list[str]:
-    """Lines about each writer in the batches: its lag, its rejects, then its batches, newest first."""
+    """Lines about each writer of the batches: its lag, its rejected records, then its batches, newest first."""
     lines = []
     for writer in dict.fromkeys(b.writer for b in batches):
         own = [b for b in batches if b.writer == writer]

@@ -1,7 +1,8 @@
-"""What `status` says of a table: each bucket's levels and runs, and whether another number of buckets would fit better.
+"""The facts that `status` shows about a table: levels and runs of each bucket, and whether other bucket numbers fit
+better.
 
-Pure: from live files and options to values; nothing is opened, so it also works for a damaged table.
-Source: Paimon's documentation on buckets ("the recommended data size in each bucket is about 200MB - 1GB").
+Pure: it makes values from live files and options and opens no files, so it works for a damaged table too. Source:
+Paimon's documentation on buckets ("the recommended data size in each bucket is about 200MB - 1GB").
 """
 
 from collections.abc import Sequence
@@ -21,15 +22,17 @@ LARGE_BUCKET_BYTES = 1 << 30
 _FITTING_BUCKET_BYTES = 512 << 20
 _TARGET_FILE_BYTES = 128 << 20
 _MANY_BUCKETS = 4
-"""The number of small dynamic buckets that is worth a message: each assigner has one that is not full yet."""
+"""The number of small dynamic buckets from which on a message is shown; each assigner has one bucket that is not
+full.
+"""
 _SMALL_TABLE_ROWS = 1_000_000
 _SMALL_TABLE_BUCKETS = 64
 _SKEWED = 3.0
-"""How many times the mean size a bucket must have for a message."""
+"""A message is shown if a bucket is this many times larger than the mean."""
 
 
 class Backlog(Enum):
-    """Whether a compaction is due in a bucket: no; yes; or so many runs that Paimon's writers wait."""
+    """Whether a compaction is due in a bucket: no; yes; or so many runs wait that Paimon's writers wait."""
 
     NONE = "none"
     DUE = "due"
@@ -38,7 +41,9 @@ class Backlog(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LevelSurvey:
-    """One level's runs, newest first; on level 0 every file is a run, above all files are one."""
+    """The runs of one level, newest first. On level 0 every file is a run; on higher levels all files together are
+    one.
+    """
 
     level: int
     runs: tuple[tuple[DataFileMeta, ...], ...]
@@ -54,7 +59,7 @@ class LevelSurvey:
 
 @dataclass(frozen=True, slots=True)
 class BucketSurvey:
-    """One bucket. `row_count` counts the rows in its files: versions of one key and deletes included."""
+    """One bucket. `row_count` counts the rows in its files, including old versions of a key and deletes."""
 
     partition: str
     bucket: int
@@ -89,7 +94,9 @@ class BucketSurvey:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSurvey:
-    """One partition. `skew` is the largest bucket's size over the mean of all its buckets, empty ones included."""
+    """One partition. `skew` is the size of its largest bucket divided by the mean size of all its buckets, empty ones
+    included.
+    """
 
     partition: str
     buckets: tuple[BucketSurvey, ...]
@@ -108,7 +115,7 @@ class PartitionSurvey:
 def survey_bucket(
     bucket_files: BucketFiles, partition: str, settings: CompactionSettings, *, keyed: bool
 ) -> BucketSurvey:
-    """One bucket's levels; `keyed` is whether the table has a primary key, without which files form no runs."""
+    """The levels of one bucket. `keyed`: whether the table has a primary key; without one the files form no runs."""
     levels = []
     for level in sorted({f.level for f in bucket_files.files}):
         level_files = [f for f in bucket_files.files if f.level == level]
@@ -122,7 +129,7 @@ def survey_bucket(
 
 
 def survey_partitions(buckets: Sequence[BucketSurvey], mode: BucketMode) -> tuple[PartitionSurvey, ...]:
-    """The partitions in the order their buckets come, each with its skew and what to do about its buckets."""
+    """The partitions in the order of their buckets, each with its skew and advice about its buckets."""
     by_partition: dict[str, list[BucketSurvey]] = {}
     for bucket in buckets:
         by_partition.setdefault(bucket.partition, []).append(bucket)
@@ -210,7 +217,7 @@ def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str
 
 
 def _is_small(buckets: Sequence[BucketSurvey]) -> bool:
-    """Whether a table is so small that fewer buckets would not help: it may be new."""
+    """Whether a table is too small for advice about fewer buckets; it may be new."""
     return (
         len(buckets) <= _SMALL_TABLE_BUCKETS
         and sum(b.row_count for b in buckets) < _SMALL_TABLE_ROWS
@@ -225,15 +232,15 @@ def _fitting(size: int) -> int:
 def _dynamic_advice(count: int, total: int, fitting: int, is_small: bool) -> str | None:
     if total > count * LARGE_BUCKET_BYTES:
         return (
-            "more than 1 GB a bucket: a smaller 'dynamic-bucket.target-row-num' opens new buckets for new keys; keys "
-            "that have a bucket stay in it"
+            "more than 1 GB a bucket: set a smaller 'dynamic-bucket.target-row-num', which opens new buckets for new "
+            "keys; existing keys stay in their buckets"
         )
     if not is_small and count >= _MANY_BUCKETS and total < count * SMALL_BUCKET_BYTES and fitting < count:
         word = "bucket" if fitting == 1 else "buckets"
         return (
             "less than 200 MB a bucket: with a larger 'dynamic-bucket.target-row-num' new buckets are opened later; "
-            f"if few new keys will come, {fitting} fixed {word} would be enough, need no index and allow several "
-            "writers"
+            f"if few new keys will come, {fitting} fixed {word} would be enough, would need no index and would allow "
+            "several writers"
         )
     return None
 

@@ -1,7 +1,7 @@
-"""Values as text, a column at a time: JSON for programs, plain text for cells.
+"""Values as texts, a column at a time: JSON for programs, plain text for cells.
 
-One form everywhere: dates and timestamps as in SQL (instants in UTC, with a Z), bytes in hex, decimals and integers
-with all their digits, NaN and infinities by name, nested values as JSON.
+The form is always the same: dates and timestamps as in SQL (instants in UTC, with a Z), bytes in hex, decimals and
+integers with all digits, NaN and infinities by name, nested values as JSON.
 """
 
 import json
@@ -33,7 +33,7 @@ def cell_texts(values: pa.Array) -> pa.Array:
 
 
 def printable_texts(texts: pa.Array) -> pa.Array:
-    """The texts with control characters spelled out, so that data can move neither the cursor nor the columns."""
+    """The texts with control characters escaped, so that data cannot move the cursor of a terminal."""
     return _spelled(texts, _SHOWN_CONTROLS)
 
 
@@ -87,7 +87,7 @@ def _json_map(values: pa.Array) -> pa.Array:
 
 
 def _span(offsets: pa.Array) -> tuple[pa.Array, tuple[int, int]]:
-    """Offsets from 0, then the position and length of the parts they are about."""
+    """The offsets, shifted to begin at 0; then the position and length of the elements that they cover."""
     start = offsets[0].as_py()
     return pc.cast(pc.subtract(offsets, offsets[0]), pa.int32()), (start, offsets[-1].as_py() - start)
 

@@ -1,4 +1,4 @@
-"""What `bucketline --version` says: the release, the commit, Python and Spark."""
+"""The output of `bucketline --version`: the release, the commit, Python and Spark."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +12,7 @@ _COMMIT_FILE = "commit.txt"
 
 
 def version_text(package: Path | None = None) -> str:
-    """The line that is printed. `package` is the folder of the package, by default that of this process."""
+    """The line to print. `package` is the folder of the package, by default that of this process."""
     root = Path(bucketline.__file__).parent if package is None else package
     commit = commit_of(root)
     named = "an unknown commit" if commit is None else f"commit {commit}"
@@ -20,7 +20,7 @@ def version_text(package: Path | None = None) -> str:
 
 
 def commit_of(package: Path) -> str | None:
-    """The commit that an installed package was built from, or that a checkout is at; None where neither says it."""
+    """The commit from which a package was built, or which a checkout has; None if neither is known."""
     built = _read(package / _COMMIT_FILE)
     if built is not None:
         commit, changed, _ = built.partition("-changed")

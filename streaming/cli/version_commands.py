@@ -1,4 +1,4 @@
-"""`branch`, `tag` and `rollback`: names of a table's histories and snapshots, and the way back to one."""
+"""`branch`, `tag` and `rollback`: branches and tags of a table, and going back to an older snapshot."""
 
 import click
 import pyarrow as pa
@@ -13,7 +13,7 @@ from bucketline.streaming.cli.rows import Format, print_table
 
 @program.group(short_help="Creates, lists, renames, deletes and fast-forwards branches.")
 def branch() -> None:
-    """Creates, lists and deletes branches, and makes one the table's own history.
+    """Creates, lists and deletes branches, and makes a branch the table's own history.
 
     Other commands read and write a branch with -o branch=NAME.
     """
@@ -33,7 +33,7 @@ def create_branch(path: str, option: tuple[str, ...], name: str, tag: str | None
 @table_arguments
 @format_option
 def list_branches(path: str, option: tuple[str, ...], form: Format) -> None:
-    """Lists the branches beside main."""
+    """Lists the branches other than main."""
     print_table(opened(path, option).system("branches"), form)
 
 
@@ -55,14 +55,14 @@ def delete_branch(path: str, option: tuple[str, ...], name: str) -> None:
 def rename_branch(path: str, option: tuple[str, ...], name: str, to: str) -> None:
     """Gives a branch another name. No writer of the branch may be active."""
     opened(path, option).rename_branch(name, to)
-    click.echo(f"branch {name} is {to} now")
+    click.echo(f"branch {name} is now called {to}")
 
 
 @branch.command("fast-forward")
 @table_arguments
 @click.argument("name")
 def fast_forward(path: str, option: tuple[str, ...], name: str) -> None:
-    """Makes the branch's history that of the table itself. No writer of the table may be active."""
+    """Makes the branch's history the history of the table itself. No writer of the table may be active."""
     click.echo(f"snapshot {opened(path, option).fast_forward(name)}")
 
 
@@ -76,7 +76,9 @@ def tag() -> None:
 @click.argument("name")
 @click.option("--snapshot", type=click.IntRange(min=1), metavar="N", help="The snapshot's id; by default the newest.")
 @click.option(
-    "--retain-time", metavar="DURATION", help="How long the tag lives, as '7 d'; by default as the table says."
+    "--retain-time",
+    metavar="DURATION",
+    help="How long the tag is kept, as '7 d'; by default as the table's options say.",
 )
 def create_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | None, retain_time: str | None) -> None:
     """Names a snapshot, and keeps its files until the tag is deleted or its time is over."""
@@ -104,7 +106,8 @@ def delete_tag(path: str, option: tuple[str, ...], name: str) -> None:
     table = opened(path, option)
     if not table.delete_tag(name):
         tags = table.tags()["tag_name"].to_pylist()
-        raise _not_there("tag", name, [t for t in tags if not t.startswith(MARKER_TAG)])  # those of streams stay theirs
+        raise _not_there("tag", name, [t for t in tags if not t.startswith(MARKER_TAG)])  # tags of streams belong to
+        # the streams
     click.echo(f"tag {name} deleted")
 
 
@@ -115,7 +118,7 @@ def delete_tag(path: str, option: tuple[str, ...], name: str) -> None:
 def rename_tag(path: str, option: tuple[str, ...], name: str, to: str) -> None:
     """Gives a tag another name."""
     opened(path, option).rename_tag(name, to)
-    click.echo(f"tag {name} is {to} now")
+    click.echo(f"tag {name} is now called {to}")
 
 
 @tag.command("replace", short_help="Moves a tag to another snapshot.")
@@ -123,10 +126,12 @@ def rename_tag(path: str, option: tuple[str, ...], name: str, to: str) -> None:
 @click.argument("name")
 @click.option("--snapshot", type=click.IntRange(min=1), metavar="N", help="The snapshot's id; by default the newest.")
 @click.option(
-    "--retain-time", metavar="DURATION", help="How long the tag lives, as '7 d'; by default as the table says."
+    "--retain-time",
+    metavar="DURATION",
+    help="How long the tag is kept, as '7 d'; by default as the table's options say.",
 )
 def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | None, retain_time: str | None) -> None:
-    """Moves a tag to another snapshot. `bucketline orphans` finds what only its older snapshot held."""
+    """Moves a tag to another snapshot. `bucketline orphans` finds the files that only its former snapshot needed."""
     retained = None if retain_time is None else duration(retain_time, "--retain-time")
     opened(path, option).replace_tag(name, snapshot, retained)
     click.echo(f"tag {name} replaced")
@@ -134,7 +139,7 @@ def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | N
 
 @tag.command("expire", short_help="Deletes tags whose time is over.")
 @table_arguments
-@click.option("--older-than", metavar="DURATION", help="Also those made longer ago, as '30 d'.")
+@click.option("--older-than", metavar="DURATION", help="Also tags that were created longer ago than this, as '30 d'.")
 def expire_tags(path: str, option: tuple[str, ...], older_than: str | None) -> None:
     """Deletes the tags whose time is over, and the files that only they kept."""
     ended = opened(path, option).expire_tags(None if older_than is None else duration(older_than, "--older-than"))

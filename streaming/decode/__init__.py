@@ -1,1 +1,1 @@
-"""Values of records → rows of a table."""
+"""Decoding: turns the values of records into rows of a table."""

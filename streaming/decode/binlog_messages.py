@@ -1,18 +1,18 @@
-"""Messages of Canal and Maxwell, which follow MySQL's binary log → rows with their row kinds; bad records separately.
+"""Decodes messages of Canal and Maxwell, which follow MySQL's binary log, into rows with their row kinds.
 
-Both give the row after a change as `data`, and of the row before an update the columns that have changed as `old`.
+Both give the row after a change as `data`; `old` holds those columns of the row before an update that have changed.
 Canal's messages have lists of rows, and all their values are texts. An insert gives +I; an update gives +U of the row
 after, and before it, when the primary key has changed, -D of the row before; a delete gives -D. The -U of an update is
 produced only if the merge engine needs it. Changes of the schema are skipped: new columns are found in the messages of
 rows. A truncate is bad.
 
-A record is bad as a whole or not at all; values in `old` that no row has do not count. Of a delete only the key counts,
-as a log with `binlog_row_image=minimal` has nothing else: its other NOT NULL columns become zero. Where an update's row
-before is needed, a text with `null` behind `old` is read once more by Python's parser, as Arrow does not tell a null
-from a field that is not there.
+A record is bad as a whole or not at all; values in `old` that no row takes do not count. Of a delete only the key
+counts, because a log with `binlog_row_image=minimal` has nothing else: its other NOT NULL columns become zero. If the
+row before an update is needed, a text with `null` after `old` is parsed once more by Python, because Arrow does not
+distinguish a null from a missing field.
 
-Source: Canal 1.1 FlatMessage, also as TiCDC writes it; Maxwell 1.41 RowMap; Flink 2.0
-CanalJsonDeserializationSchema and MaxwellJsonDeserializationSchema.
+Source: Canal 1.1 FlatMessage, also as TiCDC writes it; Maxwell 1.41 RowMap; Flink 2.0 CanalJsonDeserializationSchema
+and MaxwellJsonDeserializationSchema.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,8 +66,11 @@ _TABLE_NAMES = (DataField(0, "database", _TEXT), DataField(0, "table", _TEXT))
 
 @dataclass(frozen=True, slots=True)
 class BinlogFormat:
-    """How a program writes the binary log: the values of `type`, and with `is_canal` lists of rows whose values are
-    all texts. `skipped` has the types of messages without rows, by kind."""
+    """How a program writes the binary log.
+
+    It holds the values of `type`; with `is_canal`, messages have lists of rows whose values are all texts. `skipped`
+    maps the types of messages without rows to their kinds.
+    """
 
     program: str
     inserts: tuple[str, ...]
@@ -119,15 +122,17 @@ _TRUNCATES = ("TRUNCATE", "truncate", "table-truncate")
 
 
 def taking_truncates(form: BinlogFormat) -> BinlogFormat:
-    """The format, where a truncate is not bad."""
+    """The format with truncates accepted: they make no bad record."""
     return replace(form, skipped={**form.skipped, Skipped.TRUNCATE: _TRUNCATES})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Changed rows in the order of their messages: n rows after each change (of a delete, the deleted row), n rows of
-    the columns that an update has changed, null where there are none, and the number and the type of each one's
-    message. `ranks` are their positions in it."""
+    """Changed rows in the order of their messages.
+
+    n rows after each change (for a delete, the deleted row); n rows with the columns that an update has changed, null
+    if there are none; and the number and type of the message of each row. `ranks` are the positions in the message.
+    """
 
     data: pa.Array
     old: pa.Array
@@ -153,7 +158,7 @@ def decode_binlog(
     """The row changes in messages.
 
     Shapes: n binary or string values in. `loose` names the NOT NULL columns that a delete may leave out; by default all
-    that are not in `primary_key`. Raises UnsupportedTableError for column types that JSON cannot hold.
+    columns outside of `primary_key`. Raises UnsupportedTableError for column types that JSON cannot hold.
     """
     columns, of_source = without_metadata(form.decode, fields)
     primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
@@ -205,8 +210,10 @@ def decode_binlog(
 def _message_shape(
     data: tuple[DataField, ...], old: tuple[DataField, ...], form: BinlogFormat, tells_source: bool
 ) -> Shape:
-    """The shape of a message that is read with those columns of `data` and of `old`; where it `tells_source`, also with
-    what it says of its source."""
+    """The shape of a message with those columns of `data` and of `old`.
+
+    If `tells_source`, the message also says which table it is from.
+    """
     images = [DataType(TypeRoot.ROW, fields=columns) for columns in (data, old)]
     of_data, of_old = (DataType(TypeRoot.ARRAY, element=i) for i in images) if form.is_canal else images
     parts = [DataField(0, "data", of_data), DataField(0, "old", of_old), DataField(0, "type", _TEXT), *_TABLE_NAMES]
@@ -215,8 +222,11 @@ def _message_shape(
 
 
 def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Objects:
-    """The objects, and those that are bad only for values in `old` which no row takes: the update leaves the key as it
-    is, and may be what mends such a value. `of_keys` is the shape with the columns of the key alone in `old`."""
+    """The objects, including those that are bad only for values in `old` that no row takes.
+
+    Such an update leaves the key unchanged, and may be the one that corrects a wrong value. `of_keys` is the shape with
+    only the key columns in `old`.
+    """
     doubtful = np.array([at for at, reason in objects.bad if reason.startswith("field old")], dtype=np.int64)
     if not len(doubtful):
         return objects
@@ -241,7 +251,9 @@ def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Obje
 def _canal_need(
     types: ColumnTypes, rows: _Rows, unread: pa.Array, fields: Sequence[DataField], mapping: TypeMappings
 ) -> pa.DataType:
-    """What the rows of messages need, by their columns' types, and messages that could not be read."""
+    """The columns and types that the rows need: from the types of their columns, and from messages that could not be
+    read.
+    """
     declared = [types.types[code] for code in np.unique(types.codes[rows.messages])]
     return joined_all(
         [need_of_types(declared, fields, mapping), *(need_of_bad(text, fields) for text in unread.to_pylist())]
@@ -249,7 +261,7 @@ def _canal_need(
 
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
-    """The rows in messages; and the messages that should have some and do not, with the reason."""
+    """The rows in messages; and the messages that lack the rows they should have, with the reason."""
     types = messages.field("type")
     is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
     is_skipped = true_of(pc.is_in(types, value_set=pa.array([t for some in form.skipped.values() for t in some])))
@@ -275,7 +287,9 @@ def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, s
     is_update = true_of(pc.equal(types, form.update))
     for i in np.flatnonzero(is_update & (counts > 0) & (old_counts >= 0) & (counts != old_counts)):
         sizes = f"{counts[i]}, {old_counts[i]}"
-        reasons[int(at[i])] = f"a message of type {form.update} with unequal numbers of rows in data and old: {sizes}"
+        reasons[int(at[i])] = (
+            f"a message of type {form.update} whose data and old have different numbers of rows: {sizes}"
+        )
     has_old = ranks < old_counts[parents]
     of_old = np.where(has_old, _starts(old_counts)[parents] + ranks, 0)
     before = old.flatten().take(pa.array(of_old, mask=~has_old))
@@ -299,13 +313,13 @@ def _skipped(messages: Objects, record_count: int, form: BinlogFormat) -> dict[S
 
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """How many elements lists have; -1 for null."""
+    """The numbers of elements of lists; -1 for null."""
     lengths: npt.NDArray[np.int64] = pc.fill_null(pc.list_value_length(lists), -1).to_numpy().astype(np.int64)
     return lengths
 
 
 def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the elements of each list begin among those of all lists."""
+    """The position of each list's first element among the elements of all lists."""
     present = np.maximum(lengths, 0)
     return np.cumsum(present) - present
 
@@ -329,8 +343,11 @@ def _converted(
     followed: Sequence[str],
     mapping: TypeMappings,
 ) -> tuple[_Rows, dict[int, str]]:
-    """The rows with Canal's texts as what columns take; and why a message's rows have none, by message. A wrong value
-    in `old` counts only where the same row has one of a `followed` column: else no row before the update is made."""
+    """The rows with Canal's texts converted to what columns take; and why rows of a message failed, by message.
+
+    A wrong value in `old` counts only if the same row changes a `followed` column: otherwise no row before the update
+    is made.
+    """
     of_rows = None if types is None else ColumnTypes(types.types, types.codes[rows.messages])
     before_counts = np.zeros(len(rows.messages), dtype=bool)
     for name in followed:
@@ -383,7 +400,7 @@ def _changes(
 
 
 def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for rows whose column of the key is in `old`, with another value."""
+    """True for rows with a key column in `old` that has another value there."""
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     for name in primary_key:
         changed = pc.not_equal(rows.old.field(name), rows.data.field(name))
@@ -410,7 +427,7 @@ def _nulls_changed(
 
 
 def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.Array:
-    """The rows before the updates at those positions: those after them, with what `old` has."""
+    """The rows before the updates at those positions: the rows after them, with the values in `old`."""
     after, old = rows.data.take(pa.array(wanted)), rows.old.take(pa.array(wanted))
     nulls = _nulls_in_old(rows, wanted, texts)
     children = []
@@ -423,7 +440,7 @@ def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.A
 
 
 def _nulls_in_old(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> dict[str, npt.NDArray[np.bool_]]:
-    """Which of the wanted rows were null before the update, by column."""
+    """For each column, which of the wanted rows had a null before the update."""
     nulls: dict[str, npt.NDArray[np.bool_]] = {}
     messages = rows.messages[wanted]
     doubtful = pc.match_substring_regex(texts.take(pa.array(messages)), _NULL_BEHIND_OLD)

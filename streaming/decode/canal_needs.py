@@ -1,4 +1,6 @@
-"""What messages of Canal need and a table does not have. Their values are all texts: `mysqlType` says what they are."""
+"""Finds the columns and types that messages of Canal need and a table lacks. All values are texts; `mysqlType` has the
+types.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +21,10 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 def need_of_types(
     types: Iterable[Mapping[str, str]], fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES
 ) -> pa.DataType:
-    """The columns that MySQL's tables have and the table lacks, in types that hold their values, as the job maps
-    them."""
+    """The columns that MySQL's tables have and the table lacks, with types that hold their values.
+
+    `mapping` is the job's `type-mapping`.
+    """
     known = {f.name for f in fields}
     needs = []
     for of_columns in types:
@@ -30,7 +34,7 @@ def need_of_types(
 
 
 def need_of_bad(text: bytes, fields: Sequence[DataField]) -> pa.DataType:
-    """The wider types that the numbers of a message need which could not be read for their sake."""
+    """The wider types that the numbers of a message need if the message could not be read because of them."""
     shape = row_shape(tuple(fields))
     with suppress(ValueError):
         message = parse_json(text)

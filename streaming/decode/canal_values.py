@@ -1,8 +1,7 @@
-"""Values of Canal, all of which are texts, in columns that JSON's texts do not fit: bytes, ENUM and SET.
+"""Converts Canal's values, which are all texts, for columns that do not fit JSON's texts: bytes, ENUM and SET.
 
-Bytes come as a text with a character for each of them (ISO 8859-1). Of an ENUM or a SET the binary log has a number;
+Bytes come as a text with one character for each byte (ISO 8859-1). For an ENUM or a SET the binary log has a number;
 the labels are in the message's `mysqlType`.
-
 Source: Canal 1.1 FlatMessage and LogEventConvert; Paimon 1.4 CanalRecordParser.
 """
 
@@ -37,27 +36,27 @@ class ColumnTypes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """Values of a column, and why some of them are none, by position."""
+    """The values of a column, and why some of them failed, by position."""
 
     column: pa.Array
     reasons: dict[int, str]
 
 
 def text_field(field: DataField) -> DataField:
-    """The column as it is read: as a text, where `column_of` has to make something else of it."""
+    """The column as it is read: a text, if `column_of` has to convert it."""
     if field.type.root in _BYTES or _is_set(field.type):
         return replace(field, type=DataType(TypeRoot.VARCHAR, nullable=field.type.nullable, length=2**31 - 1))
     return field
 
 
 def has_labels(messages: pa.Array, fields: Sequence[DataField]) -> bool:
-    """Whether a message may have an ENUM or a SET whose labels one of the columns takes."""
+    """Whether a message may have an ENUM or a SET whose labels a column takes."""
     takes = any(f.type.root in _TEXTS or _is_set(f.type) for f in fields)
     return takes and bool(pc.any(pc.match_substring_regex(messages, _ANY_LABELED)).as_py())
 
 
 def column_types(messages: pa.Array) -> ColumnTypes:
-    """The types in messages; without any where a message has none. Each distinct text of types is parsed once."""
+    """The types in messages; a message may have none. Each distinct text of types is parsed once."""
     texts = pc.struct_field(pc.extract_regex(messages.cast(pa.string()), _TYPES_TEXT), "types")
     encoded = pc.dictionary_encode(texts, null_encoding="encode")
     types = [_types_in(text) for text in encoded.dictionary.to_pylist()]
@@ -76,8 +75,10 @@ def column_types(messages: pa.Array) -> ColumnTypes:
 def column_of(
     texts: pa.Array, field: DataField, types: ColumnTypes | None, mapping: TypeMappings = SAME_TYPES
 ) -> Values:
-    """The texts of a column as what the column takes. Shapes: n in, n out; `types` are those of their messages. With a
-    `mapping` of LONGTEXT, BYTES hold its texts."""
+    """The texts of a column converted to what the column takes.
+
+    Shapes: n in, n out; `types` are the types in their messages. With the mapping LONGTEXT, BYTES hold the texts.
+    """
     if field.type.root in _BYTES:
         if types is None or TypeMapping.LONGTEXT_TO_BYTES not in mapping:
             return _bytes_of(texts)
@@ -129,7 +130,7 @@ def _bytes_of(texts: pa.Array) -> Values:
 
 
 def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
-    """Numbers of labels as labels, one pass for each type the column has in the messages."""
+    """Numbers of labels converted to labels; one pass for each type that the column has in the messages."""
     is_set, reasons = _is_set(field.type), {}
     arrow = pa.list_(pa.string()) if is_set else pa.string()
     parts, places = [pa.nulls(0, arrow)], [np.zeros(0, dtype=np.int64)]
@@ -148,7 +149,7 @@ def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
 
 
 def _of_each(texts: pa.Array, declared: str, arrow: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """The labels of numbers, in the Arrow type; each distinct number is looked up once."""
+    """The labels of numbers, as the Arrow type; each distinct number is looked up once."""
     encoded = pc.dictionary_encode(texts)
     labels: list[str | list[str] | None] = []
     reasons: dict[int, str] = {}

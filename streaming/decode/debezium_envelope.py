@@ -1,10 +1,9 @@
-"""Debezium's envelope: the payload's text, and the schema of its values.
+"""Reads Debezium's envelope: the text of its payload, and the schema of the payload's values.
 
 Kafka Connect's JSON converter writes `{"schema": ..., "payload": ...}`, and bare payloads with `schemas.enable=false`.
 All events of a table have the same schema, which is many times longer than the row. So its text is parsed once, and
-removed from all records that begin with the same bytes; those whose schemas mean the same are read together. Records of
+removed from all records that begin with the same bytes; records with equivalent schemas are read together. Records of
 any other layout are read one by one.
-
 Source: Kafka 4.0 JsonConverter; Debezium 3 change event keys and values.
 """
 
@@ -58,8 +57,9 @@ _NO_SCHEMA: SourceSchema = {}
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """Records whose schemas give their rows the same shape: these schemas, the positions of the records, and the texts
-    of their payloads."""
+    """Records whose schemas give their rows the same shape: the schemas, the positions of the records, their
+    payloads.
+    """
 
     sources: tuple[SourceSchema, ...]
     shape: Shape
@@ -68,7 +68,7 @@ class Unwrapped:
 
 
 class EventReader(Protocol):
-    """Reads records of another form than JSON."""
+    """A reader of records in another format than JSON."""
 
     def events(self, values: pa.Array, images: "Images", watch: WatchFor) -> Objects:
         """As `read_events`."""
@@ -79,13 +79,13 @@ class EventReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The columns that are read: `fields` of the row after a change, and `before` of the row before it; None: the same
-    of both. `messages` is what the job says of them, `source_parts` are fields of their `source` that are read, too.
+    """The columns to read: `fields` of the row after a change, and `before` of the row before it; None: the same
+    columns.
 
-    `reader` reads records that are not JSON.
-
-    With `key` records are no events but rows, as ExtractNewRecordState makes them: a record that has none of the
-    columns of the key is no row.
+    `messages` holds the job's message options, `source_parts` are fields of the events' `source` to read. `reader`
+    reads records that are not JSON.
+    With `key`, records are not events but rows, as ExtractNewRecordState makes them: a record that has none of the key
+    columns is not a row.
     """
 
     fields: tuple[DataField, ...]
@@ -96,7 +96,7 @@ class Images:
     source_parts: tuple[DataField, ...] = ()
 
     def shape(self, source: SourceSchema) -> Shape:
-        """The shape of an event whose images have that schema."""
+        """The shape of an event whose rows have that schema."""
         return _bare_shape(self) if not source else _shape_of_images(self, with_signs(source, self.messages.types))
 
     def row_schema(self, schema: object) -> SourceSchema:
@@ -106,7 +106,7 @@ class Images:
         return schema if isinstance(schema, Mapping) else _NO_SCHEMA
 
     def are_others(self, structs: pa.Array) -> npt.NDArray[np.bool_]:
-        """True for records that are none of what is read."""
+        """True for records that are neither events nor rows."""
         if not self.key:
             return true_of(structs.field("op").is_null())
         has_none = np.ones(len(structs), dtype=bool)
@@ -115,25 +115,25 @@ class Images:
         return has_none
 
     def is_other(self, payload: object) -> bool:
-        """Whether the payload of a record is none of what is read."""
+        """Whether the payload of a record is neither an event nor a row."""
         if not isinstance(payload, dict):
             return True
         return all(payload.get(name) is None for name in self.key or ("op",))
 
     def why_bad(self, payload: object) -> str:
-        """Why a record that is none of what is read is bad."""
+        """Why a record that is neither an event nor a row is bad."""
         return no_row(payload, self.key) if self.key else no_event(payload)
 
     def need_of_rows(self, need: pa.DataType) -> pa.DataType:
-        """The schema needs of rows in the needs of records."""
+        """The columns and types that rows need, taken from those that records need."""
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
     def declared_need(self, source: SourceSchema) -> pa.DataType:
-        """What rows with that schema need, in the types that the job asks for."""
+        """The columns and types that rows with that schema need; the types are those that the job asks for."""
         return declared_need(source, self.fields, self.messages.type_mapping)
 
     def as_declared(self, need: pa.DataType) -> pa.DataType:
-        """The needs of rows without a schema, in the types that the job asks for."""
+        """The columns and types that rows without a schema need; the types are those that the job asks for."""
         return as_declared(need, self.messages, {f.name for f in self.fields})
 
 
@@ -141,8 +141,8 @@ def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOT
     """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; and the schema needs of
     their rows.
 
-    Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad. Messages that are
-    known to hold no row are `skipped`.
+    Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad. Known messages
+    without a row are `skipped`.
     """
     if images.reader is not None:
         return images.reader.events(values, images, watch)
@@ -161,7 +161,7 @@ def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOT
 
 
 def _named(values: pa.Array, position: int, reason: str) -> str:
-    """The reason, or the format of the record where that is another one."""
+    """The reason; or the name of the record's format, if it is a known other format."""
     if not reason.endswith(NO_OBJECT):
         return reason
     payload, _ = _payload_of(parse_json(values[position].as_py()))
@@ -184,7 +184,7 @@ def _read_unwrapped(part: Unwrapped, images: Images, watch: WatchFor) -> Objects
 
 
 def _without_others(objects: Objects, payloads: pa.Array, images: Images) -> Objects:
-    """The objects that are events; of the others each is skipped or bad."""
+    """The objects that are events. Other objects are skipped or bad."""
     no_op = images.are_others(objects.structs)
     if not no_op.any():
         return objects
@@ -210,7 +210,7 @@ def read_keys(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     reader: EventReader | None = None,
 ) -> pa.Array:
-    """The key columns in record keys; null if a key does not have all of them. Shapes: n binary in, n out."""
+    """The key columns in record keys; null if a key lacks one of them. Shapes: n binary in, n out."""
     present = np.flatnonzero(true_of(keys.is_valid()))
     images = Images(fields, messages=messages, key=tuple(f.name for f in fields), reader=reader)
     found = read_events(keys.take(pa.array(present)), images)
@@ -223,7 +223,7 @@ def read_keys(
 
 
 def says_what_became(record: bytes) -> bool:
-    """Whether a record is a row with one of the fields by which ExtractNewRecordState says what became of it."""
+    """Whether a record is a row with a field by which ExtractNewRecordState says what happened to the row."""
     try:
         row = _payload_of(parse_json(record))[0]
     except ValueError:
@@ -235,7 +235,7 @@ def says_what_became(record: bytes) -> bool:
 
 
 def kind_of_text(record: bytes) -> Skipped | None:
-    """What a record without a row is; None for all others."""
+    """The kind of a record without a row; None for all other records."""
     try:
         return skipped_kind(_payload_of(parse_json(record))[0])
     except ValueError:
@@ -243,7 +243,7 @@ def kind_of_text(record: bytes) -> Skipped | None:
 
 
 def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
-    """Enveloped records by the shape that their schema gives their rows, and the positions of all others."""
+    """Enveloped records, grouped by the shape of their rows; and the positions of all other records."""
     heads = _heads_of(images)
     is_unwrapped = np.zeros(len(values), dtype=bool)
     by_shape: dict[int, list[tuple[_Head, npt.NDArray[np.int64], pa.Array]]] = {}
@@ -277,20 +277,20 @@ def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What stands before payloads: the schema of their rows, and the shape that it gives them."""
+    """The bytes before a payload: the schema of its rows, and the shape of that schema."""
 
     source: SourceSchema
     shape: Shape
 
 
 class _Heads:
-    """The heads that were met for the same columns, by their bytes. Equal shapes are one object."""
+    """The known heads for the same columns, by their bytes. Equal shapes are one object."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, _Head] = {}
 
     def prefix(self, text: bytes, images: Images) -> bytes | None:
-        """The bytes before the payload of a record, whose head is known then; None for a record of another layout."""
+        """The bytes before the payload of a record, whose head is then known; None for a record of another layout."""
         found = _envelope_head(text, images)
         if found is None:
             return None
@@ -338,7 +338,7 @@ def _row_schema(schema: object) -> SourceSchema:
 def _read_unusual(
     values: pa.Array, positions: npt.NDArray[np.int64], images: Images, watch: WatchFor
 ) -> Iterator[Objects]:
-    """Envelopes of another layout, one by one; what is not an event is bad."""
+    """Reads envelopes of another layout one by one; a record that is not an event is bad."""
     for value, position in zip(values.to_pylist(), positions, strict=True):
         at = np.array([position], dtype=np.int64)
         record = parse_json(value)
@@ -375,7 +375,7 @@ def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: 
 
 
 def _payload_of(record: object) -> tuple[object, SourceSchema]:
-    """The payload and the schema of a parsed record; a record without an envelope is its own payload."""
+    """The payload and the schema of a parsed record. A record without an envelope is its own payload."""
     if not isinstance(record, dict) or "payload" not in record:
         return record, _NO_SCHEMA
     schema = record.get("schema")
@@ -409,7 +409,7 @@ def _writing(messages: MessageOptions) -> Writing:
 
 
 def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
-    """The same objects, with their positions in the whole instead of in the part."""
+    """The same objects, with their positions in the whole input in place of a part."""
     bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
     skipped = tuple((int(positions[at]), kind) for at, kind in objects.skipped)
     return Objects(objects.structs, positions[objects.positions], bad, objects.need, skipped)

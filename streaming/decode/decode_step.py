@@ -1,8 +1,8 @@
-"""Executor: source records → table columns, row kinds and rejects; the first step of a map task.
+"""The first step of a map task: turns source records into rows with row kinds, and bad records.
 
-A record has the columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType,
-headers. Any other source with a column `value` works too; missing columns are null. A table column with one of the
-names in `METADATA` is filled from the record itself, not from its value.
+Runs in executors. A record has the columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp,
+timestampType, headers. Any other source with a column `value` works too; missing columns are null. A table column with
+a name in `METADATA` is filled from the record itself, not from its value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ METADATA: Mapping[str, str] = {
     "_kafka_key": "key",
     "_kafka_headers": "headers",
 }
-"""Table columns that are filled from Kafka's own columns, by name."""
+"""Table columns that are filled from Kafka's own columns: name of the column → name in Kafka's source."""
 
 RECORD_TYPES = {
     "key": pa.binary(),
@@ -82,18 +82,18 @@ _PLACE = ("topic", "partition", "offset")
 
 @dataclass(frozen=True, slots=True)
 class DecodeStep:
-    """How records become rows of one table. Plain values only, so that it can be sent to executors.
+    """How records become rows of one table. It holds only plain values, so that it can be sent to executors.
 
     `loose` are NOT NULL columns that a delete may leave out. One call returns at most `reject_limit` bad records; more
-    would change nothing once there are more than the job allows. `watch` says whether to look for fields and values
-    that the table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types. `messages` is what
-    the job says of its messages, `columns` of its columns and rows, `zone` the zone of the session, and `computed` what
-    that means for this table; `registry` has the schemas of Avro records. `keeping` says what becomes of values that
-    the source left out: whatever is computed from such a value is wrong, and its record has to be bad. `emptied_at` is
-    where the source's table was truncated: rows of records up to there are left out. `kept` are the columns of a record
-    that are kept of bad ones, as far as the source has them. `now_us` is the time of the batch, in microseconds since
-    1970; without one no column can tell the time. `rescued` is the column of the table for what no column takes; it is
-    not among `fields`.
+    would change nothing, because the job fails then anyway. `watch` says whether to look for fields and values that the
+    table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types. `messages` and `columns` are
+    the job's options for messages, and for columns and rows; `computed` is the plan made from them for this table;
+    `zone` is the time zone of the session. `registry` gives the schemas of Avro records. `keeping` says what happens to
+    values that the source left out; anything computed from such a value is wrong, so its record is bad. `emptied_at` is
+    the position at which the source's table was truncated: rows of records up to it are left out. `kept` are the
+    columns of a record that are stored for bad records, if the source has them. `now_us` is the time of the batch, in
+    microseconds since 1970; without it no column can use the current time. `rescued` is the table's column for rescued
+    values; it is not in `fields`.
     """
 
     decode: RecordFormat
@@ -128,7 +128,9 @@ class DecodeStep:
 
     @property
     def decoding(self) -> "DecodeStep":
-        """The step that decodes what columns are computed from; this one where none are computed."""
+        """The step that decodes the fields from which columns are computed; this step itself if no columns are
+        computed.
+        """
         plan = self.computed
         if plan is None:
             return self
@@ -147,12 +149,12 @@ class DecodeStep:
 
     @property
     def has_distinct_keys(self) -> bool:
-        """Whether no key is in two tables of the source: the job says so."""
+        """Whether the job states that no key is in two tables of the source."""
         return self.messages.shards is not None
 
     @property
     def leaves_out_values(self) -> bool:
-        """Whether the rows have a column UNAVAILABLE, which says which of their values the source left out."""
+        """Whether the rows have a column UNAVAILABLE, which marks the values that the source left out."""
         return self.keeping.left_out is LeftOut.MARKED
 
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
@@ -168,7 +170,7 @@ class DecodeStep:
         return tuple(text for column, text in parts.items() if column in self.primary_key)
 
     def check(self) -> None:
-        """Raises SchemaMismatchError or UnsupportedTableError when no record could become a row of this table."""
+        """Raises SchemaMismatchError or UnsupportedTableError if no record could become a row of this table."""
         self(pa.table({name: pa.nulls(0, kind) for name, kind in RECORD_TYPES.items()}))
 
     def __call__(self, records: pa.Table) -> DecodedRows:
@@ -194,7 +196,7 @@ class DecodeStep:
         if self.messages.source_table is not None:
             values, are_others = without_other_tables(values, self.decode, self.messages, self._reader)
             others = int(are_others.sum())
-            # Without a value a key would delete a row.
+            # A key without a value would delete a row.
             keys = keys if keys is None or not others else if_else(pa.array(are_others), None, one_array(keys))
         decoded = self._decode(values, keys)
         origin = decoded.origin
@@ -231,7 +233,7 @@ class DecodeStep:
         return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need), seen, origin, bad)
 
     def _rescuing(self, records: pa.Table, rescued: Rescued) -> DecodedRows:
-        """The rows, with what no column takes in a column of its own."""
+        """The rows, with values that no column takes in the rescued-data column."""
         plain = replace(self, rescued=None)
         decoded = plain(records)
         mending = Mending(as_binary(one_array(records["value"])), {}, {})
@@ -247,7 +249,7 @@ class DecodeStep:
         return decoded._replace(rows=rows, rejects=self._rejects(records, bad), bad=bad)
 
     def _kept(self, records: pa.Table, origin: pa.Array, bad: Mapping[int, str]) -> pa.Array | None:
-        """True for the rows that stay: those of records that are not bad, and come after a truncate; None for all."""
+        """True for the rows that stay: their record is not bad, and comes after a truncate; None if all rows stay."""
         keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64()))) if bad else None
         if self.emptied_at is None:
             return keep
@@ -255,7 +257,7 @@ class DecodeStep:
         return is_newer if keep is None else pc.and_(keep, is_newer)
 
     def _computed(self, records: pa.Table, plan: ComputedColumns) -> DecodedRows:
-        """The rows of the table, computed from decoded ones."""
+        """The rows of the table, computed from decoded rows."""
         decoded = self.decoding(records)
         rows, kinds = decoded.rows, pa.array(np.zeros(decoded.rows.num_rows, np.int8))
         if self.decode.has_row_kinds:
@@ -333,7 +335,7 @@ class DecodeStep:
         return None if self.registry is None else AvroReader(self.registry)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
-        """The schema needs that the table can satisfy; reserved column names are left out."""
+        """The columns and types that records need and the table can get; reserved column names are left out."""
         if pa.types.is_string(need):
             raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
         kept_out = (*METADATA, *SOURCE_METADATA, ROW_KIND_COLUMN, *self.fixed)
@@ -372,7 +374,7 @@ def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
 
 
 def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, pa.Array]:
-    """The values and the keys of records, those of Avro with their frames. Shapes: n records in; n binary each out."""
+    """The values and the keys of records; Avro records with their frames. Shapes: n records in; n binary each out."""
     headers = (VALUE_HEADER, KEY_HEADER) if decode.is_avro else ("", "")
     value, key = (_with_frames(records, name, of) for name, of in zip(("value", "key"), headers, strict=True))
     nulls = pa.nulls(records.num_rows, pa.binary())
@@ -380,7 +382,7 @@ def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, p
 
 
 def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
-    """A column of Avro records, each with its frame, also where a header has it."""
+    """A column of Avro records, each with its frame, even if the frame is in a header."""
     if name not in records.column_names:
         return None
     headers = one_array(records["headers"]) if "headers" in records.column_names else None
@@ -422,7 +424,9 @@ def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
 
 
 def _as_timestamps(moments: pa.Array, field: DataField) -> pa.Array:
-    """The records' timestamps in the column's unit; without zone they are UTC. Finer digits are cut off."""
+    """The records' timestamps in the unit of the column; without a time zone they are in UTC. Finer digits are cut
+    off.
+    """
     if field.type.root not in _STAMPS:
         return moments
     target = arrow_field(field).type

@@ -1,4 +1,4 @@
-"""Decoded rows in table types, without the rows of bad records."""
+"""Decoded rows in the types of the table, without the rows of bad records."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen
 class Decoded:
     """Decoded rows, in the order of their records.
 
-    `rows` has the given columns in table types; `kinds` is int8, `origin` int64: for each row the index of its record,
-    ascending. `bad` (int64, ascending) are the indices of bad records, `reasons` why. Other records without a row were
-    skipped; `seen` counts them by kind, and names the source's tables. `need` is what the records need and the
-    columns cannot hold (`schema_needs`), if that was watched; fields whose type is not known yet are not in it.
-    `truncates` are the indices of records that truncate the source's table, where they are not bad.
+    `rows` has the given columns in table types; `kinds` is int8; `origin` (int64, ascending) is the index of each row's
+    record. `bad` (int64, ascending) are the indices of bad records, `reasons` why. Other records without a row were
+    skipped; `seen` counts them by kind, and names the source's tables. `need` holds the columns and types that the
+    records need and the table lacks (`schema_needs`), if that was watched; fields of unknown type are not in it.
+    `truncates` are the indices of records that truncate the source's table and are not bad.
     """
 
     rows: pa.RecordBatch
@@ -37,7 +37,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """Rows before their values are checked, and the reasons against records so far."""
+    """Rows whose values are not checked yet, and the reasons against records so far."""
 
     structs: pa.Array
     kinds: npt.NDArray[np.int8]
@@ -49,7 +49,7 @@ class Unjudged:
 
 
 def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
-    """The rows in table types, without the rows of bad records."""
+    """Checks the values: the rows in table types, without the rows of bad records."""
     bad = dict(unjudged.bad)
     columns = [unjudged.structs.field(f.name) for f in fields]
     for f, column in zip(fields, columns, strict=True):
@@ -81,9 +81,9 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
 
 
 def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
-    """The values that do not fit the column's type, with the reason, by row; found by bisection.
+    """The values that do not fit the column's type, with the reason, by row; found by halving.
 
-    Raises SchemaMismatchError when no array of this Arrow type would fit, and this one is empty.
+    Raises SchemaMismatchError if no array of this Arrow type would fit, and this array is empty.
     """
     reasons: dict[int, str] = {}
     rows = np.arange(len(column))

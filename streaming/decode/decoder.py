@@ -1,4 +1,4 @@
-"""What turns a source's records into rows of a table, and what it gives back."""
+"""The interface of decoders, which turn a source's records into rows of a table, and the type of their result."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -13,11 +13,10 @@ NOTHING_BAD: Mapping[int, str] = {}
 
 
 class DecodedRows(NamedTuple):
-    """The rows in records, the records that became no rows, what the records need and the table does not have, and what
-    else was seen in them.
+    """The result of decoding: rows, bad records, columns and types that the table lacks, and counts of other records.
 
-    Rows are the table's columns, with `_row_kind` where the records have kinds. `records` (int64, ascending) says of
-    each row which record it is of; None where it is not known. `bad` are the numbers of bad records, with the reasons.
+    Rows have the table's columns, with `_row_kind` if the records have kinds. `records` (int64, ascending) is the
+    number of each row's record; None if it is not known. `bad` are the numbers of bad records, with the reasons.
     """
 
     rows: pa.Table
@@ -29,6 +28,6 @@ class DecodedRows(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Turns records into rows; a value that travels."""
+    """A function from records to rows that can be sent to tasks."""
 
     def __call__(self, records: pa.Table) -> DecodedRows: ...

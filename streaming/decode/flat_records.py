@@ -1,13 +1,13 @@
-"""Rows of Debezium without an envelope, as ExtractNewRecordState makes them → rows with their row kinds.
+"""Decodes Debezium rows without an envelope, as ExtractNewRecordState makes them, into rows with their row kinds.
 
-`__deleted` ("true") and `__op` ("d") say of a row that it was deleted; it gives -D, of which only the key counts. Other
-rows give +U where `__op` is "u", else +I. A tombstone, a record without a value, deletes the row with its key: the
-transform sends nothing else of a delete unless `delete.tombstone.handling.mode` is `rewrite`.
+A row with `__deleted` "true" or `__op` "d" was deleted; it gives -D, and only its key counts. Other rows give +U if
+`__op` is "u", else +I. A tombstone, which is a record without a value, deletes the row with its key: the transform
+sends nothing else for a delete unless `delete.tombstone.handling.mode` is `rewrite`.
 
-The row before an update is not there. *Where it is needed*, because the table retracts old rows, or because its key has
-columns that the source's has not, records have to say more: each row has to have `__deleted` and `__op`, and an update
-is bad. Deletes are rows then, and a tombstone comes behind its own: it is skipped, so that each counts once. So it is
-with `source-table`, as a tombstone does not say which table it is of.
+The row before an update is missing. It may be needed, because the table retracts old rows, or because its key has
+columns that the source's key lacks. Then each row must have `__deleted` and `__op`, and an update is bad. A delete is
+then a row that a tombstone follows; the tombstone is skipped, so that the delete counts once. The same holds with
+`source-table`, because a tombstone does not name its table.
 
 Source: Debezium 3.5 ExtractNewRecordState (add.fields, delete.tombstone.handling.mode).
 """
@@ -54,14 +54,14 @@ from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keepin
 
 DELETED, OP = "__deleted", "__op"
 FLAT_PARTS = ("__db", "__schema", "__table")
-"""The added fields that say which table of the source a row is of."""
+"""The added fields that name the source table of a row."""
 
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 _MAYBE_OTHER = r'"(?:data_collections|additional_data)"\s*:'
 _KNOWN_OPS = pa.array(["c", "r", "u", "d"])
 _NEEDED = (
-    "the table needs the row before an update, has a key that is wider than the source's, or is one of several of its "
-    "topic, so that rows have to say what they are"
+    "the table needs the row before an update, has more key columns than the source, or is one of several in its "
+    "topic, so each row must say whether it is an insert, update or delete"
 )
 _NOT_SAID = (
     f"no field {DELETED} or {OP}: {_NEEDED}; set add.fields=op and delete.tombstone.handling.mode=rewrite in the "
@@ -148,7 +148,7 @@ def decode_flat(
 
 
 def _others(records: pa.Array) -> dict[int, Skipped]:
-    """Messages without a row that have a field `id`, which may be a column of the key: what each is, by record."""
+    """Messages without a row that have a field `id`, which may be a key column: the kind of each, by record."""
     doubtful = pc.match_substring_regex(records, _MAYBE_OTHER)
     found = {}
     for at in np.flatnonzero(true_of(pc.fill_null(doubtful, False))).tolist():
@@ -164,8 +164,11 @@ def _is_delete(structs: pa.Array) -> _Mask:
 
 
 def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[int, str]:
-    """The rows of which is not known what became of them, with the reason. `needs_before` are those whose row before an
-    update is needed, `has_to_say` those that have to say what they are."""
+    """The rows that do not say what happened to them, with the reason.
+
+    `needs_before` marks those for which the row before an update is needed; `has_to_say` those that must have both
+    fields.
+    """
     op, deleted = structs.field(OP), structs.field(DELETED)
     reasons: dict[int, str] = {}
     for i in np.flatnonzero(true_of(pc.and_(op.is_valid(), pc.invert(pc.is_in(op, value_set=_KNOWN_OPS))))):
@@ -187,5 +190,5 @@ def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) ->
 
 
 def _deletes(keys: pa.Array, primary_key: Sequence[str]) -> _Mask:
-    """True for the keys of tombstones that delete a row: a key that is narrower than the table's comes behind a row."""
+    """True for the keys of tombstones that delete a row. A key with fewer columns than the table's follows a row."""
     return has_text(keys) & ~lacks_key(keys, primary_key)

@@ -1,14 +1,14 @@
-"""JSON objects, one per value, to Arrow structs: fast for whole blocks, exact for the blocks where that fails.
+"""Reads JSON objects, one in each value, into Arrow structs: fast for whole blocks, exactly for blocks where that
+fails.
 
-*Fast*: Arrow's JSON reader over the values joined by newlines. It loses the order of rows if a value is not exactly one
-object, crashes the process on a bare `null`, and fails as a whole on one bad value. So every value must begin with `{`
-and end with `}`. Then a value that is not closed makes the next `{` a syntax error (a string cannot continue over the
-newline), and a value with several objects gives too many rows. If there are as many rows as values, each value is one
-row. *Exact*: `json_exact`. It accepts everything that the fast way accepts, with the same result (a property test
-compares them), and also values of one column in different forms. What it refuses is bad, with the reason.
-
-If the caller asks, both ways also find what the values need and the shape does not have (`schema_needs`). The fast way
-finds it in the same pass, as long as the first few values have all unknown fields.
+*Fast*: Arrow's JSON reader reads the values joined by newlines. It loses the order of rows if a value is not exactly
+one object, crashes the process on a bare `null`, and fails as a whole on one bad value. So every value must begin with
+`{` and end with `}`. Then a value that is not closed makes the next `{` a syntax error (a string cannot continue over
+the newline), and a value with several objects gives too many rows. If there are as many rows as values, each value is
+one row. *Exact*: `json_exact` accepts everything that the fast way accepts, with the same result (a property test
+compares them), and also values of one column in different forms. A value that it refuses is bad, with the reason. If
+the caller asks, both ways also find the columns and types that the values need and the shape lacks (`schema_needs`).
+The fast way finds them in the same pass if the first few values have all unknown fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from bucketline.streaming.decode.schema_needs import (
 from bucketline.streaming.decode.texts.json_scan import ScannedJson
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of values that are read together; a larger value is a block of its own."""
+"""Bytes of values that are read together. A larger value is a block of its own."""
 
 _SPLIT_WAYS = 8
 _EXACT_ROWS = 64
@@ -59,11 +59,11 @@ _SOURCE_NAMES = r'"source":{\1,\2\3}'
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Values that are objects of the shape, and those that are not; JSON's `null` is neither.
+    """Values that are objects of the shape, and bad values. JSON's `null` is neither.
 
-    `structs` are of the shape's type; `positions` are their positions in the input, ascending. `bad` are
-    (position, reason), ascending. `need` is what the values need beyond the shape, if that was watched. `skipped` are
-    values that are known to hold no row, with what they are.
+    `structs` have the shape's type; `positions` are their positions in the input, ascending. `bad` holds (position,
+    reason), ascending. `need` holds the columns and types that the shape lacks, if that was watched. `skipped` are
+    known values without a row, with their kinds.
     """
 
     structs: pa.Array
@@ -104,7 +104,8 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
 
 def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Iterator[Objects]:
     """The block's objects in order. A block that fails is split, so that one bad value slows down only a few others.
-    When the first two parts of a split fail, the rest probably would too: it is read exactly at once.
+
+    If the first two parts of a split fail, the rest probably would too, and is read exactly at once.
     """
     objects = _read_fast_objects(values, shape, start, watch)
     if objects is not None:
@@ -139,11 +140,11 @@ def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchF
 
 
 def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
-    """The values as structs, and the needs with theirs; None when they need more than the given needs and those of the
-    samples.
+    """The values as structs, and the needs including theirs.
 
-    It is one pass, because the reader gets the unknown fields of the samples in its schema. It never infers fields:
-    objects with a thousand different keys take gigabytes then, and deep ones crash the process.
+    None if the values need more than the given needs and those of the samples. It takes one pass, because the reader
+    gets the unknown fields of the samples in its schema. It never infers fields: objects with a thousand different keys
+    would take gigabytes, and deep ones would crash the process.
     """
     try:
         texts = _texts(_without_source(values, shape))
@@ -156,7 +157,7 @@ def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[p
 
 
 def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
-    """The needs with those of the values, when only a few values need more; found by splitting."""
+    """The needs including those of the values, if only a few values need more; these are found by splitting."""
     if len(values) <= _EXACT_ROWS:
         return joined(need, needs_of_texts(values, shape))
     step = -(-len(values) // _SPLIT_WAYS)
@@ -209,7 +210,7 @@ def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: WatchFor =
 
 
 def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
-    """The values as structs, or None when not every value is plainly an object of the shape."""
+    """The values as structs, or None if some value is not plainly an object of the shape."""
     try:
         texts = _texts(values)
         if texts is None:
@@ -222,22 +223,22 @@ def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
     with suppress(pa.ArrowException, ValueError):
         return _parse(texts, settled, NO_NEED, "ignore")
     with suppress(pa.ArrowException, ValueError):
-        # A text may be something else further on.
+        # a text may be of another kind further on
         other = settle(shape, _samples(texts, _SPREAD_ROWS))
         return None if other is None or other == settled else _parse(texts, other, NO_NEED, "ignore")
     return None
 
 
 def _texts(values: pa.Array) -> pa.Array | None:
-    """The values without blanks around them; None when one is not between braces."""
+    """The values without blanks around them; None if one is not between braces."""
     return values if _is_braced(values) else _trimmed(values)
 
 
 def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> Shape | None:
-    """The shape with one form for each leaf: the one that the first sample that is not null has. What the reader cannot
-    read is late: maps, and texts that get other values.
+    """The shape with one form for each leaf: the form of the first sample that is not null.
 
-    None when the fast way cannot read it: such values inside arrays, and forms that are refused.
+    Columns that the reader cannot read are marked as late: maps, and texts that get other values. None if the fast way
+    cannot read the shape: such values inside arrays, and refused forms.
     """
     present = [s for s in samples if s is not None]
     if shape.is_map:
@@ -263,8 +264,9 @@ def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> 
 
 
 def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
-    """The first few values, and as many as `spread` of all, parsed; what cannot be parsed here fails later, with a
-    reason."""
+    """The first few values, and `spread` more from all values, parsed. Values that cannot be parsed fail later, with a
+    reason.
+    """
     samples: list[object] = []
     others = np.linspace(0, len(texts) - 1, min(spread, len(texts))).astype(np.int64)
     for text in (*texts.slice(0, _SAMPLE_ROWS).to_pylist(), *texts.take(pa.array(others)).to_pylist()):
@@ -276,13 +278,16 @@ def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
 
 
 def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
-    """The structs. Raises ValueError for values that do not fit, or with `error` have more than shape and need say."""
+    """The structs.
+
+    Raises ValueError for values that do not fit; with `error` also for values with more fields than shape and need.
+    """
     texts.cast(pa.string())  # refuses what is not UTF-8
     paths = late_paths(shape)
     if not paths:
         return _convert(_read_lines(texts, _raw(shape, need), unexpected), shape, {})
     if unexpected == "error":
-        # What has been cut out is not looked at any more, so all of it is read once before.
+        # Values that are cut out are not read again, so the whole text is read once before.
         _read_lines(texts, _ONE_FIELD, "ignore")
     scan = ScannedJson.of(texts)
     lines = cut_out(scan, paths) if unexpected == "error" else texts
@@ -291,7 +296,7 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
 
 
 def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Array:
-    """The objects as structs of the fields, as the reader gives them."""
+    """The objects as structs of the fields, as the reader returns them."""
     ends = pa.array([0, len(texts)], pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")
     data = lines.buffers()[2]
@@ -312,8 +317,10 @@ def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Arr
 
 
 def _raw(shape: Shape, need: pa.DataType, *, with_late: bool = False) -> pa.DataType:
-    """The type given to the reader: the fields of the shape, then the unknown fields of the need. Fields that are late
-    are left out, or null where they have been cut out of the texts."""
+    """The type that the reader gets: the fields of the shape, then the unknown fields of the need.
+
+    Late fields are left out, or null if they were cut out of the texts.
+    """
     if shape.is_late:
         return pa.null()
     if shape.is_row:
@@ -347,7 +354,7 @@ def _convert(raw: pa.Array, shape: Shape, late: Mapping[Path, pa.Array], path: P
         return pa.ListArray.from_arrays(offsets, _convert(raw.values, shape.children[0], late), type=shape.arrow)
     form = _only_form(shape)
     if form.kind is JsonKind.NUMBER and pa.types.is_floating(raw.type) and pc.any(pc.is_inf(raw)).as_py():
-        raise NotConvertible("Infinity, or a number too large for a double: the reader makes no difference")
+        raise NotConvertible("Infinity, or a number too large for a double: the reader does not distinguish them")
     return convert_leaf(raw, shape, form)
 
 

@@ -1,8 +1,8 @@
-"""Raw arrays from JSON → arrays in table types, whole columns at a time.
+"""Converts raw arrays from JSON into arrays of table types, whole columns at a time.
 
-Everything here raises ValueError (pa.ArrowInvalid is one) when any value cannot be converted exactly. Two things are
-cut off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double that FLOAT
-does not have. A timestamp without zone is in UTC when the text has a zone.
+Everything here raises ValueError (pa.ArrowInvalid is one) if any value cannot be converted exactly. Two things are cut
+off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double that FLOAT does
+not have. A timestamp without zone is in UTC if the text has a zone.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ _NANOS = {"d": 86_400_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
 _ASSUMED = {"ms": (10**11, 10**14), "us": (10**14, 10**17), "ns": (10**17, 2**63 - 1)}
-"""Ranges of counts since 1970, from March 1973 on. They do not overlap, so a number's size determines its unit."""
+"""Ranges of counts since 1970, from March 1973 on. They do not overlap, so the size of a number determines its unit."""
 
 _ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _WHOLE_TEXT = r"^[+-]?[0-9]+$"
@@ -41,14 +41,16 @@ _MAYBE_HEX = r"^(?:[0-9a-f]{4})+$"
 _ENDLESS = pa.array(["infinity", "-infinity"])
 _VARIABLE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
 _SAY_HOW = "say with source.bytes how the source writes bytes, or let it send its schema"
-_IS_INFINITE = "is Postgres's infinity, which no timestamp is; set infinity to null, if it may be one"
+_IS_INFINITE = (
+    "is Postgres's infinity, which a timestamp cannot hold; set infinity to null, if the value may become null"
+)
 TOO_LARGE = "is too large for a double"
 _MOST_BITS = 64
 _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 
 
 class NotConvertible(ValueError):
-    """A value cannot become one of its column; the message is a reason for people."""
+    """A value cannot be converted to its column's type; the message is a reason for people."""
 
 
 def raw_type(data_type: DataType, form: Form) -> pa.DataType:
@@ -73,9 +75,9 @@ def raw_type(data_type: DataType, form: Form) -> pa.DataType:
 
 
 def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Values of one form as values of the shape. Shapes: n of the raw type in, n out; nulls stay nulls.
+    """Values of one form converted to values of the shape. Shapes: n of the raw type in, n out; nulls stay nulls.
 
-    Raises ValueError when any value cannot be converted.
+    Raises ValueError if any value cannot be converted.
     """
     root, target = shape.type.root, shape.arrow
     if form.reading is ValueReading.REFUSED:
@@ -101,8 +103,8 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if form.reading is ValueReading.TEXT_OR_BYTES:
         _demand(
             pc.or_(pc.invert(pc.match_substring_regex(raw, _MAYBE_BASE64)), raw.is_null()),
-            "may be the text of a number, or base64 of one; name the column under types, as STRING or DECIMAL(p, s), "
-            "or let the source send its schema",
+            "may be the text of a number, or base64 of a number; declare the column under types, as STRING or "
+            "DECIMAL(p, s), or let the source send its schema",
         )
         if root is TypeRoot.DECIMAL:
             raw = cast_decimal(raw, target)
@@ -161,7 +163,7 @@ def _base64_url(texts: pa.Array) -> pa.Array:
 
 
 def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """The decoder, with advice in its error."""
+    """The decoder, with advice added to its errors."""
 
     def decoded(texts: pa.Array) -> pa.Array:
         try:
@@ -173,7 +175,7 @@ def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Ar
 
 
 def _unsigned(numbers: pa.Array, target: pa.DataType) -> pa.Array:
-    """Signed 64-bit numbers as the unsigned ones that they stand for."""
+    """The unsigned numbers that signed 64-bit numbers stand for."""
     if pa.types.is_integer(target):
         _demand(pc.greater_equal(numbers, 0), f"stands for a BIGINT UNSIGNED that is too large for {target}")
     return _of_unsigned(numbers.view(pa.uint64()), target)
@@ -186,7 +188,7 @@ def _of_unsigned(unsigned: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def number_of_bits(bits: pa.Array, target: pa.DataType) -> pa.Array:
-    """The numbers that bytes write, the lowest first. Shapes: n large_binary in, n out. Source: Debezium Bits."""
+    """The numbers in bytes with the lowest byte first. Shapes: n large_binary in, n out. Source: Debezium Bits."""
     bytes_each = pc.fill_null(pc.binary_length(bits), 0)
     _demand(pc.less_equal(bytes_each, _MOST_BITS // 8), f"has more than {_MOST_BITS} bits")
     missing = pc.subtract(pa.scalar(_MOST_BITS // 8, bytes_each.type), bytes_each)
@@ -220,14 +222,14 @@ def _real(doubles: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _finite(texts: pa.Array, form: Form) -> pa.Array:
-    """The texts, where null stands for the words that mean infinity, if that is what the job says of it."""
+    """The texts, with null for the words that mean infinity, if the job asks for that."""
     if not form.is_null_for_infinity:
         return texts
     return if_else(pc.is_in(texts, value_set=_ENDLESS), pa.scalar(None, pa.string()), texts)
 
 
 def _of_parts(parts: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Dates and times of their parts; with an offset they are that time in UTC."""
+    """Dates and times from their parts; with an offset they are converted to UTC."""
     target = shape.arrow
     words = words_of_parts(parts)
     if form.is_null_for_infinity:
@@ -282,7 +284,7 @@ def _within_the_years(counts: pa.Array, unit: str) -> pa.Array:
     first, last = (days * (_NANOS["d"] // _NANOS[unit]) for days in (_FIRST_DAY, _LAST_DAY + 1))
     if first > -(2**63):
         moments = pc.and_(pc.greater_equal(counts, first), pc.less(counts, last))
-        _demand(moments, "is no moment between the years 1 and 9999")
+        _demand(moments, "is not a time between the years 1 and 9999")
     return counts
 
 
@@ -295,7 +297,7 @@ def scale_count(counts: pa.Array, unit: str, target_unit: str) -> pa.Array:
 
 
 def cut_digits(counts: pa.Array, data_type: DataType, unit: str) -> pa.Array:
-    """The counts without the digits of a second that the precision of the type leaves out."""
+    """The counts without the digits of a second that are finer than the type's precision."""
     assert data_type.precision is not None
     missing = _UNIT_DIGITS[unit] - data_type.precision
     return _floor(counts, 10**missing) if missing > 0 else counts
@@ -335,7 +337,7 @@ def _parse_timestamps(texts: pa.Array, unit: str) -> pa.Array:
 
 
 def _time_of_text(texts: pa.Array, shape: Shape) -> pa.Array:
-    """Times of day; one with a zone is that time in UTC. Source: Debezium 3 ZonedTime, IsoTime."""
+    """Times of day; a time with a zone is converted to UTC. Source: Debezium 3 ZonedTime, IsoTime."""
     moments = _timestamps(pc.binary_join_element_wise("1970-01-01T", texts, ""), "ms")
     day = _NANOS["d"] // _NANOS["ms"]
     own = cut_digits(pc.subtract(moments, _floor(moments, day)), shape.type, "ms")
@@ -353,7 +355,7 @@ def _within_a_day(counts: pa.Array) -> pa.Array:
 
 def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
     """Decimals with a scale in each value: one pass for each scale. Source: Debezium VariableScaleDecimal."""
-    # What lies in a struct that is null is not null by itself.
+    # A field of a struct that is null is not null by itself.
     scales, numbers = pc.struct_field(raw, "scale"), decode_base64(pc.struct_field(raw, "value"))
     if pc.any(pc.and_(raw.is_valid(), pc.or_(scales.is_null(), numbers.is_null()))).as_py():
         raise NotConvertible("is not a decimal with its scale")

@@ -1,9 +1,8 @@
-"""The Arrow types that a Kafka Connect schema declares for values in JSON, as table columns are to hold them.
+"""The Arrow types, for table columns, that a Kafka Connect schema declares for values in JSON.
 
-What JSON cannot express exactly, or the schema does not declare, is text. Times of day are milliseconds, the only unit
-of Paimon's TIME; nanoseconds since 1970 become microseconds, because a table with timestamps of both kinds cannot be
-written as Parquet.
-
+Values that JSON cannot express exactly, or that the schema does not declare, are texts. Times of day are milliseconds,
+the only unit of Paimon's TIME. Nanoseconds since 1970 become microseconds, because a table with timestamps of both
+kinds cannot be written as Parquet.
 Source: Debezium 3 data type mappings; Kafka 4.0 Connect ConnectSchema and JsonConverter.
 """
 
@@ -73,14 +72,14 @@ _PART_TIMES = {
     "io.debezium.time.StructuredTime": pa.time32("ms"),
     "io.debezium.time.StructuredDuration": pa.string(),
 }
-"""Beginnings of names: the precision and the source's column may follow. Durations are no times of day."""
+"""Beginnings of type names; precision and the source's column may follow. Durations are not times of day."""
 _UNSIGNED_COLUMNS = ("BIGINT UNSIGNED", "SERIAL")
 _MOST_DIGITS = 38
 _NO_NODE: SourceSchema = {}
 
 
 def declared_type(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """The type of one node of a schema; null for a struct without fields. `mapping` is what the job asks for."""
+    """The type of one node of a schema; null for a struct without fields. `mapping` is the job's `type-mapping`."""
     if TypeMapping.TO_STRING in mapping:
         return pa.string()
     column = column_in_source(source)
@@ -126,13 +125,14 @@ def _declared_type(source: SourceSchema) -> pa.DataType:
 
 
 def nodes_of(types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
-    """The schema that a job declares for rows whose messages have none; empty without types."""
+    """The schema that a job declares for rows whose messages have no schema; empty without types."""
     return {"fields": [{"field": name, **_node_of(known)} for name, known in types]} if types else _NO_NODE
 
 
 def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
-    """The schema of a row, where the job says which of its 64-bit numbers stand for unsigned ones: the one thing that a
-    schema does not say."""
+    """The schema of a row, with the job's statement which of its 64-bit numbers are unsigned; a schema cannot say
+    that.
+    """
     signs = {name: _node_of(one) for name, one in types if one.kind in (SourceKind.SIGNED, SourceKind.UNSIGNED)}
     if not signs or not source:
         return source
@@ -144,8 +144,10 @@ def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) ->
 
 
 def as_declared(need: pa.DataType, messages: MessageOptions, columns: Collection[str]) -> pa.DataType:
-    """The need with the types that the job asks for, in place of those that values look like; of `columns`, which the
-    table has, as it is."""
+    """The needed columns with the types that the job asks for, instead of the types that values look like.
+
+    Columns in `columns`, which the table has, stay unchanged.
+    """
     types, mapping = messages.types, messages.type_mapping
     if not (types or mapping) or not pa.types.is_struct(need):
         return need

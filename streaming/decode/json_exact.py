@@ -1,7 +1,7 @@
-"""JSON texts read by Python's parser, a record at a time: the exact way, for what the fast way cannot read.
+"""Reads JSON texts with Python's parser, a record at a time: the exact way, for values that the fast way cannot read.
 
-Numbers stay text, so that the same Arrow casts read them as in the fast way. A value that does not fit makes its record
-bad, with a reason that names the field; other records are not affected.
+Numbers stay texts, so that the same Arrow casts read them as in the fast way. A value that does not fit makes its
+record bad, with a reason that names the field; other records are not affected.
 """
 
 import json
@@ -21,7 +21,7 @@ _REASON_CHARACTERS = 300
 _SHOWN_CHARACTERS = 60
 _NOT_JSON = "is not a JSON"
 NO_OBJECT = f"{_NOT_JSON} object"
-"""The end of the reason against a value that should be an object."""
+"""The end of the reason against a value that is not the object it should be."""
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -32,7 +32,7 @@ class Literal(str):
 
 
 class Doubled(dict[str, object]):
-    """A JSON object in which a name is there twice: the last value counts, and as a text it is as it was written."""
+    """A JSON object in which a name occurs twice: the last value counts, and its text is kept as it was written."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
@@ -71,7 +71,9 @@ def parse_json(data: bytes) -> object:
 
 
 def build_array(values: Sequence[object], shape: Shape, failures: Failures) -> pa.Array:
-    """Parsed values as an array of the shape. Shapes: n in, n out; what failed is null there and noted by position."""
+    """Parsed values as an array of the shape. Shapes: n in, n out; a value that fails is null, and noted by
+    position.
+    """
     return _build(values, range(len(values)), shape, "", failures)
 
 
@@ -127,7 +129,7 @@ def _build_map(
     maps = [_only(dict, _unpacked(v), r, "object", path, failures) for v, r in zip(values, records, strict=True)]
     owners = [r for entries, r in zip(maps, records, strict=True) for _ in entries or ()]
     keys = _build([k for m in maps for k in m or ()], owners, shape.children[0], f"{path} key", failures)
-    if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
+    if keys.null_count:  # the key has failed; Arrow's maps cannot hold a null key, and the record is bad anyway
         maps = [None if r in failures.reasons else m for m, r in zip(maps, records, strict=True)]
         return _build_map(maps, records, shape, path, failures)
     items = _build([v for m in maps for v in (m or {}).values()], owners, shape.children[1], f"{path}{{}}", failures)
@@ -135,7 +137,7 @@ def _build_map(
 
 
 def _unpacked(value: object) -> object:
-    """The object in a text of JSON, as Debezium sends an hstore by default; any other value as it is."""
+    """The object in a JSON text, as Debezium sends an hstore by default; any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith("{"):
         return value
     try:
@@ -154,7 +156,7 @@ def _only(
 
 
 def _offsets(collections: Sequence[Mapping[str, object] | None]) -> pa.Array:
-    """Arrow's constructors learn of a null list from a null offset."""
+    """Offsets for Arrow's constructors, which take a null list as a null offset."""
     ends = np.cumsum([0, *(len(c or ()) for c in collections)])
     return pa.array(ends.astype(np.int32), mask=np.array([*(c is None for c in collections), False]))
 
@@ -178,7 +180,7 @@ def _build_leaf(
 
 
 def _literals(values: Sequence[object], records: Sequence[int], path: str, failures: Failures) -> list[str | None]:
-    """The JSON texts of the values; what is nested too deeply to be written is noted."""
+    """The JSON texts of the values; a value that is nested too deeply to be written is noted."""
     texts: list[str | None] = []
     for value, record in zip(values, records, strict=True):
         try:
@@ -200,7 +202,7 @@ def _by_kind(values: Sequence[object]) -> Iterator[tuple[JsonKind, list[int]]]:
 def _convert(
     values: Sequence[object], records: Sequence[int], shape: Shape, form: Form, path: str, failures: Failures
 ) -> pa.Array:
-    """All values together; when that fails, by bisection down to the bad values."""
+    """Converts all values together; if that fails, halves them down to the bad values."""
     try:
         return convert_leaf(_raw(values, shape, form), shape, form)
     except ValueError as e:
@@ -262,11 +264,11 @@ def _variable(value: object) -> dict[str, object]:
 
 
 def _parts(value: object) -> dict[str, object]:
-    """The parts of a date or time that `time_parts` knows."""
+    """The parts of a date or time, under the names that `time_parts` knows."""
     given = value if isinstance(value, dict) else {}
     known = {f.name: given[f.name] for f in PARTS if given.get(f.name) is not None}
     if any(isinstance(part, Literal) is pa.types.is_string(PARTS.field(name).type) for name, part in known.items()):
-        raise NotConvertible("has no parts of a date or time")
+        raise NotConvertible("is not an object with the parts of a date or time")
     return {n: _whole(part) if isinstance(part, Literal) else part for n, part in known.items()}
 
 
@@ -281,12 +283,14 @@ def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is Unicode: JSON's escapes can also say half a surrogate pair, which UTF-8 does not have."""
+    """Whether a text is valid Unicode. JSON's escapes can contain one surrogate of a pair alone, which UTF-8 cannot
+    encode.
+    """
     return text.isascii() or not _HALF.search(text)
 
 
 def json_text(value: object) -> str:
-    """The compact JSON text of a parsed value; a text as it is, a number as it was written."""
+    """The compact JSON text of a parsed value; a text unchanged, a number as it was written."""
     if isinstance(value, str):
         return str(value)
     return _nested_text(value)
@@ -304,7 +308,7 @@ def _nested_text(value: object) -> str:
 
 
 def show(value: object) -> str:
-    """A parsed value as shown in a reason. Halves of surrogate pairs, which are no Unicode, are shown as escapes."""
+    """A parsed value as shown in a reason. Single surrogates, which are not valid Unicode, are shown as escapes."""
     try:
         text = _shortened(_nested_text(value), _SHOWN_CHARACTERS)
         return text.encode(errors="backslashreplace").decode()

@@ -1,9 +1,8 @@
-"""Which JSON values a column accepts: a tree of logical types, and the forms that JSON may have for each.
+"""Describes which JSON values a column accepts: a tree of logical types, with the JSON forms of each.
 
 A leaf may come in several forms, one for each kind of JSON value: a whole number as `12` or as `"12"`. If the record
-contains Debezium's schema, that schema decides the forms, because only it has the unit of a time and the scale of a
-decimal.
-
+contains Debezium's schema, that schema decides the forms, because only the schema has the unit of a time and the scale
+of a decimal.
 Source: Flink 2.0 JsonToRowDataConverters; Paimon 2.0 DebeziumSchemaUtils; Debezium 3 data type mappings; Kafka 4.0
 Connect logical types.
 """
@@ -34,31 +33,36 @@ class JsonKind(Enum):
 class ValueReading(Enum):
     """How one kind of JSON value becomes a table value; `json_convert` does it."""
 
-    PLAIN = "plain"  # the JSON type that belongs to the table type
-    TEXT = "text"  # the text that a person would write
+    PLAIN = "plain"  # the JSON type that corresponds to the table type
+    TEXT = "text"  # a text as a person would write it
     COUNT = "count"  # whole number of units since the epoch or midnight
-    ASSUMED_COUNT = "assumed count"  # the same, in the unit of the table type, if the number's size speaks for it
+    ASSUMED_COUNT = "assumed count"  # the same in the unit of the table type, if the size of the number confirms that
+    # unit
     BASE64 = "base64"
     BASE64_URL = "base64 for URLs"
     HEX = "hex"
-    UTF8 = "UTF-8"  # a text whose bytes are wanted
-    BASE64_OR_HEX = "base64 or hex"  # base64; a text that may be hex as well is refused
+    UTF8 = "UTF-8"  # a text whose bytes are the value
+    BASE64_OR_HEX = "base64 or hex"  # base64; a text that may also be hex is refused the text of a number; a text that
+    # may also be base64 of a number is refused
     TEXT_OR_BYTES = "text or bytes"  # the text of a number; one that may be base64 of a number as well is refused
-    BITS = "bits"  # base64 of bytes, the lowest first
-    UNSIGNED = "unsigned"  # a signed 64-bit number that stands for an unsigned one
-    SIGNED_OR_NOT = "signed or not"  # a number; a negative one that may stand for an unsigned one is refused
+    BITS = "bits"  # base64 of bytes, lowest byte first
+    UNSIGNED = "unsigned"  # a signed 64-bit number that stands for an unsigned number
+    SIGNED_OR_NOT = "signed or not"  # a number; a negative number that may stand for an unsigned number is refused
+    # base64 of a big-endian two's complement number
     DECIMAL_BYTES = "decimal bytes"  # base64 of a big-endian two's complement number
     PARTS = "parts"  # {"year": 2024, "month": 2, ...}: the parts of a date or a time
     COUNT_TEXT = "count as text"  # a whole number of units as a text; infinity is a word
     VARIABLE_DECIMAL = "variable decimal"  # {"scale": int, "value": base64}
-    LITERAL = "literal"  # the JSON text of a value that is no text itself
+    LITERAL = "literal"  # the JSON text of a value that is not a text
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of a leaf. `unit` is d, s, ms, us or ns; `reason` says why a form is refused. `is_null_for_infinity` says
-    what becomes of a moment that is infinite; else it is refused."""
+    """A form of a leaf. `unit` is d, s, ms, us or ns; `reason` says why a form is refused.
+
+    `is_null_for_infinity`: an infinite time becomes null; otherwise it is refused.
+    """
 
     kind: JsonKind
     reading: ValueReading
@@ -73,8 +77,8 @@ class Shape:
     """A logical type with its forms. Leaves have `forms`, rows have `names` and children, arrays have one child, maps
     two.
 
-    `arrow` is the Arrow type of what is read, every part of it nullable and without field ids. `is_envelope` marks a
-    Debezium event: its other fields are not columns. `is_late` marks what is read by itself (`late_columns`).
+    `arrow` is the Arrow type that is read; all parts are nullable and without field ids. `is_envelope` marks a Debezium
+    event: its other fields are not columns. `is_late` marks a column that is read separately (`late_columns`).
     """
 
     type: DataType
@@ -99,9 +103,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a program writes values that no schema describes. `bytes_form` is None where it is not known. `infinity` says
-    what becomes of an infinite moment, described or not; with `has_longtext_bytes` columns BYTES hold the texts of a
-    LONGTEXT."""
+    """How a program writes values that no schema describes.
+
+    `bytes_form` is None if it is not known. `infinity` says what an infinite time becomes, described or not. With
+    `has_longtext_bytes`, BYTES columns hold the texts of a LONGTEXT.
+    """
 
     bytes_form: BytesForm | None = BytesForm.BASE64
     is_debezium: bool = False
@@ -135,12 +141,12 @@ STAMP_UNITS = {
     "org.apache.kafka.connect.data.Timestamp": "ms",
 }
 SOURCE_PARTS = ("db", "schema", "table")
-"""The fields of an event's `source` that say which table it is of."""
+"""The fields of an event's `source` that name its table."""
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SIGNED, UNSIGNED, TEXT = "bucketline.signed", "bucketline.unsigned", "bucketline.text"
-"""Names of our own, for what a job says of columns: no schema of Connect has them."""
+"""bucketline's own names for types that a job declares; no schema of Connect has them."""
 MAP_ENTRIES = "bucketline.map-entries"
-"""The name of a map that is written as a list of its entries, each with a key and a value."""
+"""The name of a map that is written as a list of entries, each with a key and a value."""
 _COLUMN_TYPE, _COLUMN_LENGTH = "__debezium.source.column.type", "__debezium.source.column.length"
 LONGTEXT = "LONGTEXT"
 _BITS = "io.debezium.data.Bits"
@@ -166,10 +172,10 @@ _NO_UNIT = Form(
 
 
 def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
-    """The shape of an object with these columns; `source` is the object's schema, if there is one, and `writing` is how
-    values are written that it does not describe.
+    """The shape of an object with these columns.
 
-    Raises UnsupportedTableError for columns that JSON cannot hold.
+    `source` is the object's schema, if there is one; `writing` says how values are written that the schema does not
+    describe. Raises UnsupportedTableError for columns that JSON cannot hold.
     """
     return shape_of(DataType(TypeRoot.ROW, fields=tuple(fields)), source, writing)
 
@@ -185,7 +191,7 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
         return Shape(data_type, arrow, names=names, children=children)
     if root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
         assert data_type.element is not None
-        # What a job says of a column that is an array is about its elements.
+        # The type that a job declares for an array column is the type of its elements.
         items = _node(source, "items") if source.get("type") == "array" else source
         child = shape_of(data_type.element, items, writing)
         return Shape(data_type, pa.list_(child.arrow), children=(child,))
@@ -204,8 +210,10 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
 
 
 def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequence[DataField] = ()) -> Shape:
-    """The shape of a Debezium event: row images before and after, the operation, and the table it is of. `before` is
-    the shape of that image where it is another one; `source_parts` are further fields of `source`."""
+    """The shape of a Debezium event: the rows before and after, the operation, and the name of its table.
+
+    `before` is the shape of the row before if it differs; `source_parts` are further fields of `source`.
+    """
     names = ("before", "after", "op", "source")
     text = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
     others = [part for part in source_parts if part.name not in SOURCE_PARTS]
@@ -248,8 +256,10 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
 
 
 def column_in_source(source: SourceSchema) -> str:
-    """The type of the source's column in capitals, with its length in brackets; empty where the schema does not say it
-    (Debezium's column.propagate.source.type)."""
+    """The type of the source's column in capitals, with its length in brackets.
+
+    Empty if the schema lacks it (Debezium's column.propagate.source.type).
+    """
     parameters = source.get("parameters")
     declared = parameters.get(_COLUMN_TYPE) if isinstance(parameters, Mapping) else None
     if not isinstance(declared, str) or not isinstance(parameters, Mapping):
@@ -259,8 +269,10 @@ def column_in_source(source: SourceSchema) -> str:
 
 
 def is_unsigned(source: SourceSchema) -> bool:
-    """Whether a node is a signed 64-bit number that stands for an unsigned one: the job says so, or the schema has the
-    type of the source's column (Debezium's column.propagate.source.type)."""
+    """Whether a node is a signed 64-bit number that stands for an unsigned number.
+
+    The job says so, or the schema has the type of the source's column (Debezium's column.propagate.source.type).
+    """
     is_declared = column_in_source(source).startswith("BIGINT UNSIGNED")
     return source.get("name") == UNSIGNED or (is_declared and source.get("type") == "int64" and not source.get("name"))
 
@@ -275,7 +287,7 @@ def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
 
 
 def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
-    """The forms of a number. Debezium without a schema may write decimals as base64, and unsigned ones as signed."""
+    """The forms of a number. Without a schema Debezium may write decimals as base64, and unsigned numbers as signed."""
     name, kind = source.get("name"), source.get("type")
     if not writing.is_debezium or name in (SIGNED, TEXT):
         return (_NUMBER, _TEXT)

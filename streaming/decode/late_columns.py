@@ -1,8 +1,8 @@
-"""Columns that Arrow's JSON reader cannot read, cut out of the texts and read by themselves: maps, and texts that get
-objects, arrays or numbers, which are kept as they were written. The object of a map may be in a text of JSON.
+"""Reads the columns that Arrow's JSON reader cannot read: maps, and texts that get objects, arrays or numbers.
 
-The reader has read the texts already, without these columns, so they are JSON. Everything here raises ValueError where
-a value is not what its column takes; the exact way says why.
+They are cut out of the texts and read separately; such texts keep the value as it was written. The object of a map may
+be inside a JSON text. The reader has read the texts already without these columns, so they are valid JSON. Everything
+here raises ValueError if a value does not fit its column; the exact way finds the reason.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ from bucketline.streaming.decode.texts.json_scan import Bytes, Ranges, ScannedJs
 
 Path = tuple[str, ...]
 Read = Callable[[pa.Array, Shape], "pa.Array | None"]
-"""Reads objects of a shape; None where it cannot."""
+"""A function that reads objects of a shape; it returns None if it cannot."""
 
 _NULL = b"null"
 _QUOTE, _BACKSLASH = b'"\\'
 
 
 def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
-    """The columns of the shape that are read by themselves, by their path."""
+    """The columns of the shape that are read separately, by their path."""
     if shape.is_late:
         return {path: shape}
     found: dict[Path, Shape] = {}
@@ -48,7 +48,7 @@ def cut_out(scan: ScannedJson, paths: Mapping[Path, Shape]) -> pa.Array:
     ends = np.concatenate([r.ends for r in found])
     order = np.argsort(starts)
     starts, ends = starts[order], ends[order]
-    # Between the cuts stand the pieces that are kept; each cut is filled with null.
+    # The pieces between the cuts are kept; each cut is filled with null.
     pieces = slices(scan.data, np.concatenate([[0], ends]), np.concatenate([starts, [len(scan.data) - 1]]))
     lengths = pc.binary_length(pieces).to_numpy().astype(np.int64)
     data = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(pieces)], pa.int32()), pieces), _NULL).buffers()[2]
@@ -73,7 +73,7 @@ def _column(scan: ScannedJson, values: Ranges, count: int, shape: Shape, read: R
 
 
 def _text(raw: pa.Array, read: Read) -> pa.Array:
-    """Texts: JSON's strings as what they say, everything else as it was written, without blanks."""
+    """Texts: the contents of JSON's strings; everything else as it was written, without blanks."""
     is_string = pc.starts_with(raw, pattern=b'"').to_numpy(zero_copy_only=False)
     has_escape = pc.match_substring(raw, b"\\").to_numpy(zero_copy_only=False)
     if not is_string.any() and not has_escape.any():
@@ -93,9 +93,10 @@ def _text(raw: pa.Array, read: Read) -> pa.Array:
 
 
 def _unpacked(raw: pa.Array, is_text: pa.Array, read: Read) -> pa.Array:
-    """The values, with the objects that are in texts of JSON in place of these texts."""
+    """The values, with objects that are inside of JSON texts in place of these texts."""
     texts = _read_all(read, _wrapped(raw.filter(is_text)), _ONE_TEXT).field(0).cast(raw.type)
-    _read_all(read, texts, _ONE_TEXT)  # What is no object is found here: texts were not read as JSON yet.
+    _read_all(read, texts, _ONE_TEXT)  # A text that is not an object is found here, because texts were not read as JSON
+    # yet.
     return pc.replace_with_mask(raw, is_text, texts)
 
 

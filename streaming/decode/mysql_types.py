@@ -18,7 +18,7 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _UNSIGNED_BIGINT = re.compile(r"\s*(?:bigint\b.*\bunsigned|serial)\b", re.IGNORECASE)
 _MOST_DIGITS = 38
 _JDBC_SECONDS = 19
-"""Characters of a timestamp without a fraction: some sources give those as its size, and not the digits."""
+"""The length of a timestamp's text without a fraction; some sources give it as the size in place of the digits."""
 
 _SIGNED = {
     "tinyint": pa.int8(),
@@ -58,8 +58,10 @@ _DECIMALS = ("decimal", "numeric", "fixed", "dec")
 
 
 def column_type(declared: str, mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """The Arrow type for a new column of values with that type in MySQL; text where nothing else holds all of them.
-    `mapping` is what the job asks for."""
+    """The Arrow type for a new column whose values have that type in MySQL; text if no other type holds all of them.
+
+    `mapping` is the job's `type-mapping`.
+    """
     if TypeMapping.TO_STRING in mapping:
         return pa.string()
     kind = _column_type(declared)
@@ -109,8 +111,10 @@ def is_labeled(declared: str) -> bool:
 
 
 def labeled_text(declared: str, number: str) -> str:
-    """The text of a value of an ENUM or a SET, whose number the binary log has: the label of an ENUM, labels of a SET
-    with commas between them, as MySQL shows them. Raises ValueError with a reason."""
+    """The text of an ENUM or SET value, for which the binary log has a number.
+
+    An ENUM gives its label, a SET its labels joined by commas, as MySQL shows them. Raises ValueError with a reason.
+    """
     labeled = _LABELED.match(declared)
     assert labeled is not None, declared
     labels = [label.replace("''", "'") for label in _LABEL.findall(labeled[2])]
@@ -120,7 +124,7 @@ def labeled_text(declared: str, number: str) -> str:
     if labeled[1].lower() == "enum":
         if at > len(labels):
             raise ValueError(f"is not the number of a label of {declared}")
-        # MySQL stores 0 and shows an empty text for a value that was none of the labels.
+        # MySQL stores 0, and shows an empty text, for a value that matched no label.
         return labels[at - 1] if at else ""
     if at >> len(labels):
         raise ValueError(f"is not a number of labels of {declared}")

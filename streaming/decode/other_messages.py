@@ -1,9 +1,9 @@
-"""Messages in Debezium's topics that are no changes of rows, and messages of other programs: told by their fields.
+"""Recognizes messages in Debezium's topics that are no changes of rows, and messages of other programs, by their
+fields.
 
-Heartbeats, begins and ends of transactions, changes of the schema and notifications lie in topics of their own, which
-a pattern of topics may cover. They hold no rows: they are skipped and counted by kind. Topics may have any name, so the
-fields of a message say what it is.
-
+Heartbeats, begins and ends of transactions, changes of the schema and notifications are in topics of their own, which a
+pattern of topics may include. They hold no rows, so they are skipped and counted by kind. Topics may have any name, so
+the fields of a message decide.
 Source: Debezium 3.5 documentation (heartbeat.interval.ms, provide.transaction.metadata, include.schema.changes,
 notifications); CloudEvents 1.0; Oracle GoldenGate for Big Data's JSON formatter; AWS DMS's Kafka target.
 """
@@ -25,7 +25,7 @@ class Skipped(Enum):
     OTHER_TABLE = "record of another table"
 
 
-TRUNCATE_REMEDY = "set truncate to skip, if its rows may stay, or to apply, if they are to go"
+TRUNCATE_REMEDY = "set truncate to skip if the rows shall stay, or to apply if they shall be removed"
 
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections"})
@@ -42,7 +42,7 @@ _ENVELOPE = frozenset({"before", "after", "op"})
 
 
 def skipped_kind(payload: object) -> Skipped | None:
-    """What a message without a row is; None for a change of a row, and for what is not known."""
+    """The kind of a message without a row; None for a change of a row, and for an unknown message."""
     if not isinstance(payload, Mapping):
         return None
     names, op = payload.keys(), payload.get("op")
@@ -70,13 +70,13 @@ def no_row(payload: object, key: Sequence[str]) -> str:
 
 
 def foreign(payload: object) -> str | None:
-    """What a message of a format that is not read is called in a reason; None where it may be Debezium's."""
+    """The name of a known format that is not supported, for a reason; None if the message may be Debezium's."""
     if not isinstance(payload, Mapping):
         return None
     for fields, program in _FOREIGN:
         if payload.keys() >= fields:
-            return f"not a Debezium event but {program}, a format that is not read"
+            return f"not a Debezium event but {program}, a format that is not supported"
     source = payload.get("source")
     if isinstance(source, Mapping) and source.get("connector") == "mongodb":
-        return "an event of Debezium for MongoDB, whose documents are texts: a format that is not read"
+        return "an event of Debezium for MongoDB, whose documents are texts: a format that is not supported"
     return None

@@ -1,4 +1,4 @@
-"""What a record becomes: JSON and Debezium events → rows with their row kinds; bad records separately.
+"""Decodes JSON and Debezium events into rows with their row kinds, and finds bad records.
 
 *JSON*: one object per record; each is an insert. Unknown fields are skipped, missing ones are null. A record without a
 value is skipped, as in Flink.
@@ -7,13 +7,13 @@ value is skipped, as in Flink.
 after, and before it, when the primary key has changed, -D of the row before; `d` gives -D of the row before, or,
 without one, of the record's key. The -U of an update is produced only if the merge engine needs it. Of a delete only
 the key counts: without REPLICA IDENTITY FULL Postgres sends nothing else, so its other NOT NULL columns become zero.
-Tombstones, messages (`m`) and what is no event (`other_messages`) are skipped and counted; `t`, a truncate, is bad,
-unless the job says more.
+Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and counted. `t`, a truncate,
+is bad unless the job's option `truncate` says otherwise.
 
-A record is bad as a whole or not at all: an update gives both rows or none. Of the row before, only what is needed is
-read: the columns of the primary key, where it gives no row of its own. With a `watch`, the fields and types that the
-table lacks are found too. For Debezium events they are those of the rows; if the records contain a schema, its declared
-fields count, whether they have values or not.
+A record is bad as a whole or not at all: an update gives both rows or none. Of the row before, only the primary key
+columns are read if it gives no row of its own. With a `watch`, the fields and types that the table lacks are found too.
+For Debezium events these are fields of the rows; if the records contain a schema, its declared fields count, whether
+they have values or not.
 
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.
@@ -66,26 +66,26 @@ from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keepin
 
 _FULL_IDENTITY = "set REPLICA IDENTITY FULL on the source table"
 _WIDER_KEY = (
-    "columns of the table's primary key: had they changed, the old row would stay; set REPLICA IDENTITY FULL on the "
-    "source table, or make a table whose primary key is the source's (without its partition columns, if need be)"
+    "columns of the table's primary key: if they had changed, the old row would stay; set REPLICA IDENTITY FULL on "
+    "the source table, or create a table whose primary key is the source's (without its partition columns, if need be)"
 )
 _NONE: Mapping[Skipped, int] = {}
 _ADDED = ("__deleted", "__op")
 _ADDED_START = b'"__'
 _MAYBE_FLATTENED = r'"(?:__deleted|__op)"\s*:'
 _FLATTENED = (
-    "a row of Debezium without an envelope (it has a field __deleted or __op), whose deletes would be taken for "
+    "a row of Debezium without an envelope (it has a field __deleted or __op); its deletes would be taken for "
     "inserts; use decode: debezium-flat-json"
 )
 _TOMBSTONE = (
-    "a record with a key and without a value, which deletes the row of its key, and plain rows cannot do that; "
-    "use decode: debezium-flat-json for rows in JSON, which can"
+    "a record with a key and without a value: it deletes the row with that key, which plain rows cannot do; use "
+    "decode: debezium-flat-json for rows in JSON, which can"
 )
 _NO_KEY = "a delete (op d) without before, and the record key does not hold the primary key"
 
 
 class RowReader(Protocol):
-    """Reads records of another form than JSON as rows."""
+    """A reader of rows from records in another format than JSON."""
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor) -> Objects:
         """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
@@ -141,9 +141,9 @@ def decode_json(
 ) -> Decoded:
     """The rows in JSON objects, all of them inserts. Shapes: n binary or string values in; a null value has no row.
 
-    Rows of Debezium are bad, whose deletes would be taken for inserts. With `keys`, those of the records, so are
-    tombstones: with a key, a record without a value deletes a row, and an insert cannot. Raises UnsupportedTableError
-    for column types that JSON cannot hold.
+    Rows of Debezium are bad, because their deletes would be taken for inserts. If `keys`, the records' keys, are given,
+    tombstones are bad too: a record with a key and without a value deletes a row. Raises UnsupportedTableError for
+    column types that JSON cannot hold.
     """
     data = as_binary(values)
     live = true_of(data.is_valid())
@@ -162,7 +162,7 @@ def decode_avro(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
-    """The rows in records of Avro, all of them inserts; as `decode_json` in all else."""
+    """The rows in Avro records, all of them inserts; otherwise as `decode_json`."""
     data = as_binary(values)
     live = has_text(data)
     rows = moved(reader.rows(chosen(data, live), tuple(fields), watch), np.flatnonzero(live))
@@ -177,8 +177,9 @@ def inserts(
     keys: pa.Array | pa.ChunkedArray | None,
     refused: Mapping[int, str],
 ) -> Decoded:
-    """The rows in objects that are rows of the columns, all of them inserts. `keys` as in `decode_json`; `refused` are
-    more records that are bad, with the reason."""
+    """The rows in objects, all of them inserts. `keys` as in `decode_json`; `refused` are further bad records, with
+    reasons.
+    """
     unjudged = Unjudged(
         objects.structs,
         np.full(len(objects.structs), int(RowKind.INSERT), dtype=np.int8),
@@ -198,8 +199,10 @@ def inserts(
 
 
 def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]:
-    """The records that are rows of Debezium without an envelope, with the reason; a table that has the columns by which
-    they are known takes them as they are."""
+    """The records that are rows of Debezium without an envelope, with the reason.
+
+    If the table has the columns by which such rows are recognized, they are taken unchanged.
+    """
     if any(f.name in _ADDED for f in fields):
         return {}
     if not has_bytes(records, _ADDED_START):
@@ -213,8 +216,10 @@ def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]
 
 
 def _skipped(records: pa.Array, objects: Objects, others: Mapping[Skipped, int] = _NONE) -> dict[Skipped, int]:
-    """How many of the records hold no row, by kind; what is neither read nor bad has no value. `others` are among the
-    objects."""
+    """How many of the records hold no row, by kind.
+
+    A record that is neither read nor bad has no value. `others` are kinds of records among the objects.
+    """
     empty = len(records) - len(objects.positions) - len(objects.bad) - len(objects.skipped)
     counts = Counter(kind for _, kind in objects.skipped) + Counter({Skipped.TOMBSTONE: empty})
     return dict(counts + Counter(others))
@@ -236,7 +241,7 @@ def decode_debezium(
     """The row changes in Debezium events. `reader` reads events that are not JSON.
 
     Shapes: n binary or string values in, and the records' n keys, if known. `loose` names the NOT NULL columns that a
-    delete may leave out; by default all that are not in `primary_key`.
+    delete may leave out; by default all columns outside of `primary_key`.
     """
     columns = tuple(f for f in fields if f.name not in SOURCE_METADATA)
     of_source = tuple(f for f in fields if f.name in SOURCE_METADATA)
@@ -305,10 +310,10 @@ def _without_old_key(
     primary_key: Sequence[str],
     reader: EventReader | None,
 ) -> dict[int, str]:
-    """The records that do not say which row they replace or delete, with the reason.
+    """The records that do not identify the row they replace or delete, with the reason.
 
-    An update without the row before it leaves the key as it is, but only the source's: columns of the table's key that
-    are not in it may have changed, and the old row would stay.
+    An update without the row before it leaves the source's key unchanged. But columns of the table's key that are not
+    in the source's key may have changed, and the old row would stay.
     """
     has_key = events.has_before
     reasons: dict[int, str] = {}
@@ -383,7 +388,7 @@ def rows_of_keys(
     messages: MessageOptions,
     reader: EventReader | None = None,
 ) -> pa.Array:
-    """Rows with the primary key from the records' keys and nothing else; null if a key lacks a column."""
+    """Rows that hold only the primary key from the records' keys; null if a key lacks a column."""
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)
@@ -397,5 +402,5 @@ def rows_of_keys(
 
 
 def explained(reason: str, placeholder: Placeholder) -> str:
-    """The reason, with an explanation if the value is Debezium's placeholder in a column that is not text."""
+    """The reason, with an explanation if the value is Debezium's placeholder in a column that is not a text."""
     return f"{reason}; {placeholder.reason}" if placeholder.text in reason else reason

@@ -1,1 +1,1 @@
-"""Avro bodies become Arrow arrays."""
+"""Decoding Avro: turns the bodies of records into Arrow arrays."""

@@ -1,8 +1,8 @@
-"""Avro bodies of one schema as an Arrow array, and the damaged ones with their reasons.
+"""Reads Avro bodies of one schema into an Arrow array, and lists the damaged bodies with their reasons.
 
-Bodies are read side by side (`avro_columns`). When some of them are damaged, they are left out and the others are read
-again; after a few such turns the rest is read one by one (`avro_exact`), as are bodies whose schema cannot be read side
-by side.
+Bodies are read in parallel, field by field (`avro_columns`). Damaged bodies are left out, and the others are read
+again; after a few such turns the rest is read one by one (`avro_exact`), as are bodies whose schema cannot be read in
+parallel.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,11 @@ _FEW = 16
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """`values` are of the Arrow type of the schema's root; `positions` are their bodies' positions in the input,
-    ascending. `bad` are (position, reason), ascending."""
+    """The values of bodies and the damaged bodies.
+
+    `values` have the Arrow type of the schema's root; `positions` are the positions of their bodies in the input,
+    ascending. `bad` holds (position, reason), ascending.
+    """
 
     values: pa.Array
     positions: Longs
@@ -31,9 +34,9 @@ class Bodies:
 
 
 def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies:
-    """The values in records of the schema; each body is all from byte `begin` on.
+    """The values in records of the schema. Each body begins at byte `begin` of its record.
 
-    Shapes: n binary without nulls in; values and bad ones are n together.
+    Shapes: n binary without nulls in; values and damaged bodies together are n.
     """
     starts, ends, data = _places(records)
     starts = np.minimum(starts + begin, ends)
@@ -67,7 +70,7 @@ def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies
 
 
 def _places(records: pa.Array) -> tuple[Longs, Longs, np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """The first byte of each record, the one behind its last, and the buffer that has them all."""
+    """For each record the first byte and the byte after its last, and the buffer that holds all records."""
     width = np.int64 if pa.types.is_large_binary(records.type) else np.int32
     _, offsets, data = records.buffers()
     if offsets is None or len(records) == 0:
@@ -96,7 +99,7 @@ def _one_by_one(
 
 
 def _arrow_ready(value: object, node: Node) -> object:
-    """The value with maps as lists of pairs, which older releases of pyarrow ask for."""
+    """The value with maps as lists of pairs, which older releases of pyarrow need."""
     if value is None or node.is_text:
         return value
     if isinstance(value, dict) and node.kind is AvroKind.MAP:

@@ -1,5 +1,4 @@
-"""Many Avro values of one type, side by side, as an Arrow array: one step a field, whatever the number of records.
-
+"""Reads many Avro values of one type at once into an Arrow array: one step for each field, however many records.
 Source: Avro 1.12 specification, binary encoding.
 """
 
@@ -19,14 +18,14 @@ _INT = np.iinfo(np.int32)
 def read_column(node: Node, cursor: Cursor, path: str = "") -> pa.Array:
     """The next value of each row. Shapes: n rows in; n values of the node's Arrow type out.
 
-    `path` begins each reason, as `field a.b: `. Raises DamagedRecords, and LongRecords for a few records whose arrays
-    are much longer than the others'.
+    `path` is the beginning of each reason, as `field a.b: `. Raises DamagedRecords; LongRecords for a few records whose
+    arrays are much longer than those of the other records.
     """
     return _READERS[node.kind](node, cursor, path)
 
 
 def skip_column(node: Node, cursor: Cursor, path: str = "") -> None:
-    """Goes over the next value of each row, with the same checks, but for UTF-8 and what a map's keys are."""
+    """Skips the next value of each row, with the same checks, except those for UTF-8 and for the keys of maps."""
     kind = node.kind
     if kind in (AvroKind.BYTES, AvroKind.STRING):
         cursor.skip(cursor.lengths(path), path)
@@ -91,7 +90,7 @@ def _string(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _not_utf8(spans: pa.Array) -> Longs:
-    """The rows whose bytes are not UTF-8; found by halving, so that a few cost little."""
+    """The rows whose bytes are not UTF-8. They are found by halving, so that a few such rows cost little."""
     rows: list[int] = []
     pending = [(0, len(spans))]
     while pending:
@@ -114,7 +113,7 @@ def _fixed(node: Node, cursor: Cursor, path: str) -> pa.Array:
 def _enum(node: Node, cursor: Cursor, path: str) -> pa.Array:
     codes = cursor.numbers(path)
     inside = (codes >= 0) & (codes < len(node.names))
-    cursor.demand(inside, f"{path}the enum has {len(node.names)} symbols, and the record names another one")
+    cursor.demand(inside, f"{path}the enum has {len(node.names)} symbols, and the record names one beyond them")
     return pa.array(node.names, pa.string()).take(pa.array(codes))
 
 
@@ -149,15 +148,15 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
-    """The values in that type. Arrow's cast of a map without values to its own type breaks it."""
+    """The values cast to that type. Arrow's cast of a map without values to its own type breaks the map."""
     return values if values.type == kind else values.cast(kind)
 
 
 def _branches(node: Node, cursor: Cursor, path: str) -> list[tuple[Node, Longs]]:
-    """The branches that occur, each with its rows."""
+    """The branches of a union that occur, each with its rows."""
     chosen = cursor.numbers(path)
     inside = (chosen >= 0) & (chosen < len(node.children))
-    cursor.demand(inside, f"{path}the union has {len(node.children)} branches, and the record names another one")
+    cursor.demand(inside, f"{path}the union has {len(node.children)} branches, and the record names one beyond them")
     split = [(branch, np.flatnonzero(chosen == at)) for at, branch in enumerate(node.children)]
     return [(branch, rows) for branch, rows in split if len(rows)]
 
@@ -186,7 +185,7 @@ def _map(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
-    """The places of the entries that stay where a map has a key twice: the last one of each key, in order."""
+    """The positions of the entries that remain if a map has a key twice: the last entry of each key, in order."""
     codes = names.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = rows * (int(codes.max(initial=0)) + 1) + codes
     _, from_behind = np.unique(pairs[::-1], return_index=True)
@@ -194,17 +193,18 @@ def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
 
 
 def _by_row(rows: Longs, count: int) -> tuple[pa.Array, pa.Array]:
-    """The order that brings items, each with its row, together by row; and the offsets of `count` rows then."""
+    """The order that sorts items by their row, and then the offsets of the items of `count` rows."""
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
     return pa.array(np.argsort(rows, kind="stable")), pa.array(offsets)
 
 
 def _each_item(node: Node, cursor: Cursor, path: str, read: Callable[[Cursor], object]) -> Longs:
-    """Calls `read` with the rows that have a next item until none has. Gives the row of each item, in that order.
+    """Calls `read` with the rows that have a next item, until no row has one. Returns the row of each item, in that
+    order.
 
-    Items come in blocks: a count, then that many items; a negative count has the block's bytes behind it. A count of 0
-    is the end.
+    Items come in blocks: a count, then that many items. After a negative count comes the size of the block in bytes. A
+    count of 0 is the end.
     """
     fewest = node.children[0].fewest_bytes + (node.kind is AvroKind.MAP)
     rows_of_items: list[Longs] = [np.zeros(0, dtype=np.int64)]

@@ -1,9 +1,8 @@
-"""Where each of many records is being read, in the one buffer that holds them all.
+"""The position in each of many records that are read in parallel, in one buffer that holds all of them.
 
-Each step reads one thing from all records: a number, a length, some bytes. Every read is checked against the record's
-own end, so that a damaged record never reads another one's bytes. The first step that some records fail raises
-`DamagedRecords` with all of them; the caller leaves them out and begins again.
-
+Each step reads one thing from all records: a number, a length, some bytes. Every read is checked against the end of the
+record, so that a damaged record never reads bytes of another record. The first step that fails for some records raises
+`DamagedRecords` with all of these; the caller leaves them out and begins again.
 Source: Avro 1.12 specification, binary encoding.
 """
 
@@ -29,7 +28,7 @@ class DamagedRecords(Exception):
 
 
 class LongRecords(Exception):
-    """Reading these few records side by side would take longer than reading each by itself."""
+    """Reading these few records in parallel would take longer than reading each by itself."""
 
     def __init__(self, records: Longs) -> None:
         super().__init__()
@@ -38,9 +37,9 @@ class LongRecords(Exception):
 
 @dataclass(slots=True)
 class Cursor:
-    """The next byte of each record that is read (`at`), and the first byte behind it (`end`).
+    """The next byte to read of each record (`at`), and the first byte after the record (`end`).
 
-    `data` is the buffer of all, `record` each record's number. The rows are in the order of their bytes.
+    `data` is the buffer of all records, `record` the number of each record. The rows are in the order of their bytes.
     """
 
     data: npt.NDArray[np.uint8]
@@ -52,26 +51,28 @@ class Cursor:
         return len(self.at)
 
     def some(self, rows: Longs) -> "Cursor":
-        """A cursor of its own for these rows; `go_on` brings back how far it came."""
+        """A separate cursor for these rows; `go_on` takes over its position."""
         return Cursor(self.data, self.at[rows], self.end[rows], self.record[rows])
 
     def go_on(self, rows: Longs, other: "Cursor") -> None:
         self.at[rows] = other.at
 
     def demand(self, holds: Flags, reason: str) -> None:
-        """Raises DamagedRecords for the rows where the condition does not hold."""
+        """Raises DamagedRecords for the rows that do not meet the condition."""
         if not holds.all():
             raise DamagedRecords(np.unique(self.record[~holds]), reason)
 
     def skip(self, counts: Longs | int, path: str) -> Longs:
-        """Goes over that many bytes in each row; gives the places of their first bytes. No count is negative."""
+        """Skips that many bytes in each row; returns the positions of their first bytes. Counts must not be
+        negative.
+        """
         self.demand(counts <= self.end - self.at, _ends_early(path))
         start = self.at
         self.at = start + counts
         return start
 
     def numbers(self, path: str) -> Longs:
-        """The next number of each row: zigzag, seven bits a byte, the lowest first, ten bytes at most."""
+        """The next number of each row: zigzag, seven bits in each byte, lowest first, at most ten bytes."""
         self.demand(self.at < self.end, _ends_early(path))
         first = self.data[self.at]
         self.at = self.at + 1
@@ -94,7 +95,7 @@ class Cursor:
         return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
 
     def lengths(self, path: str) -> Longs:
-        """The next number of each row, as a count of bytes that the row has."""
+        """The next number of each row, as a number of bytes that the row still has."""
         counts = self.numbers(path)
         self.demand(counts >= 0, f"{path}a length is negative")
         return counts
@@ -104,7 +105,7 @@ class Cursor:
         start = self.skip(counts, path)
         if len(start) == 0:
             return pa.array([], pa.binary())
-        # Every second value of an array over the whole buffer is what lies between two wanted ones.
+        # In an array over the whole buffer, every second value is the gap between two wanted spans.
         offsets = np.empty(2 * len(start), dtype=np.int64)
         offsets[0::2], offsets[1::2] = start, self.at
         is_small = len(self.data) < 2**31

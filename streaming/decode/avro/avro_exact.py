@@ -1,9 +1,8 @@
-"""One Avro value at a time, as Python values: for what cannot be read side by side.
+"""Reads one Avro value at a time into Python values, for values that cannot be read in parallel.
 
-It makes the checks of `avro_columns`, so that a record's fate does not depend on the records beside it. fastavro judges
-it in tests and does not read here: a record that contains itself a few thousand times ends the process there, and the
-index -1 of a union is its last branch.
-
+It makes the same checks as `avro_columns`, so that a record is judged the same whatever other records there are. Tests
+compare it with fastavro. fastavro is not used here because a record that contains itself a few thousand times ends the
+process, and because it takes the index -1 of a union for its last branch.
 Source: Avro 1.12 specification, binary encoding.
 """
 
@@ -15,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node
 
 MOST_DEPTH = 200
-"""How deep values may lie in values; only records that contain themselves can be deeper than their schema."""
+"""The deepest nesting of values. Only records that contain themselves can be nested deeper than their schema."""
 
-LEFT_OVER = "bytes are left behind the value; was it written with another schema?"
+LEFT_OVER = "bytes remain after the value; was it written with another schema?"
 _ENDS_EARLY = "the record ends too early"
 
 
@@ -26,7 +25,7 @@ class DamagedRecord(ValueError):
 
 
 def read_value(body: bytes, schema: AvroSchema) -> object:
-    """The value in the whole of a body, ready for `pa.array` with the Arrow type of the schema's root.
+    """The value that a whole body holds, ready for `pa.array` with the Arrow type of the schema's root.
 
     Raises DamagedRecord.
     """
@@ -38,7 +37,7 @@ def read_value(body: bytes, schema: AvroSchema) -> object:
 
 
 class _Reading:
-    """How far one body has been read."""
+    """The reading position in one body."""
 
     def __init__(self, body: bytes, records: Mapping[str, Node]) -> None:
         self.body = body
@@ -122,7 +121,7 @@ class _Reading:
     def _one_of(self, count: int, path: str, what: str) -> int:
         at = self._number(path)
         if not 0 <= at < count:
-            raise DamagedRecord(f"{path}the {what}, and the record names another one")
+            raise DamagedRecord(f"{path}the {what}, and the record names one beyond them")
         return at
 
     def _enum(self, node: Node, path: str) -> str:
@@ -167,7 +166,7 @@ class _Reading:
                 yield
 
     def _skip(self, node: Node, path: str) -> None:
-        """Goes over a value as `avro_columns.skip_column` does: its texts need not be UTF-8."""
+        """Skips a value as `avro_columns.skip_column` does; its texts need not be UTF-8."""
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise DamagedRecord(f"{path}the value is nested more than {MOST_DEPTH} deep")
@@ -192,12 +191,14 @@ class _Reading:
 
 
 def inside_of(path: str, name: str) -> str:
-    """The beginning of a reason about a field; `path` is that of the record around it."""
+    """The beginning of a reason about a field; `path` is the beginning for the record around the field."""
     return f"field {name}: " if not path else f"{path[:-2]}.{name}: "
 
 
 def as_text(value: object) -> str | None:
-    """A value that has no Arrow type of its own: a string as it is, anything else as JSON, bytes in base64."""
+    """A value that has no Arrow type of its own, as a text: a string unchanged, anything else as JSON, bytes in
+    base64.
+    """
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, default=_json_bytes, ensure_ascii=False, separators=(",", ":"))

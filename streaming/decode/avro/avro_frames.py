@@ -1,11 +1,10 @@
-"""Which schema each record was written with: a frame before its body says it, or one of its headers.
+"""Finds the schema that each record names: in a frame before its body, or in one of its headers.
 
-A frame is byte 0 and the schema's id (four bytes, the largest first), or byte 1 and the schema's GUID. Serializers that
-leave the body alone write these bytes as a header. The header is put before the body first, so that all else knows one
-form.
-
-Source: Confluent's wire format; confluent-kafka 2.16 SchemaId; Apicurio 2.6 DefaultIdHandler, whose ids are global ones
-unless it is told otherwise; AWS Glue's AWSSchemaRegistryConstants.
+A frame is byte 0 and the schema's id (four bytes, highest first), or byte 1 and the schema's GUID. Some serializers
+write these bytes as a header and leave the body without a frame. The header is then put before the body, so that all
+other code sees one form.
+Source: Confluent's wire format; confluent-kafka 2.16 SchemaId; Apicurio 2.6 DefaultIdHandler, whose ids are global ids
+unless configured otherwise; AWS Glue's AWSSchemaRegistryConstants.
 """
 
 import uuid
@@ -25,22 +24,22 @@ _NO_FRAME = (
     "serializer? Ids in headers are read with source.options.includeHeaders set to true"
 )
 _APICURIO = (
-    "in the frame of Apicurio's serializers with an id of eight bytes, which is not read, as it may be an id that the "
-    "registry's API of Confluent's form does not know; let them write content ids in four bytes "
+    "in the frame of Apicurio's serializers with an id of eight bytes, which cannot be read, because the id may not "
+    "be one of the registry's Confluent API; configure the serializers to write content ids in four bytes "
     "(apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId)"
 )
-_GLUE = "in the frame of AWS Glue's serializers, which is not read"
+_GLUE = "in the frame of AWS Glue's serializers, which cannot be read"
 _NO_ID = b"\x00" * 4
-"""No registry gives the id 0: these are the first bytes of a longer id."""
+"""No registry gives the id 0: these bytes begin a longer id."""
 _GLUE_STARTS = (b"\x03\x00", b"\x03\x05")
 
 SchemaName = int | uuid.UUID
-"""How records name a schema: by its id in the registry, or by its GUID."""
+"""The name of a schema in records: its id in the registry, or its GUID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records with the same schema: their positions, ascending; each body is all from byte `begin` on."""
+    """Records with the same schema: their positions, ascending. Each body begins at byte `begin`."""
 
     name: SchemaName
     positions: Longs
@@ -49,16 +48,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The records by schema, and why others are bad, by position."""
+    """The records by schema, and the reasons why other records are bad, by position."""
 
     groups: tuple[Group, ...]
     bad: dict[int, str]
 
 
 def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Array:
-    """The records, with the header of that name put before those that have it.
+    """The records, each with its header of that name put before its bytes, if it has one.
 
-    Shapes: n binary, and their n lists of headers, if the source has any; n binary out, nulls kept.
+    Shapes: n binary, and their n lists of headers, if the source has headers; n binary out, nulls kept.
     """
     if headers is None or headers.null_count == len(headers):
         return records
@@ -70,13 +69,13 @@ def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Ar
     lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
     owners = np.repeat(np.arange(len(headers), dtype=np.int64), lengths)[at]
     place = np.full(len(headers), -1, dtype=np.int64)
-    place[owners] = at  # of a header that is there twice, the last one counts
+    place[owners] = at  # if a header occurs twice, the last one counts
     frames = pc.struct_field(entries, ["value"]).take(pa.array(place, mask=place < 0))
     return pc.binary_join_element_wise(pc.fill_null(frames.cast(pa.binary()), b""), records, b"")
 
 
 def frames_of(records: pa.Array) -> Frames:
-    """The schemas of the records. Shapes: n binary without nulls in."""
+    """The records by schema. Shapes: n binary without nulls in."""
     first, lengths = pc.binary_slice(records, 0, 1), pc.binary_length(records)
     framed = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
     by_id = pc.and_(framed, pc.not_equal(pc.binary_slice(records, 1, _ID_FRAME), _NO_ID))
@@ -87,7 +86,7 @@ def frames_of(records: pa.Array) -> Frames:
 
 
 def _why_not(record: bytes) -> str:
-    """The reason against a record without a frame that is read."""
+    """Why a record has no frame that can be read."""
     if len(record) >= _LONG_ID_FRAME and record.startswith(_FIRST_ID + _NO_ID):
         return _APICURIO
     is_glue = len(record) >= _GLUE_FRAME and record.startswith(_GLUE_STARTS)
@@ -95,7 +94,7 @@ def _why_not(record: bytes) -> str:
 
 
 def _groups(records: pa.Array, mask: pa.Array, frame_bytes: int) -> list[Group]:
-    """The records that have a frame of that length, by what the frame says."""
+    """The records with a frame of that length, grouped by schema."""
     positions = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
     if not len(positions):
         return []

@@ -1,4 +1,6 @@
-"""Which wider types the numbers in Avro values need, whole columns at a time; `schema_needs` does it for JSON."""
+"""Finds the wider types that numbers in Avro values need, a whole column at a time; `schema_needs` does this for
+JSON.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
 
 def wider_need(values: pa.Array, shape: Shape) -> pa.DataType:
-    """The columns that are too narrow for a value, with the types that they need; null where all fit."""
+    """The columns that are too narrow for a value, with the types that they need; null if all values fit."""
     kind = values.type
     if shape.is_row and pa.types.is_struct(kind):
         needs = []

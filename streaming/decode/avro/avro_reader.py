@@ -1,6 +1,6 @@
-"""Avro records → the values that the rules of messages (`records.py`) work on.
+"""Reads Avro records into the values that `records.py` works on.
 
-Each record names the schema that it was written with, so records of one batch may have several. They are read by
+Each record names the schema it was written with, so the records of a batch may have several schemas. They are read by
 schema, and put back into order.
 """
 
@@ -31,7 +31,7 @@ _SAYS_WHAT_BECAME = ("__deleted", "__op")
 _OF_SOURCE: dict[str, object] = {"source": {part: {} for part in SOURCE_PARTS}}
 _FLATTENED = (
     "a row of Debezium without an envelope (its schema has a field __deleted or __op), whose deletes would be taken "
-    "for inserts; take the transform ExtractNewRecordState out of the connector, and use decode: debezium-avro"
+    "for inserts; remove the transform ExtractNewRecordState from the connector, and use decode: debezium-avro"
 )
 
 
@@ -39,15 +39,15 @@ class KnownSchemas(Protocol):
     """A source of schemas."""
 
     def schema(self, name: SchemaName) -> AvroSchema | str:
-        """The schema with that id or GUID; or, as a text, why records that name it are bad.
+        """The schema with that id or GUID; or a text: why records that name it are bad.
 
-        Raises where the registry does not answer: then no record is to blame.
+        Raises RegistryError if the registry does not answer: that makes no record bad.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Records with the same schema, and their positions, ascending; each body is all from byte `begin` on."""
+    """Records with the same schema, and their positions, ascending. Each body begins at byte `begin`."""
 
     schema: AvroSchema
     positions: Longs
@@ -56,7 +56,7 @@ class _Group:
 
     @property
     def row(self) -> Node | None:
-        """The record that the values are; None where they are something else."""
+        """The node of the record type that the values have; None if they have another type."""
         node = value_node(self.schema.root)
         return node if node.kind is AvroKind.RECORD else None
 
@@ -66,8 +66,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class AvroReader:
-    """Reads records of Avro, as `debezium_envelope` and `records` ask for them. The schemas are no part of its
-    identity."""
+    """Reads Avro records, for `debezium_envelope` and `records`. Two readers with different schemas count as equal."""
 
     schemas: KnownSchemas = field(compare=False)
 
@@ -109,7 +108,7 @@ class AvroReader:
         return joined_objects(parts)
 
     def sources(self, values: pa.Array, shape: Shape) -> Objects:
-        """What events say of their source, in a field `source` of that shape; records without it are left out."""
+        """The fields of `source` in events, in a field `source` of that shape; records without it are left out."""
         parts = [_nothing({}, shape.arrow)]
         for group in self._groups(values)[0]:
             if group.row is not None and "source" in group.row.names:
@@ -117,7 +116,7 @@ class AvroReader:
         return joined_objects(parts)
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """True for keys of records that are records without one of the columns. Shapes: n binary in, n out."""
+        """True for keys that are records and lack one of the columns. Shapes: n binary in, n out."""
         lacks = np.zeros(len(keys), dtype=bool)
         live = np.flatnonzero(has_text(keys))
         for group in self._groups(keys.take(pa.array(live)))[0]:
@@ -125,7 +124,7 @@ class AvroReader:
         return lacks
 
     def _groups(self, records: pa.Array) -> tuple[list[_Group], dict[int, str]]:
-        """The records by schema, and those without one."""
+        """The records by schema, and the records without a schema."""
         frames = frames_of(records)
         groups, bad = [], dict(frames.bad)
         for group in frames.groups:
@@ -138,7 +137,7 @@ class AvroReader:
 
 
 def _names(fields: Sequence[DataField]) -> Mapping[str, object]:
-    """The fields to read; one that there is not, where there is none to read."""
+    """The fields to read. If there are none, one field that does not exist."""
     return {f.name: {} for f in fields} or {"": {}}
 
 
@@ -159,7 +158,7 @@ def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField]
 
 
 def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:
-    """The values that fit their columns; the others are bad."""
+    """The values that fit their columns; other values are bad."""
     misfits = Misfits()
     structs = columns_of(read.values, shape, misfits)
     bad = dict(read.bad) | {int(read.positions[place]): reason for place, reason in misfits.reasons.items()}
@@ -170,7 +169,7 @@ def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:
 
 
 def _others(group: _Group, images: Images) -> Objects:
-    """Records that are none of what is read by their schema: messages of Debezium without a row, or something else."""
+    """Records whose schema is of another kind: messages of Debezium without a row, or something else."""
     read = read_bodies(group.records, group.schema, group.begin)
     bad, skipped = dict(read.bad), list[tuple[int, Skipped]]()
     for position, value in zip(read.positions.tolist(), read.values.to_pylist(), strict=True):

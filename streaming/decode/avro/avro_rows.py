@@ -1,7 +1,7 @@
-"""Values as they stand in Avro's bytes → values of table columns, with the readings that values in JSON have.
+"""Converts Avro values to values of table columns, with the same rules as for values in JSON.
 
-Whole columns are converted at a time. Where that fails, the values that fail are found by halving, and their records
-are bad. Fields are matched by name. A field that the schema does not have is null.
+Whole columns are converted at a time. If that fails, the values that fail are found by halving, and their records are
+bad. Fields are matched by name. A field that the schema does not have is null.
 """
 
 import uuid
@@ -33,7 +33,7 @@ _BIG_DECIMAL = parse_avro_schema(
 
 @dataclass(slots=True)
 class Misfits:
-    """The first reason against each record, by the record's place in the values."""
+    """The first reason against each record, by the position of the record's value."""
 
     reasons: dict[int, str] = field(default_factory=dict)
 
@@ -42,7 +42,9 @@ class Misfits:
 
 
 def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
-    """The values as the shape has them. Shapes: n in, n out; what does not fit is null there and noted in `misfits`."""
+    """The values converted to the shape. Shapes: n in, n out; a value that does not fit is null and noted in
+    `misfits`.
+    """
     return _converted(values, shape, np.arange(len(values), dtype=np.int64), "", misfits)
 
 
@@ -76,7 +78,7 @@ def _row(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
 
 
 def _under(values: pa.Array, at: int) -> pa.Array:
-    """A field of structs, null where the struct is null."""
+    """A field of structs; null if the struct is null."""
     return pc.struct_field(values, [at])
 
 
@@ -87,7 +89,7 @@ def _list(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
 
 
 def _are_entries(kind: pa.DataType) -> bool:
-    """Whether values are lists of entries, as Connect writes maps whose keys are no texts."""
+    """Whether values are lists of entries, which is how Connect writes maps whose keys are not texts."""
     return (
         pa.types.is_list(kind)
         and pa.types.is_struct(kind.value_type)
@@ -104,7 +106,7 @@ def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
     for at in np.flatnonzero(_under(flat, 0).is_null().to_numpy(zero_copy_only=False)):
         misfits.add(int(owners[at]), path, "a key of the map is null")
     keys = _converted(_under(flat, 0), shape.children[0], owners, f"{path} key", misfits)
-    if keys.null_count:  # a key that failed; Arrow's maps have no place for it, and its record is bad anyway
+    if keys.null_count:  # the key has failed; Arrow's maps cannot hold a null key, and the record is bad anyway
         failed = pc.is_in(pa.array(places), value_set=pa.array(list(misfits.reasons), pa.int64()))
         return _map(if_else(failed, pa.scalar(None, values.type), values), shape, places, path, misfits)
     items = _converted(_under(flat, 1), shape.children[1], owners, f"{path}{{}}", misfits)
@@ -112,7 +114,7 @@ def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
 
 
 def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
-    """The record of each item; and offsets of the lists, null for a list that is null."""
+    """The record of each item; and the offsets of the lists, null for a list that is null."""
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     absent = np.append(values.is_null().to_numpy(zero_copy_only=False), False)
@@ -138,14 +140,14 @@ def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
                 pending += [(half, stop), (start, half)]
                 continue
             reason = str(e) if isinstance(e, NotConvertible) else f"cannot become {shape.type}"
-            if part[0].is_valid:  # of bytes that no column of that type takes, nulls are none
+            if part[0].is_valid:  # if no column of that type takes bytes, only the values that are not null fail
                 misfits.add(int(places[start]), path, f"{_shown(part[0].as_py())} {reason}")
             parts.append((start, pa.nulls(1, shape.arrow)))
     return pa.concat_arrays([pa.nulls(0, shape.arrow), *(part for _, part in sorted(parts, key=lambda p: p[0]))])
 
 
 def _kind_of(kind: pa.DataType) -> JsonKind:
-    """The kind of JSON value that these values would be."""
+    """The kind of JSON value that corresponds to these values."""
     if pa.types.is_boolean(kind):
         return JsonKind.BOOLEAN
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -168,7 +170,7 @@ def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
         return _literals(values).cast(target)
     wanted = raw_type(shape.type, form)
     if pa.types.is_decimal(wanted):
-        # The shortest text of a fraction is what was meant: 0.1, and not the nearest number of 64 bits.
+        # The shortest text of a fraction is the intended number: 0.1, and not the nearest number of 64 bits.
         values = values.cast(pa.string())
     return convert_leaf(values.cast(wanted), shape, form)
 
@@ -191,7 +193,7 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:
-    """Avro's big-decimals as `_variable_decimal` takes them: their bytes are in Avro themselves."""
+    """Avro's big-decimals in the form that `_variable_decimal` takes: their bytes are in Avro again."""
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     bodies = read_bodies(values.take(pa.array(present)), _BIG_DECIMAL)
     if bodies.bad:
@@ -209,7 +211,7 @@ def _literals(values: pa.Array) -> pa.Array:
 
 
 def _plain(value: object, kind: pa.DataType) -> object:
-    """A nested value as JSON has it: Arrow gives maps as lists of pairs."""
+    """A nested value in the form of JSON; Arrow gives maps as lists of pairs."""
     if isinstance(value, list) and pa.types.is_map(kind):
         return {name: _plain(item, kind.item_type) for name, item in value}
     if isinstance(value, list):
@@ -231,7 +233,7 @@ def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _none(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Nulls; each value that is there is a misfit."""
+    """Nulls; each value that is not null is a misfit."""
     for at in np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)):
         misfits.add(int(places[at]), path, f"{_shown(values[int(at)].as_py())} cannot become {shape.type}")
     return pa.nulls(len(values), shape.arrow)

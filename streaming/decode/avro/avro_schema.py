@@ -1,12 +1,10 @@
-"""An Avro schema as a tree of nodes, each with the Arrow type of its values as they stand in the bytes.
+"""An Avro schema as a tree of nodes, each with the Arrow type of its values in the bytes.
 
-Logical types change nothing here but for UUIDs of 16 bytes, whose Arrow type tells them from other bytes: a date is the
-int that was written, a decimal its bytes. `Node.properties` keeps what
-the schema says about a value beside its type (`logicalType`, `precision`, `connect.name`, ...).
-
+Logical types change nothing here, except for UUIDs of 16 bytes, whose Arrow type distinguishes them from other bytes: a
+date is the int that was written, a decimal its bytes. `Node.properties` keeps what the schema says about a value beyond
+its type (`logicalType`, `precision`, `connect.name`, ...).
 Two things have no Arrow type of their own: a union of unlike types, and a record that contains itself. Their values are
-texts: a string as it is, anything else as JSON with bytes in base64.
-
+texts: a string unchanged, anything else as JSON with bytes in base64.
 Source: Avro 1.12 specification, schema declaration; fastavro checks the schema and resolves its names.
 """
 
@@ -39,7 +37,7 @@ class AvroKind(Enum):
     MAP = "map"
     UNION = "union"
     RECORD = "record"
-    NAME = "name"  # a record that this node lies in
+    NAME = "name"  # a record that contains this node
 
 
 _PLAIN = {
@@ -67,10 +65,10 @@ _STRUCTURE = frozenset({"type", "name", "namespace", "aliases", "fields", "symbo
 class Node:
     """A type in a schema.
 
-    `children` are the fields of a record, the branches of a union, or the one type of the items of an array or of the
-    values of a map. `names` are those of the fields, or an enum's symbols. `size` is a fixed's number of bytes.
-    `is_read` is false for a field that the caller does not need. `is_text` says that the values are read as texts.
-    `fewest_bytes` is what the shortest value takes.
+    `children` are the fields of a record, the branches of a union, or the type of the items of an array or of the
+    values of a map. `names` are the names of the fields, or an enum's symbols. `size` is the number of bytes of a
+    fixed. `is_read` is false for a field that the caller does not need. `is_text` says that the values are read as
+    texts. `fewest_bytes` is the size of the shortest value.
     """
 
     kind: AvroKind
@@ -90,7 +88,7 @@ class Node:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of the values. Every part of it is nullable."""
+        """The Arrow type of the values; all of its parts are nullable."""
         if self.is_text:
             return pa.string()
         if self.kind is AvroKind.RECORD:
@@ -115,7 +113,7 @@ class Node:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether many values can be read side by side (`avro_columns`)."""
+        """Whether many values can be read in parallel (`avro_columns`)."""
         return not self.is_text and all(child.is_parallel for child in self.children)
 
 
@@ -130,8 +128,8 @@ class AvroSchema:
 def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> AvroSchema:
     """The schema in parsed JSON. `references` are the schemas that it names, each after those that it names itself.
 
-    Raises SchemaMismatchError for what is not an Avro schema, or has more than 20,000 types with all names resolved,
-    or nests them more than 100 deep.
+    Raises SchemaMismatchError for a text that is not an Avro schema, or that has more than 20,000 types with all names
+    resolved, or that nests them more than 100 deep.
     """
     named: dict[str, object] = {}
     try:
@@ -141,7 +139,7 @@ def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> Avro
         building = _Building(named)
         root = building.node(parsed)
     except UnknownType as e:
-        raise _no_schema(f"it names a type that it does not hold: {e.name}") from e
+        raise _no_schema(f"it names a type that it does not define: {e.name}") from e
     except (SchemaParseException, KeyError, ValueError, TypeError, AttributeError, RecursionError) as e:
         raise _no_schema(str(e) or type(e).__name__) from e
     return AvroSchema(root, MappingProxyType(building.recursive))
@@ -150,8 +148,8 @@ def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> Avro
 def only_fields(schema: AvroSchema, wanted: Mapping[str, object]) -> AvroSchema:
     """The schema that reads only some fields of its record.
 
-    `wanted` has the names of the fields; its values say the same of a field's own record, or are empty for all of it.
-    Other fields are passed over in the bytes, and checked only as far as needed for that.
+    `wanted` maps the names of fields to the wanted fields of their own records; an empty value means the whole field.
+    Other fields are skipped in the bytes, and checked only as far as skipping needs it.
     """
     return replace(schema, root=_only(schema.root, wanted))
 
@@ -176,7 +174,9 @@ def _no_schema(why: str) -> SchemaMismatchError:
 
 
 class _Building:
-    """Nodes of one schema. Each name becomes a node once; a name inside its own record stays a name."""
+    """The nodes of one schema while they are built. Each name becomes a node once; inside its own record it stays a
+    name.
+    """
 
     def __init__(self, named: Mapping[str, object]) -> None:
         self.named = named
@@ -271,7 +271,9 @@ class _Building:
 
 
 def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
-    """The node of a field. Some writers put a type's properties beside the field's name; the type's own win."""
+    """The node of a field. Some writers put a type's properties next to the field's name; the properties of the type
+    itself come first.
+    """
     beside = {k: v for k, v in declared.items() if k not in _STRUCTURE and k not in ("default", "order")}
     return replace(node, properties={**beside, **node.properties}) if beside else node
 

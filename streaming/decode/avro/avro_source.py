@@ -1,9 +1,8 @@
-"""What an Avro schema says of values, in the words of a Kafka Connect schema, which the decoders of JSON know already.
+"""Translates an Avro schema into a Kafka Connect schema, which the decoders of JSON understand.
 
-Connect's converter writes its own names in addition to Avro's types: `connect.name`, `connect.type`,
-`connect.parameters`. Debezium puts its times there. Where they are missing, Avro's logical types say the same.
-
-Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
+Connect's converter writes names of its own in addition to Avro's types: `connect.name`, `connect.type`,
+`connect.parameters`. Debezium puts its times there. If they are missing, Avro's logical types say the same. Source:
+Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
 """
 
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ _BASE = {
     "time-millis": (AvroKind.INT,),
     "decimal": (AvroKind.BYTES, AvroKind.FIXED),
 }
-"""The types that a logical type may have; long where it is not here. Others say nothing, as Avro asks for."""
+"""The Avro types that a logical type may have; long if not listed. With other types it is ignored, as Avro demands."""
 
 
 def source_of(schema: AvroSchema) -> SourceSchema:

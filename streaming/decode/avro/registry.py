@@ -1,10 +1,8 @@
-"""Schemas out of a schema registry, by their ids or GUIDs: asked for once a host, kept for the life of a job.
+"""Schemas from a schema registry, by id or GUID: requested once by each host, and kept as long as the job runs.
 
-An id never gets another schema, so what was read once stays true. Tasks of one host share what they have read by files
-in a folder of the job's own, and ask one at a time: a new schema costs one request a host, not one a task.
-
-A registry that does not answer is an error of the batch, which the driver waits with and does again: no record is to
-blame.
+An id never gets another schema, so a schema that was read stays valid. The tasks of a host share schemas by files in a
+folder of the job, and request one at a time: a new schema costs one request for each host, not for each task. If the
+registry does not answer, the batch fails and the driver repeats it later: no record becomes bad.
 """
 
 import json
@@ -22,29 +20,30 @@ from bucketline.streaming.decode.avro.registry_client import Client, ConfluentCl
 from bucketline.streaming.decode.avro.schema_folder import alone, folder_of, keep_text, kept_text, remove_folder
 
 _REFUSED_FOR_S = 30.0
-"""How long a process does not ask again for a schema that the registry does not have, or that is no Avro."""
+"""How long a process does not ask again for a schema that the registry lacks, or that is not Avro."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySchemas:
-    """The schemas of a registry. `job` names the run of a job, whose tasks share what they have read; a value that can
-    be sent to tasks."""
+    """The schemas of a registry. `job` names the run of a job, whose tasks share schemas. The value can be sent to
+    tasks.
+    """
 
     options: RegistryOptions
     job: str
 
     def schema(self, name: SchemaName) -> AvroSchema | str:
-        """The schema with that id; or, as a text, why records that name it are bad. Raises RegistryError."""
+        """The schema with that id; or a text: why records that name it are bad. Raises RegistryError."""
         return _read_schemas(self).schema(name)
 
     def forget(self) -> None:
-        """Removes what tasks have kept on this host."""
+        """Removes the schemas that tasks have kept on this host."""
         remove_folder(self.job, self.options.url)
 
 
 @dataclass(slots=True)
 class ReadSchemas:
-    """What this process has read of one registry for one job."""
+    """The schemas that this process has read from one registry for one job."""
 
     client: Client
     folder: Path | None
@@ -64,7 +63,7 @@ class ReadSchemas:
             return known
 
     def _text(self, name: SchemaName) -> SchemaText | str:
-        """From the folder, else from the registry, one task of a host at a time."""
+        """The schema's text from the folder, else from the registry; one task of a host at a time."""
         reason, until = self._refused.get(name, ("", self.now()))
         if until > self.now():
             return reason
@@ -81,7 +80,7 @@ class ReadSchemas:
 
 
 def _decoded(text: str | None) -> SchemaText | None:
-    """A schema as `SchemaText.encode` has written it; None for what cannot be read."""
+    """The schema in a text that `SchemaText.encode` has written; None if the text cannot be read."""
     try:
         kept = json.loads(text or "null")
         return None if kept is None else SchemaText(kept["schema"], tuple(kept["references"]))

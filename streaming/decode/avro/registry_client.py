@@ -1,5 +1,4 @@
-"""One request to a schema registry, and what its answers mean.
-
+"""Sends requests to a schema registry, and interprets the answers.
 Source: Confluent's schema registry API; confluent-kafka's SchemaRegistryClient sends the requests.
 """
 
@@ -19,20 +18,20 @@ from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, 
 
 _NOT_FOUND = 404
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TRUST = f"name those to trust in {CA_LOCATION.key}"
+_TRUST = f"name the certificates to trust in {CA_LOCATION.key}"
 _PACKAGE = "confluent_kafka.schema_registry"
 
 
 class Client(Protocol):
-    """What sends one request."""
+    """Something that sends a request to a registry."""
 
     def schema_text(self, name: SchemaName) -> "SchemaText | str":
-        """The schema with that id, or why there is none. Raises RegistryError."""
+        """The text of the schema with that id; or why there is none. Raises RegistryError."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """A schema and those that it names, each after those that it names itself; JSON texts."""
+    """The JSON text of a schema, and of the schemas that it names; each comes after those that it names itself."""
 
     text: str
     references: tuple[str, ...] = ()
@@ -45,7 +44,7 @@ class SchemaText:
 
 
 class ConfluentClient:
-    """Asks by confluent-kafka's client."""
+    """Sends requests with confluent-kafka's client."""
 
     def __init__(self, options: RegistryOptions) -> None:
         self._url = mask_text(options.url)
@@ -70,7 +69,7 @@ class ConfluentClient:
         return SchemaText(schema.schema_str, tuple(references.values()))
 
     def _collect(self, schema: Any, references: dict[tuple[str, int], str]) -> str | None:
-        """Adds the schemas that this one names, the inner ones first; the name of one that is missing."""
+        """Adds the schemas that this schema names, inner ones first. Returns the name of a missing schema, or None."""
         for reference in schema.references or ():
             place = (reference.subject, int(reference.version))
             if place in references:
@@ -85,7 +84,7 @@ class ConfluentClient:
         return None
 
     def _answer(self, ask: Callable[[], Any]) -> Any:
-        """What the registry says; None for what it does not have. Raises RegistryError."""
+        """The answer of the registry; None if it does not have the thing asked for. Raises RegistryError."""
         try:
             return ask()
         except self._error as e:
@@ -96,20 +95,20 @@ class ConfluentClient:
             if status in (401, 403):
                 message += "; check source.registry.username and password, or token"
             raise (RegistryDownError if status in _TRY_AGAIN else RegistryError)(message) from e
-        except Exception as e:  # its HTTP library's errors pass through the client, and have no class of ours in common
+        except Exception as e:  # errors of its HTTP library pass through the client, and have no class in common
             raise self._silent(e) from e
 
     def _silent(self, e: Exception) -> RegistryError:
         where = f"the schema registry at {self._url}"
         if isinstance(e, ValueError | TypeError):
-            return RegistryError(f"{where} answers what cannot be read: {_one_line(e)}")
+            return RegistryError(f"{where} sends an answer that cannot be read: {_one_line(e)}")
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(e)):
-            return RegistryError(f"{where} shows a certificate that is not trusted: {_one_line(e)}; {_TRUST}")
+            return RegistryError(f"{where} has a certificate that is not trusted: {_one_line(e)}; {_TRUST}")
         return RegistryDownError(f"{where} does not answer: {_one_line(e)}")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that it was raised from."""
+    """An error and the errors that caused it."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -122,12 +121,12 @@ def shown(name: SchemaName) -> str:
 
 
 def unknown(name: SchemaName) -> str:
-    """Why a record is bad whose schema is not there."""
+    """Why a record is bad if the registry lacks its schema."""
     return f"the schema registry has no schema {shown(name)}"
 
 
 def client_settings(options: RegistryOptions) -> Mapping[str, object]:
-    """The options as confluent-kafka's client takes them."""
+    """The options in the form that confluent-kafka's client takes."""
     settings: dict[str, object] = {
         "url": options.url,
         "timeout": options.timeout_ms / 1000,
@@ -149,7 +148,7 @@ def client_settings(options: RegistryOptions) -> Mapping[str, object]:
 
 
 def require_package() -> None:
-    """Raises RegistryError where Python lacks what asks a registry."""
+    """Raises RegistryError if Python lacks the package that asks a registry."""
     _package()
 
 
@@ -163,5 +162,5 @@ def _package() -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    """What an error says, without secrets; errors of tasks reach the driver as lines of text."""
+    """The text of an error on one line, without secrets. Errors of tasks reach the driver as lines of text."""
     return mask_text(" ".join(str(error).split())) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What goes wrong with a schema registry."""
+"""The errors of a schema registry."""
 
 from bucketline.conf.errors import BucketlineError
 
@@ -10,6 +10,6 @@ class RegistryError(BucketlineError):
 
 
 class RegistryDownError(RegistryError):
-    """The schema registry does not answer now; the batch can be done again."""
+    """The schema registry does not answer now; the batch can be repeated."""
 
     code = "REGISTRY_DOWN"

@@ -1,8 +1,8 @@
 """A folder of this host in which the tasks of a job keep schemas for each other.
 
-It is in the folder for temporary files, and nobody but the job's user can read or write it. Where there can be no such
-folder, each process asks the registry itself. It is removed at the end of the job on the driver's host; elsewhere by a
-later job, once it is old.
+It lies in the folder for temporary files, and only the job's user can read or write it. If no such folder can be made,
+each process asks the registry itself. On the driver's host the folder is removed at the end of the job; on other hosts
+a later job removes it, once it is old.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _KEPT_S = 30 * 24 * 3600
 
 
 def folder_of(job: str, url: str) -> Path | None:
-    """The folder of a job's schemas of that registry, made at need; None where there can be none."""
+    """The folder for a job's schemas from that registry, created if needed; None if it cannot be created."""
     name = hashlib.sha256(f"{job}\n{url}".encode()).hexdigest()[:32]
     try:
         own = _own_folder()
@@ -36,14 +36,14 @@ def folder_of(job: str, url: str) -> Path | None:
 
 
 def remove_folder(job: str, url: str) -> None:
-    """Removes what `folder_of` has made on this host."""
+    """Removes the folder that `folder_of` has created on this host."""
     folder = folder_of(job, url)
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def kept_text(folder: Path | None, name: str) -> str | None:
-    """What is kept under that name, if anything is."""
+    """The text that is kept under that name; None if there is none."""
     if folder is None:
         return None
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -52,7 +52,7 @@ def kept_text(folder: Path | None, name: str) -> str | None:
 
 
 def keep_text(folder: Path | None, name: str, text: str) -> None:
-    """Keeps a text for other processes; where that fails they ask themselves."""
+    """Keeps a text for other processes. If that fails, they ask the registry themselves."""
     if folder is None:
         return
     with contextlib.suppress(OSError):
@@ -63,7 +63,9 @@ def keep_text(folder: Path | None, name: str, text: str) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path | None) -> Iterator[None]:
-    """While it lasts no other process of this host is in here, where the system and the folder allow that."""
+    """Keeps other processes of this host out of the folder while it is open, if the system and the folder allow
+    locks.
+    """
     with contextlib.ExitStack() as stack:
         if folder is not None and sys.platform != "win32":
             with contextlib.suppress(OSError):
@@ -73,7 +75,7 @@ def alone(folder: Path | None) -> Iterator[None]:
 
 
 def _own_folder() -> Path:
-    """The folder of this user. Raises OSError where it is somebody else's, or open to others."""
+    """The folder of this user. Raises OSError if it belongs to another user, or others may read or write it."""
     if sys.platform == "win32":
         own = Path(tempfile.gettempdir()) / "bucketline-schemas"
         own.mkdir(exist_ok=True)
@@ -82,12 +84,12 @@ def _own_folder() -> Path:
     own.mkdir(mode=0o700, exist_ok=True)
     found = own.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or not own.is_dir() or own.is_symlink():
-        raise PermissionError(f"{own} is not this user's own")
+        raise PermissionError(f"{own} belongs to another user")
     return own
 
 
 def _remove_old(own: Path) -> None:
-    """Removes the folders of jobs that ended long ago; a job that runs so long asks again."""
+    """Removes the folders of jobs that ended long ago. A job that has run for so long asks the registry again."""
     for folder in own.iterdir():
         with contextlib.suppress(OSError):
             if folder.lstat().st_mtime < time.time() - _KEPT_S:

@@ -1,5 +1,6 @@
-"""Computes values of columns. Rows whose values cannot be computed are found by halving the batch, so that good batches
-cost nothing."""
+"""Computes the values of columns. Rows whose values cannot be computed are found by halving the batch, so that good
+batches cost nothing more.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -28,10 +29,10 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def value_of(output: Output, columns: Columns, row_count: int, context: Context) -> pa.Array:
-    """The values of a column of the table, in its type; null for null, also where the column is NOT NULL.
+    """The values of a column of the table, in its type; a null stays null even if the column is NOT NULL.
 
-    Raises SchemaMismatchError naming a value that cannot be computed, or that the column cannot hold; OptionError for
-    a type that is not stored in the column without a CAST.
+    Raises SchemaMismatchError that names a value that cannot be computed, or that the column cannot hold; OptionError
+    for a type that cannot be stored in the column without a CAST.
     """
     field, target = output.field, arrow_type(output.field.type)
     if output.expression is None:
@@ -43,17 +44,22 @@ def value_of(output: Output, columns: Columns, row_count: int, context: Context)
         return fit_array(values, field.type.as_nullable(), target, field.name, by_spelling)
     if not _is_stored(values.type, field):
         raise OptionError(
-            f"column {field.name!r} {field.type} is given {values.type}; use CAST", key="select", column=field.name
+            f"column {field.name!r} {field.type} gets values of type {values.type}; use CAST",
+            key="select",
+            column=field.name,
         )
     try:
         return cast_to(values, field.type.as_nullable(), context)
     except pa.ArrowInvalid as e:
-        raise SchemaMismatchError(f"column {field.name!r} {field.type} cannot hold it: {e}", column=field.name) from e
+        raise SchemaMismatchError(
+            f"column {field.name!r} {field.type} cannot hold a value: {e}", column=field.name
+        ) from e
 
 
 def _is_stored(given: pa.DataType, field: DataField) -> bool:
-    """Whether values of a type go into a column without a CAST: numbers into numbers, moments into moments, anything
-    into a text; as Spark's store assignment."""
+    """Whether values of a type are stored in the column without a CAST: numbers in numbers, times in times, anything in
+    a text. These are the rules of Spark's store assignment.
+    """
     root = field.type.root
     if root in _TEXTS:
         return not pa.types.is_nested(given)
@@ -81,7 +87,7 @@ _NUMBERS = (
 
 
 def condition_of(expression: SqlExpression, columns: Columns, row_count: int, context: Context) -> pa.Array:
-    """The truth of a condition for each row, null where it is unknown. Raises as `value_of`."""
+    """The truth of a condition for each row; null if it is unknown. Raises as `value_of`."""
     truth = evaluate(expression, columns, row_count, context)
     if pa.types.is_null(truth.type):
         return truth.cast(pa.bool_())
@@ -93,7 +99,7 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
 def by_halves(
     compute: Callable[[Columns, int], pa.Array], columns: Columns, row_count: int
 ) -> tuple[pa.Array, dict[int, str]]:
-    """The values that `compute` gives, and the reasons by row for the rows that it fails on; these are null."""
+    """The values that `compute` gives; rows on which it fails are null, and their reasons are returned by row."""
     try:
         return compute(columns, row_count), {}
     except (SchemaMismatchError, pa.ArrowInvalid) as e:
@@ -117,6 +123,6 @@ def _reason(error: Exception) -> str:
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """For each row whether two columns have the same value; two nulls are the same."""
+    """For each row whether two columns have the same value; two nulls count as the same."""
     equal = pc.fill_null(pc.equal(left, right), False)
     return np.asarray(pc.or_(equal, pc.and_(left.is_null(), right.is_null())))

@@ -14,7 +14,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the table, and its expression; None for null. `is_needed` when deletes must have it."""
+    """A column of the table, and its expression; None for null. `is_needed`: deletes must have its value too."""
 
     field: DataField
     expression: SqlExpression | None
@@ -25,20 +25,24 @@ class JudgedImages(Enum):
     """The rows that a condition is applied to."""
 
     NEW = "new"
-    """New rows only. A row that does not pass deletes its key, or is left out if there was no row before."""
+    """Only new rows. A row that does not meet the condition becomes a delete of its key, or is left out if it is an
+    insert.
+    """
     OWN = "own"
     """Each row by itself, for merge engines that retract."""
     INSERTS = "inserts"
-    """All rows, since there are only inserts."""
+    """All rows; there are only inserts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputedColumns:
-    """`inputs` are what is decoded, `key_inputs` those that keys and partitions (`keys`) are computed from. `loose` are
-    NOT NULL columns that a delete may leave out; `plain` are the columns of the table that stay as they are, `left_out`
-    those of messages that nothing reads, where new columns of messages are added to the table (`grows`). `kept` are
-    plain columns that nothing else is computed of: a value that the source leaves out may be missing there.
-    `tells_time` when a column, or a check, asks what time it is."""
+    """The plan of the computed columns, condition and expectations.
+    `inputs` are the fields that are decoded; keys and partitions (`keys`) are computed from `key_inputs`. `loose` are
+    NOT NULL columns that a delete may leave out; `plain` are the columns of the table that are taken over unchanged.
+    `left_out` are fields of messages that nothing reads, if new fields of messages are added to the table (`grows`).
+    `kept` are plain columns from which nothing else is computed: a value that the source leaves out may be missing
+    there. `tells_time`: a column, or a check, uses the current time.
+    """
 
     inputs: tuple[DataField, ...]
     key_inputs: tuple[str, ...]
@@ -56,6 +60,6 @@ class ComputedColumns:
     tells_time: bool = False
 
     def need_of(self, need: SchemaNeed) -> SchemaNeed:
-        """The columns that records need and the table lacks, without those that are computed or left out."""
+        """The columns that records need and the table lacks, without the computed ones and those that are left out."""
         kept = [f for f in need.columns if f.name in self.plain or f.name not in self.left_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED

@@ -1,4 +1,6 @@
-"""Rows that do not meet the expectations of a job: they are counted by name, and left out, refused, or stop the job."""
+"""Checks the expectations of a job: rows that do not meet them are counted by name, and left out, refused, or stop the
+job.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +18,9 @@ from bucketline.streaming.decode.rejects import UNEXPECTED
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
-    """How many rows were not as expected, by name; the records to leave out, and those to refuse with the reason."""
+    """How many rows did not meet expectations, by name; the records to leave out; and the records to refuse, with
+    reasons.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     dropped: frozenset[int] = frozenset()
@@ -27,8 +31,11 @@ class Unexpected:
 def find_unexpected(
     expect: Sequence[Expectation], columns: Columns, origin: Longs, looked_at: Bools, context: Context
 ) -> Unexpected:
-    """Checks the rows of the table against the expectations. Only rows in `looked_at` are checked: the new images. A
-    check that cannot be computed for a row makes its record bad."""
+    """Checks the rows of the table against the expectations.
+
+    Only the rows in `looked_at` are checked: the rows after changes. If a check cannot be computed for a row, its
+    record is bad.
+    """
     counts: dict[str, int] = {}
     dropped: set[int] = set()
     refused: dict[int, str] = {}

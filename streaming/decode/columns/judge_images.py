@@ -1,9 +1,9 @@
-"""Applies a condition to the rows of changes: which rows pass, and which deletes replace the others.
+"""Applies a condition to the rows of changes: which rows stay, and which become deletes.
 
-*New images* (`NEW`): an insert that does not pass is left out; an update or a row of a snapshot that does not pass
-deletes its key; deletes always pass. *Own images* (`OWN`, for merge engines that retract): every row is judged by
-itself; the older row of an update whose newer one does not pass is a delete. Of an update whose key is the same after
-it was computed, the delete of the older row is taken back.
+*New images* (`NEW`): an insert that does not meet the condition is left out; an update or a row of a snapshot that does
+not meet it deletes its key; deletes always stay. *Own images* (`OWN`, for merge engines that retract): every row is
+judged by itself; if the newer row of an update does not meet the condition, its older row becomes a delete. If the
+computed key of an update is unchanged, the delete of its older row is dropped.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ _I, _UB, _UA, _D = (int(k) for k in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowK
 
 
 def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keeps_old: bool) -> tuple[Kinds, Bools]:
-    """The kinds, and which rows stay, where updates were taken for moves by what their keys are computed from.
+    """The kinds, and which rows stay, after a correction of updates that look like a change of the key.
 
-    An update that moves is a delete and, next to it, the new row, both of one record. Where the computed keys are the
-    same, the delete goes; or it becomes the older row, where that is to be kept (`keeps_old`).
+    An update that changes its key is a delete and, next to it, the new row, both of one record. If the computed keys
+    are the same, the delete is dropped; or it becomes the older row of the update, if that is needed (`keeps_old`).
     """
     kinds, stays = kinds.copy(), np.ones(len(kinds), np.bool_)
     first = np.flatnonzero((kinds[:-1] == _D) & (kinds[1:] == _UA) & (origin[:-1] == origin[1:]))
@@ -62,7 +62,7 @@ def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, ins
 
 
 def lacking_old(kinds: Kinds, origin: Longs) -> Bools:
-    """For each row whether it is an update that comes without its older row."""
+    """For each row whether it is an update without its older row."""
     alone: Bools = kinds == _UA
     alone[1:] &= ~((origin[1:] == origin[:-1]) & ((kinds[:-1] == _UB) | (kinds[:-1] == _D)))
     return alone

@@ -1,4 +1,4 @@
-"""Fits the column settings of a job to a table, and refuses everything that could not be computed."""
+"""Fits the column settings of a job to a table, and refuses everything that cannot be computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -67,9 +67,9 @@ def plan_columns(
     grows: bool,
     context: Context,
 ) -> ComputedColumns | None:
-    """The plan; None if the job has no such settings. `takes_back` if the merge engine takes back old rows.
+    """The plan; None if the job has no such settings. `takes_back`: the merge engine retracts old rows.
 
-    Raises OptionError and SchemaMismatchError for what cannot be computed, or has no column in the table.
+    Raises OptionError and SchemaMismatchError for anything that cannot be computed, or has no column in the table.
     """
     if replace(options, rescued=None) == NO_COLUMN_OPTIONS:
         return None
@@ -120,7 +120,9 @@ def _checked(expression: SqlExpression, key: str) -> SqlExpression:
 
 
 def _timeless(expression: SqlExpression, key: str, what: str) -> SqlExpression:
-    """The expression. Raises OptionError where it tells the time: a row would be found by another value later on."""
+    """The expression. Raises OptionError if it uses the current time: a row would be found by another value later
+    on.
+    """
     now = tells_time(expression)
     if now is not None:
         raise OptionError(
@@ -155,7 +157,7 @@ def _outputs(selection: SelectedColumns, schema: TableSchema, needed: set[str]) 
             expression = SqlExpression(in_backticks(field.name))
         elif not field.type.nullable:
             raise OptionError(
-                f"{SELECT.key}: column {field.name!r} is NOT NULL, and nothing gives it a value",
+                f"no expression of {SELECT.key} gives a value to column {field.name!r}, which is NOT NULL",
                 key=SELECT.key,
                 column=field.name,
             )
@@ -164,7 +166,7 @@ def _outputs(selection: SelectedColumns, schema: TableSchema, needed: set[str]) 
 
 
 def _kept(outputs: Sequence[Output], where: SqlExpression | None, expect: Sequence[Expectation]) -> tuple[str, ...]:
-    """The plain columns that no other column, no condition and no expectation is computed of."""
+    """The plain columns from which no other column, condition or expectation is computed."""
     plain = [o.field.name for o in outputs if _is_plain(o)]
     used = [o.expression for o in outputs if o.expression is not None and not _is_plain(o)]
     used += [SqlExpression(e.check) for e in expect]
@@ -179,8 +181,9 @@ def _is_plain(output: Output) -> bool:
 def _inputs(
     named: Iterable[str], schema: TableSchema, decode: RecordFormat, types: Mapping[str, SourceType]
 ) -> tuple[DataField, ...]:
-    """The fields to decode. Each has the type of the table's column of that name, else the one in `types`, else it is a
-    text."""
+    """The fields to decode. The type of each is that of the table's column with its name, else that in `types`, else
+    text.
+    """
     own = {f.name.lower(): f for f in schema.fields}
     others = {**_RECORD_TYPES, **(_EVENT_TYPES if decode in _EVENTS else {})}
     found: dict[str, DataField] = {}
@@ -209,14 +212,14 @@ def _check_deletes(where: SqlExpression | None, images: JudgedImages, schema: Ta
         return
     if merge.ignore_delete or not merging_of(schema).takes_deletes():
         raise OptionError(
-            f"{WHERE.key}: a row that no longer passes is deleted, and the table ignores or refuses deletes "
-            f"(merge-engine = {merge.engine.value}, ignore-delete = {str(merge.ignore_delete).lower()})",
+            f"{WHERE.key}: a row that no longer meets the condition is deleted, but the table ignores or refuses "
+            f"deletes (merge-engine = {merge.engine.value}, ignore-delete = {str(merge.ignore_delete).lower()})",
             key=WHERE.key,
         )
 
 
 def _check(planned: ComputedColumns, schema: TableSchema) -> None:
-    """Computes an empty batch, which fails for a type, column or function that does not fit."""
+    """Computes an empty batch, which fails if a type, column or function does not fit."""
     empty = arrow_schema(planned.inputs).empty_table()
     columns = {name: empty[name].combine_chunks() for name in empty.schema.names}
     for output in planned.outputs:
@@ -232,8 +235,8 @@ def _check(planned: ComputedColumns, schema: TableSchema) -> None:
         _explained(key, lambda c=check: condition_of(c, made, 0, planned.context))
         if expectation.otherwise in (Otherwise.DROP, Otherwise.REJECT) and planned.images is JudgedImages.OWN:
             raise OptionError(
-                f"expect.{expectation.name}.otherwise: the table's merge engine takes old rows back, so that a row "
-                "cannot be left out alone; warn and fail are supported",
+                f"expect.{expectation.name}.otherwise: the table's merge engine retracts old rows, so a single row "
+                "cannot be left out; only warn and fail are supported",
                 key=f"expect.{expectation.name}.otherwise",
             )
 

@@ -30,7 +30,7 @@ IMAGES: Mapping[RecordFormat, tuple[Path, ...]] = {
     RecordFormat.DEBEZIUM_FLAT_JSON: ((), ("payload",)),
     RecordFormat.MAXWELL_JSON: (("data",),),
 }
-"""The path of the new row in a message, for the formats whose values can be rescued."""
+"""The path of the new row in a message, for formats whose values can be rescued."""
 _OLD_IMAGES: Mapping[RecordFormat, tuple[Path, ...]] = {
     RecordFormat.DEBEZIUM_JSON: (("before",), ("payload", "before")),
     RecordFormat.MAXWELL_JSON: (("old",),),
@@ -42,9 +42,11 @@ _NULL = b"null"
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """The column that gets what is rescued, and its place among the table's. `known` are fields that are read, or left
-    out on purpose; `fixed` are fields whose values are not rescued. Fields that begin with `skipped` do not belong to
-    the row."""
+    """The column for rescued values, and its position in the table.
+
+    `known` are fields that are read, or left out on purpose; `fixed` are fields whose values are not rescued. Fields
+    that begin with `skipped` do not belong to the row.
+    """
 
     field: DataField
     at: int
@@ -55,15 +57,17 @@ class Rescued:
 
 @dataclass(slots=True)
 class Mending:
-    """The values of records, with null in place of what did not fit: by name, the records. `reasons` are those that
-    spoke against records at first."""
+    """The values of records, with nulls for the values that did not fit.
+
+    For each field, the numbers of those records. `reasons` are the original reasons against the records.
+    """
 
     values: pa.Array
     taken: dict[str, set[int]]
     reasons: dict[int, str]
 
     def mend(self, decode: RecordFormat, rescued: Rescued, bad: Mapping[int, str]) -> bool:
-        """Replaces the values that these reasons name by null; False if they name none."""
+        """Replaces the values that these reasons name by nulls; returns False if the reasons name none."""
         wanted: dict[str, list[int]] = {}
         for record, reason in bad.items():
             self.reasons.setdefault(record, reason)
@@ -95,7 +99,7 @@ class Mending:
 
 
 def _named(reason: str, decode: RecordFormat) -> str | None:
-    """The field of a row that a reason names."""
+    """The field of a row that a reason names; None if it names none."""
     found = (_FIELD if decode in _OLD_IMAGES else _PLAIN_FIELD).match(reason)
     return None if found is None or reason.endswith("null, but the column is NOT NULL") else found[1]
 
@@ -107,14 +111,16 @@ def rescued_texts(
     taken: Mapping[str, set[int]],
     good: npt.NDArray[np.int64],
 ) -> pa.Array:
-    """The rescued text of each record, null if there is none. Shapes: n records in, n texts out; `good` are those that
-    are decoded, ascending."""
+    """The rescued text of each record; null if there is none. Shapes: n records in, n texts out.
+
+    `good` are the records that were decoded, ascending.
+    """
     values = as_binary(one_array(records["value"])).take(pa.array(good))
     texts = pa.nulls(records.num_rows, pa.string())
     try:
         return _scanned(decode, rescued, records, taken, good, values)
     except ValueError:
-        # A value is nested too deeply to be parsed: it is found by halving, and rescued as a whole.
+        # If a value is nested too deeply to be parsed, it is found by halving, and rescued as a whole.
         if len(good) > 1:
             half = len(good) // 2
             parts = (rescued_texts(decode, rescued, records, taken, part) for part in (good[:half], good[half:]))

@@ -1,4 +1,4 @@
-"""Decoded rows → rows of the table: computed, chosen, and as expected."""
+"""Turns decoded rows into rows of the table: computes columns, applies the condition, checks expectations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ from bucketline.streaming.decode.row_changes import with_left_out
 from bucketline.streaming.decode.unavailable import MARKS
 
 _NEEDS_OLD = (
-    "an update without the row before it, which `where` judges too: set REPLICA IDENTITY FULL on the source table"
+    "an update without the row before it, which `where` needs as well: set REPLICA IDENTITY FULL on the source table"
 )
 _DELETE = int(RowKind.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Rows of the table and bad records, as `decoded`; and how many rows were not as expected, by name."""
+    """The rows of the table and the bad records, as `decoded`; and how many rows did not meet expectations, by name."""
 
     decoded: Decoded
     unexpected: Mapping[str, int]
@@ -43,10 +43,11 @@ class Chosen:
 def rows_of_table(
     plan: ComputedColumns, rows: pa.RecordBatch, kinds: pa.Array, origin: pa.Array, marks: pa.Array | None = None
 ) -> Chosen:
-    """The rows of the table. Shapes: n rows of `plan.inputs` in, with their kinds and records, ascending; `marks` say
-    which values of the rows are left out, and are a last column of what comes out.
+    """The rows of the table.
 
-    A record is bad as a whole or not at all. Of a delete only what the table needs of it has to be computed.
+    Shapes: n rows of `plan.inputs` in, with their kinds and records, ascending. `marks` say which values of the rows
+    are left out; they become the last column of the result. A record is bad as a whole or not at all. Of a delete, only
+    the columns that the table needs are computed.
     """
     columns = dict(zip(rows.schema.names, map(one_array, rows.columns), strict=True))
     was: npt.NDArray[np.int8] = np.asarray(kinds)
@@ -93,7 +94,7 @@ def rows_of_table(
     keep = pa.array(stays)
     fields = tuple(o.field for o in plan.outputs)
     if marks is not None:
-        # Of a delete only the key counts.
+        # Only the key of a delete is needed.
         values[MARKS.name], fields = if_else(pa.array(now == _DELETE), None, marks), (*fields, MARKS)
     structs = pa.StructArray.from_arrays(list(values.values()), names=list(values)).filter(keep)
     unjudged = Unjudged(structs, now[stays], records[stays], bad)

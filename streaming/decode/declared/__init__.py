@@ -1,1 +1,1 @@
-"""Columns and keys that records declare for their table."""
+"""The columns and keys that records declare for their table."""

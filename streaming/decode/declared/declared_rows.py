@@ -1,4 +1,4 @@
-"""The columns with their types, and the key, that each record declares for its row. Types are never guessed from
+"""Reads the columns with their types, and the key, that each record declares for its row. Types are never guessed from
 values.
 
 | records | columns | key |
@@ -34,15 +34,16 @@ from bucketline.streaming.decode.row_changes import as_binary, has_text
 _OPS = ("c", "r", "u", "d")
 _CANAL_ROWS = ("INSERT", "ROW", "UPDATE", "DELETE")
 _ADDED = "__"
-"""The beginning of the names of fields that ExtractNewRecordState adds. They do not belong to the row."""
+"""The prefix of fields that ExtractNewRecordState adds. They do not belong to the row."""
 _NO_SCHEMA: SourceSchema = {}
 _EVENT = Images(())
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredRow:
-    """The columns that a record declares, with the type null if it does not say one; and the columns of its key, None
-    if it declares no key."""
+    """The columns that a record declares, with type null if it declares none; and its key columns, None if it declares
+    no key.
+    """
 
     columns: tuple[pa.Field, ...]
     key: tuple[str, ...] | None
@@ -57,7 +58,7 @@ def declared_rows(
 ) -> Iterator[DeclaredRow]:
     """The distinct declarations of the records that hold a row. Shapes: n binary and their n keys in.
 
-    `schemas` has the schemas of records in Avro. Raises RegistryError.
+    `schemas` gives the schemas of Avro records. Raises RegistryError.
     """
     rows = (
         _of_json(values, keys, decode, messages)
@@ -87,7 +88,7 @@ def _of_avro(
 
 
 def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str, ...]]:
-    """The fields of the keys that are records, by position."""
+    """The field names of keys that are records, by position."""
     names: dict[int, tuple[str, ...]] = {}
     framed = keys.fill_null(b"")
     for group in frames_of(framed).groups:
@@ -98,7 +99,7 @@ def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str,
 
 
 def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
-    """The schema of that name; None if there is none, or it is not a schema of records."""
+    """The schema of that name; None if there is none, or it is not the schema of a record."""
     schema = schemas.schema(name)
     if isinstance(schema, str) or value_node(schema.root).kind is not AvroKind.RECORD:
         return None
@@ -106,8 +107,10 @@ def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
 
 
 def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> tuple[pa.Field, ...]:
-    """The columns of a row with that schema. Only here does a type of the source become a type of a new table.
-    `mapping` is what the job asks for."""
+    """The columns of a row with that schema. Only here a type of the source becomes a type of a new table.
+
+    `mapping` is the job's `type-mapping`.
+    """
     fields = source_fields(source).items()
     is_nullable = TypeMapping.TO_NULLABLE in mapping
     return tuple(
@@ -118,7 +121,9 @@ def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The column settings of the job: types of columns that records do not declare, and the mapping of the others."""
+    """The job's settings about types: types of columns that records do not declare, and the mapping of declared
+    types.
+    """
 
     known: Mapping[str, pa.DataType]
     mapping: TypeMappings
@@ -176,12 +181,12 @@ _READERS: Mapping[
 
 
 def _named(row: object, known: Mapping[str, pa.DataType]) -> tuple[pa.Field, ...]:
-    """The columns of a row without a schema, in the types that the job declares."""
+    """The columns of a row without a schema, with the types that the job declares."""
     return tuple(pa.field(str(name), known.get(str(name), pa.null())) for name in row) if isinstance(row, dict) else ()
 
 
 def _unwrapped(record: Mapping[str, object]) -> tuple[dict[str, object] | None, SourceSchema]:
-    """The payload, if it is an object, and its schema; a record without an envelope is its own payload."""
+    """The payload if it is an object, and its schema. A record without an envelope is its own payload."""
     if "payload" not in record:
         return dict(record), _NO_SCHEMA
     payload, schema = record["payload"], record.get("schema")

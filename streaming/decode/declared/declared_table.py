@@ -1,4 +1,4 @@
-"""The table that records declare: its columns and its primary key, or the reason why they do not declare one."""
+"""The table that records declare: its columns and its primary key, or an error that says what they lack."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ _TYPED_BY_JOB = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """The columns, in the order of their first record, and the columns of the primary key; empty for a table without
-    one."""
+    """The columns, in the order of the first record, and the primary key columns; empty for a table without a primary
+    key.
+    """
 
     columns: pa.Schema
     primary_key: tuple[str, ...]
@@ -30,10 +31,10 @@ class DeclaredTable:
 def declared_table(
     rows: Iterable[DeclaredRow], decode: RecordFormat, given_key: Sequence[str] = ()
 ) -> DeclaredTable | None:
-    """The table of these rows; None without rows. `given_key` is the primary key that the job names.
+    """The table that these rows declare; None without rows. `given_key` is the primary key that the job names.
 
-    A column that some rows do not have is nullable, but for those of the key. Raises OptionError naming what to write:
-    for a column whose type is not declared or declared in two ways, and for a key that is not declared.
+    A column that some rows lack is nullable, unless it is in the key. Raises OptionError that says what to write: for a
+    column whose type is not declared or declared in two ways, and for a key that is not declared.
     """
     known = list(rows)
     if not known:
@@ -64,7 +65,7 @@ def _columns(rows: Sequence[DeclaredRow], decode: RecordFormat) -> list[pa.Field
 
 
 def _both(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A column that can hold the values of both."""
+    """A column that can hold the values of both columns."""
     kind = joined(one.type, other.type)
     is_text = pa.types.is_string(kind) or pa.types.is_null(kind)
     if is_text and not all(pa.types.is_string(t) or pa.types.is_null(t) for t in (one.type, other.type)):
@@ -94,4 +95,4 @@ def _key_problems(
         yield f"the records do not declare a primary key, which decode: {decode.value} needs"
     missing = [name for name in keys[0] or () if name not in columns]
     if missing:
-        yield f"of the records' keys there is no column for {', '.join(missing)}"
+        yield f"no columns belong to the fields {', '.join(missing)} of the records' keys"

@@ -34,15 +34,19 @@ def reasons(schema: object, body: bytes) -> set[str]:
         ("string", b"\x01", "field a: a length is negative"),
         ("string", b"\x04\xff\xfe", "field a: a text is not UTF-8"),
         ("boolean", b"\x02", "field a: a boolean is neither 0 nor 1"),
-        (["null", "string"], b"\x01\x02a", "field a: the union has 2 branches, and the record names another one"),
-        (["null", "string"], b"\x04", "field a: the union has 2 branches, and the record names another one"),
+        (
+            ["null", "string"],
+            b"\x01\x02a",
+            "field a: the union has 2 branches, and the record names one beyond them",
+        ),
+        (["null", "string"], b"\x04", "field a: the union has 2 branches, and the record names one beyond them"),
         ("int", b"\xfe\xff\xff\xff\xff\x01", "field a: an int has more than 32 bits"),
         ("long", b"\xff" * 9 + b"\x02", "field a: a number has more than 64 bits"),
         ("long", b"\xff" * 3, "field a: the record ends too early"),
         (
             {"type": "enum", "name": "E", "symbols": ["x"]},
             b"\x01",
-            "field a: the enum has 1 symbols, and the record names another one",
+            "field a: the enum has 1 symbols, and the record names one beyond them",
         ),
         ({"type": "array", "items": "int"}, b"\x7f\x02", "field a: a block is longer than the record"),
         (
@@ -50,7 +54,7 @@ def reasons(schema: object, body: bytes) -> set[str]:
             b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",
             "field a: there are more items than bytes",
         ),
-        ("int", b"\x02\x02", "bytes are left behind the value; was it written with another schema?"),
+        ("int", b"\x02\x02", "bytes remain after the value; was it written with another schema?"),
         (record(b="double"), b"\x00", "field a.b: the record ends too early"),
     ],
 )

@@ -162,7 +162,7 @@ def test_changes_of_the_schema_are_skipped() -> None:
         (canal("INSERT", [order(1), None]), "a message of type INSERT without the row in data"),
         (
             canal("UPDATE", [order(1), order(2)], [{"name": "a"}]),
-            "a message of type UPDATE with unequal numbers of rows in data and old: 2, 1",
+            "a message of type UPDATE whose data and old have different numbers of rows: 2, 1",
         ),
         (
             canal("MERGE", [order(1)]),

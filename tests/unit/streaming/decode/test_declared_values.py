@@ -169,7 +169,7 @@ infinity: null
 
 @pytest.mark.parametrize("text", ["0000-12-30T00:00:00.000000Z", "0000-12-30T00:00:00"])
 def test_a_text_of_a_year_that_no_calendar_of_ours_has_is_bad(text: str) -> None:
-    only_bad("TIMESTAMP(6)", text, "is no moment between the years 1 and 9999")
+    only_bad("TIMESTAMP(6)", text, "is not a time between the years 1 and 9999")
     only_bad("DATE", text[:10], "is not a number of days between the years 1 and 9999")
 
 

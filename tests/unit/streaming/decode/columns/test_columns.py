@@ -204,7 +204,7 @@ def test_expectations_warn_drop_and_reject_and_null_passes() -> None:
         (ColumnOptions("*, current_timestamp() AS created, 'x' AS dt"), "is not supported here"),
         (ColumnOptions("*, date_format(now(), 'dd') AS dt"), "now is the time of the batch"),
         (ColumnOptions("*, id AS nowhere"), "no column 'nowhere'"),
-        (ColumnOptions("id, created"), "'dt' is NOT NULL, and nothing gives it a value"),
+        (ColumnOptions("id, created"), "gives a value to column 'dt', which is NOT NULL"),
         (ColumnOptions("*, lower(email)"), "needs a name"),
         (ColumnOptions("*, email AS amount"), "use CAST"),
         (ColumnOptions(None, "id"), "not a condition"),
