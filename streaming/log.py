@@ -1,4 +1,4 @@
-"""Where the lines of `bucketline` go: to the handlers of the program; where it has none, to the standard error."""
+"""Sends the log lines of `bucketline` to the handlers of the program; if it has none, to the standard error."""
 
 import logging
 
@@ -15,9 +15,9 @@ class _LastHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def log_to_standard_error() -> None:
-    """Shows the lines of the library's loggers from INFO on, where nobody has set up logging.
+    """Shows the lines of the library's loggers from INFO on, if logging is not set up.
 
-    A program that has handlers, or has chosen a level for `bucketline`, decides by itself.
+    A program that has handlers, or has set a level for `bucketline`, decides by itself.
     """
     logger = logging.getLogger(_ROOT)
     if logging.getLogger(_PROGRESS).hasHandlers():

@@ -9,11 +9,11 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.installed import check_installed
 
 _CONFIGURATION = 3
-"""The exit code for what the caller has to set right, as in `cli/program.py`, which is not loaded yet."""
+"""The exit code for errors that the caller has to correct, as in `cli/program.py`, which is not loaded yet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line, or the command that is given, and exits with its code."""
+    """Runs a command, by default that of the command line, and exits with its code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         check_installed()

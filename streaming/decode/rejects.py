@@ -1,6 +1,5 @@
-"""Records that cannot be written, on their way from the tasks to the driver, through the batch's own shuffle.
-
-`streaming/bad_records` decides what is done with them there.
+"""Records that cannot be written, on their way from the tasks to the driver, through the batch's own shuffle. On the
+driver, `streaming/bad_records` decides what happens to them.
 """
 
 import json
@@ -28,18 +27,21 @@ REJECTS_SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""The columns kept of a bad record. The first six are null for sources without topics, and all but the place, the
-reason and the value where nobody keeps them; `source_table` where the record does not name it."""
+"""The stored columns of a bad record.
+
+The first six are null for sources without topics. All but position, reason and value are null if the place for bad
+records does not store them. `source_table` is null if the record does not name its table.
+"""
 
 RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-"""The columns that are the record itself."""
+"""The columns that hold the record itself."""
 
 
 class ReasonCode(Enum):
     """The kind of reason why a record is bad."""
 
     MESSAGE = "MESSAGE"
-    """The record is no message of the format, or one that gives no row."""
+    """The record is not a message of the format, or is a message that must have a row and has none."""
     VALUE = "VALUE"
     """A value does not fit its column, or cannot be computed."""
     NULL = "NULL"
@@ -47,15 +49,15 @@ class ReasonCode(Enum):
     KEY = "KEY"
     """The record does not say which row it changes."""
     CONDITION = "CONDITION"
-    """`where`, or a check of `expect`, cannot be computed."""
+    """`where`, or a check of `expect`, cannot be computed for the row."""
     EXPECTATION = "EXPECTATION"
-    """The record does not meet an expectation that rejects."""
+    """The row does not meet an expectation with `otherwise: reject`."""
     ROW = "ROW"
-    """The table refuses the row. The row was kept as JSON, and not the record."""
+    """The table refuses the row. The row was stored as JSON, and not the record."""
 
 
 UNEXPECTED = "expectation "
-"""The beginning of the reason of a record that an expectation refuses. Such records do not count for the limit."""
+"""The beginning of the reason of a record that an expectation rejects. Such records do not count for the limit."""
 _PATTERNS = {
     f"^{UNEXPECTED}": ReasonCode.EXPECTATION,
     r"^(?:where|expect\.[^:]*): ": ReasonCode.CONDITION,
@@ -67,8 +69,11 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class RejectedRows:
-    """Rejects sent to the driver: how many count for the limit, an Arrow IPC stream of REJECTS_SCHEMA, and how many
-    more are in it that an expectation refuses."""
+    """Bad records sent to the driver.
+
+    It has the number that counts for the limit, an Arrow IPC stream of REJECTS_SCHEMA, and the number of further
+    records in the stream that an expectation has rejected.
+    """
 
     row_count: int
     blob: bytes
@@ -76,8 +81,8 @@ class RejectedRows:
 
 
 def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows:
-    """Refused rows with their reasons; only the first `limit` are kept, because more stop the job anyway. A row is kept
-    as JSON text.
+    """Refused rows with their reasons, each stored as JSON text. Only the first `limit` are kept, because more stop the
+    job anyway.
     """
     kept = rows.slice(0, limit)
     texts = [json.dumps(row, default=str, ensure_ascii=False).encode() for row in kept.to_pylist()]
@@ -106,7 +111,7 @@ def reason_codes(reasons: pa.Array) -> pa.Array:
 
 
 def joined_rejects(parts: Iterable[RejectedRows | None]) -> RejectedRows | None:
-    """All rejects in one; None if there are none."""
+    """All bad records in one value; None if there are none."""
     given = [part for part in parts if part is not None]
     if len(given) < 2:
         return given[0] if given else None
@@ -124,12 +129,12 @@ def pack_rejects(rejects: pa.Table) -> bytes:
 
 
 class RejectedRecordsError(BucketlineError):
-    """A batch holds more bad records than the job allows; nothing of it has been committed."""
+    """A batch holds more bad records than the job allows; the batch has not been committed."""
 
     code = "REJECTED_RECORDS"
 
 
 class UnexpectedRowsError(BucketlineError):
-    """A batch holds rows that are not as the job expects, which is to end it; nothing of it has been committed."""
+    """A batch holds rows that do not meet an expectation with `otherwise: fail`; the batch has not been committed."""
 
     code = "UNEXPECTED_ROWS"

@@ -1,4 +1,4 @@
-"""Rows of one kind from messages that say what became of them, put together in the order of their messages."""
+"""Puts together, in the order of messages, the rows of each row kind that were made from the messages."""
 
 import json
 import re
@@ -37,8 +37,10 @@ class DecodedChange:
 def in_order(
     changes: Sequence[DecodedChange], records: npt.NDArray[np.int64] | None, bad: Mapping[int, str], need: pa.DataType
 ) -> Unjudged:
-    """All rows by event; those of one event stay in the order of the changes. `records` has the record of each event;
-    None where the events are numbered as the records are."""
+    """All rows in the order of their events; rows of one event stay in the order of the changes.
+
+    `records` is the record of each event; None if the events are numbered like the records.
+    """
     kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
     events = np.concatenate([c.events for c in changes])
     order = np.argsort(events, kind="stable")
@@ -48,7 +50,7 @@ def in_order(
 
 
 def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequence[str]) -> Unjudged:
-    """The rows with zero in the `loose` NOT NULL columns that deletes leave out."""
+    """The rows, with zeros in those NOT NULL columns (`loose`) that deletes leave out."""
     is_delete = pa.array(unjudged.kinds == int(RowKind.DELETE))
     children = []
     for f, child in zip(fields, unjudged.structs.type, strict=True):
@@ -62,15 +64,17 @@ def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequen
 
 
 def zero_of(data_type: pa.DataType) -> pa.Scalar:
-    """The zero of an atomic type: no text, no bytes, false, the number 0."""
+    """The zero of an atomic type: an empty text, no bytes, false, or the number 0."""
     if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return pa.scalar(b"").cast(data_type)
     return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]
 
 
 def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
-    """The different names of tables in messages: the texts of those fields with dots between them. A message without
-    the last field names none."""
+    """The different names of tables in messages: the texts of those fields, joined by dots.
+
+    A message without the last field names no table.
+    """
     columns = [messages.field(part) for part in parts]
     named = columns[-1].drop_null()
     if len(named) == 0:
@@ -89,9 +93,9 @@ def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
 
 
 def lacks_key(keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for keys of records that are JSON objects without one of the columns: the source's key is another one.
+    """True for record keys that are JSON objects without one of the key columns: the source has another key.
 
-    It is found by the names in the text, behind the schema that a key may begin with: each record has a key.
+    The names are searched in the text, after the schema that a key may begin with, because each record has a key.
     """
     given = pc.fill_null(keys, b"")
     is_object = true_of(pc.match_substring_regex(given, r"^\s*\{"))
@@ -114,7 +118,7 @@ def has_text(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def chosen(values: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """The values where the mask is true; without a copy where that is all of them."""
+    """The values where the mask is true; not a copy if the mask is true everywhere."""
     return values if mask.all() else values.filter(pa.array(mask))
 
 

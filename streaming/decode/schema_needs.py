@@ -1,12 +1,11 @@
-"""What values of records need and the table does not have: unknown fields, and wider types of columns.
+"""Finds the unknown fields, and the wider types of columns, that values of records need and the table does not have.
 
 A need is an Arrow type for a value of a row: a struct of the fields that are new, that need a wider type, or that
-contain such fields. It is null if nothing is needed. Needs of many values are joined: numbers to the smallest type that
-holds them (whole numbers and fractions to doubles, which hold them nearly), timestamps to the finer ones, other kinds
-of value to texts, which hold all of them.
-
-Types of values: whole numbers int64 (decimals of 38 digits where they are larger), fractions float64, texts string,
-whatever they look like. Fields inside maps are ignored. An object with very many fields is probably a map and becomes
+contain such fields. It is null if nothing is needed. Needs of several values are joined: numbers to the smallest type
+that holds them (whole numbers and fractions to doubles, which hold them nearly), timestamps to the finer type, other
+kinds of values to texts, which hold all of them.
+Types of values: whole numbers int64 (decimals of 38 digits if they are larger), fractions float64, texts string,
+whatever they look like. Fields inside maps are ignored. An object with very many fields is probably a map and becomes a
 text; so does a deeply nested value.
 """
 
@@ -42,8 +41,8 @@ class WatchFor(Enum):
     """What to look for while values are read."""
 
     NOTHING = "nothing"
-    WIDER = "wider"  # values that known fields are too narrow for
-    ALL = "all"  # and fields that are not known
+    WIDER = "wider"  # values that are too large for the type of a known field
+    ALL = "all"  # and unknown fields
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -89,7 +88,7 @@ def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def pruned(need: pa.DataType) -> pa.DataType:
-    """The need without what has no type yet: fields that were always null, `{}` or `[]`."""
+    """The need without fields that have no type yet: fields that were always null, `{}` or `[]`."""
     if pa.types.is_struct(need):
         kept = [(f.name, pruned(f.type)) for f in need if not pa.types.is_null(pruned(f.type))]
         return pa.struct(kept) if kept else NO_NEED
@@ -100,7 +99,7 @@ def pruned(need: pa.DataType) -> pa.DataType:
 
 
 def part_of(need: pa.DataType, name: str) -> pa.DataType:
-    """What a field of a struct needs."""
+    """The need of a field of a struct."""
     at = need.get_field_index(name) if pa.types.is_struct(need) else -1
     return NO_NEED if at < 0 else need.field(at).type
 
@@ -146,7 +145,7 @@ def _need_of_row(value: dict[str, object], shape: Shape, watch: WatchFor) -> pa.
 
 
 def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
-    """What JSON texts need, one by one; a text that is not JSON needs nothing."""
+    """The joined need of JSON texts, read one by one; a text that is not JSON needs nothing."""
     need = NO_NEED
     for text in texts.to_pylist():
         with suppress(ValueError):
@@ -155,8 +154,9 @@ def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
 
 
 def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """The fields that a Kafka Connect schema declares and the row does not have, in the types that it declares, as the
-    job maps them."""
+    """The fields that a Kafka Connect schema declares and the row lacks, with their declared types, as the job maps
+    them.
+    """
     known = {f.name: f.type for f in fields}
     needs = []
     for name, node in source_fields(source).items():
@@ -168,7 +168,7 @@ def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: Ty
 
 
 def joined_needs(needs: Iterable[SchemaNeed]) -> SchemaNeed:
-    """What all of them need together."""
+    """The joined need of all values."""
     return SchemaNeed(joined_all(need.type for need in needs))
 
 

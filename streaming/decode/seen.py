@@ -1,5 +1,6 @@
-"""What records say in addition to their rows: the number without a row, the source tables that they name, and
-truncates."""
+"""Facts about records in addition to their rows: the number without a row, the source tables they name, and
+truncates.
+"""
 
 import json
 from collections import Counter
@@ -20,9 +21,12 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Records without a row that are not bad, counted by kind; the names of the source's tables; rows that are not as
-    expected, counted by the name of the expectation; and the places of truncates that are to be applied, the last one
-    of each partition."""
+    """Counts and names that were seen in records.
+
+    Records without a row that are not bad are counted by kind. It also has the names of the source's tables, the rows
+    that do not meet an expectation (counted by its name), and the positions of truncates to apply, the last of each
+    partition.
+    """
 
     skipped: Mapping[Skipped, int] = field(default_factory=dict)
     tables: frozenset[str] = frozenset()
@@ -33,7 +37,7 @@ class Seen:
         return bool(self.skipped or self.tables or self.unexpected or self.truncated)
 
     def with_others(self, count: int) -> "Seen":
-        """The same, with `count` of the tombstones counted as records of other tables."""
+        """The value with `count` of the tombstones counted as records of other tables."""
         if not count:
             return self
         tombstones = self.skipped.get(Skipped.TOMBSTONE, 0) - count
@@ -51,7 +55,7 @@ NOTHING_SEEN = Seen()
 
 
 def decode_seen(payload: bytes) -> Seen:
-    """The value that `encode` has made these bytes of."""
+    """The value from which `encode` has made these bytes."""
     said = json.loads(payload)
     return Seen(
         {Skipped(kind): count for kind, count in said["skipped"].items()},

@@ -1,10 +1,8 @@
-"""Columns of a table that are filled from what a message says of its source, by their names.
+"""Fills columns of a table, known by their names, with what a message says about its source.
 
-Messages of each format are brought into one form, that of Debezium's events: `op`, and `source` with its fields.
-
-The position in the source's log is one text for each database, whose order is that of the log: it can be the
-`sequence.field`. Rows of a first snapshot have the position at which the snapshot was taken.
-
+Messages of each format are brought into the form of Debezium's events: `op`, and `source` with its fields. The position
+in the source's log is a text for each database that sorts like the log, so it can be the `sequence.field`. Rows of a
+first snapshot have the position at which the snapshot was taken.
 Source: Debezium 3.5 source blocks of its connectors, and the fields that ExtractNewRecordState adds; Canal 1.1
 FlatMessage; Maxwell 1.41 RowMap.
 """
@@ -44,7 +42,7 @@ SOURCE_METADATA: Mapping[str, Mapping[str, DataType]] = {
     "_ts_ms": {"ts_ms": _NUMBER},
     "_source_position": _POSITION_PARTS,
 }
-"""The columns, and the fields of `source` that each is made of."""
+"""The columns, and the fields of `source` from which each is made."""
 
 _FLAT_PREFIXES = ("__", "__source_")
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -61,7 +59,7 @@ BINLOG_PARTS = {
         DataField(0, "commit", DataType(TypeRoot.BOOLEAN)),
     ),
 }
-"""The fields of messages that the columns are made of, in addition to their type and the names of their table."""
+"""The fields of messages from which the columns are made, besides their type and the names of their table."""
 
 _LACKING = {
     RecordFormat.CANAL_JSON: ("_source_schema", "_source_position"),
@@ -72,7 +70,7 @@ _BINLOG_OPS = {
     **{"insert": "c", "bootstrap-insert": "r", "update": "u", "delete": "d"},
 }
 _LAST_OF_TRANSACTION = 10**10 - 1
-"""The place of a transaction's last row: Maxwell counts all but that one."""
+"""The position of a transaction's last row, which Maxwell does not count."""
 _PLACE = r"(?P<file>.*):(?P<pos>[0-9]+)$"
 _SOURCE_PARTS: Mapping[str, DataType] = {
     **{"db": _TEXT, "schema": _TEXT, "table": _TEXT, "ts_ms": _NUMBER},
@@ -83,16 +81,17 @@ _SOURCE_PARTS: Mapping[str, DataType] = {
 def without_metadata(
     decode: RecordFormat, fields: Sequence[DataField]
 ) -> tuple[tuple[DataField, ...], tuple[DataField, ...]]:
-    """The columns that are filled from the row of a message, and those that are filled from what it says of its source.
+    """The columns that are filled from the row of a message, and the columns that are filled from facts about its
+    source.
 
-    Raises SchemaMismatchError for one of the latter that messages of this format do not have.
+    Raises SchemaMismatchError for a column about the source that messages of this format cannot fill.
     """
     lacking = _LACKING.get(decode, ())
     for f in fields:
         if f.name in lacking:
             raise SchemaMismatchError(
-                f"the table has a column {f.name}, and messages of decode: {decode.value} do not say that of their "
-                "source; use a table without it",
+                f"the table has a column {f.name}, which messages of decode: {decode.value} cannot fill; use a table "
+                "without it",
                 column=f.name,
             )
     of_source = tuple(f for f in fields if f.name in SOURCE_METADATA)
@@ -100,17 +99,19 @@ def without_metadata(
 
 
 def flat_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
-    """The fields of flattened rows that the columns are made of: `add.fields=lsn` and `source.lsn` name one thing."""
+    """The fields of flattened rows from which the columns are made: `add.fields=lsn` and `source.lsn` mean the same
+    field.
+    """
     return tuple(
         DataField(0, f"{prefix}{part.name}", part.type)
         for part in source_parts(columns)
         for prefix in _FLAT_PREFIXES
-        if not (part.name == "ts_ms" and prefix == _FLAT_PREFIXES[0])  # the time of Debezium, not of the source
+        if not (part.name == "ts_ms" and prefix == _FLAT_PREFIXES[0])  # this is the time of Debezium, not of the source
     )
 
 
 def flat_events(rows: pa.Array, deletes: pa.Array) -> pa.Array:
-    """What flattened rows say of their source. `deletes` is true for rows that are deletes."""
+    """The facts about the source in flattened rows. `deletes` is true for rows that are deletes."""
 
     def part(name: str) -> pa.Array:
         known = [rows.field(p + name) for p in _FLAT_PREFIXES if rows.type.get_field_index(p + name) >= 0]
@@ -123,7 +124,7 @@ def flat_events(rows: pa.Array, deletes: pa.Array) -> pa.Array:
 
 
 def binlog_events(messages: pa.Array, decode: RecordFormat) -> pa.Array:
-    """What messages of Canal or Maxwell say of their source."""
+    """The facts about the source in messages of Canal or Maxwell."""
     codes = pc.index_in(messages.field("type"), value_set=pa.array(list(_BINLOG_OPS)))
     op = pa.array(list(_BINLOG_OPS.values())).take(codes)
     parts = {"db": messages.field("database"), "table": messages.field("table")}
@@ -148,8 +149,10 @@ def _events(op: pa.Array, parts: Mapping[str, pa.Array]) -> pa.Array:
 def with_metadata(
     unjudged: Unjudged, events: pa.Array, records: npt.NDArray[np.int64], fields: Sequence[DataField]
 ) -> Unjudged:
-    """The rows with columns about their source behind them. `records` are those of the events, ascending; a row of
-    another record gets nulls."""
+    """The rows with the columns about their source added at the end.
+
+    `records` are the records of the events, ascending; a row of another record gets nulls.
+    """
     if not fields:
         return unjudged
     at = np.minimum(np.searchsorted(records, unjudged.origin), max(0, len(records) - 1))
@@ -163,7 +166,7 @@ def with_metadata(
 
 
 def source_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
-    """The fields of `source` that the columns are made of."""
+    """The fields of `source` from which the columns are made."""
     parts = {name: kind for column in columns for name, kind in SOURCE_METADATA[column].items()}
     return tuple(DataField(0, name, kind) for name, kind in parts.items())
 
@@ -182,8 +185,10 @@ def _column(events: pa.Array, field: DataField) -> pa.Array:
 
 
 def _positions(source: pa.Array) -> pa.Array:
-    """Positions as texts that sort as the log goes: of Postgres the LSN, of MySQL file, place and row, of SQL Server
-    the LSNs of commit and change; null for other sources."""
+    """Positions as texts that sort like the log; null for other sources.
+
+    For Postgres it is the LSN; for MySQL file, position and row; for SQL Server the LSNs of commit and change.
+    """
     parts = {name: pc.struct_field(source, name) for name in _POSITION_PARTS}
     of_postgres = _padded(parts["lsn"], _POSITION_DIGITS)
     file = pc.extract_regex(parts["file"], _FILE_NUMBER)

@@ -1,4 +1,4 @@
-"""The source table of each record, read before its row, so that records of other tables are left out."""
+"""Finds the source table of each record before its row is read, so that records of other tables are left out."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, row_shap
 from bucketline.streaming.decode.row_changes import as_binary, has_text, true_of
 
 BINLOG_PARTS = ("database", "table")
-"""The fields of a message of Canal or Maxwell that say which table it is of."""
+"""The fields of a message of Canal or Maxwell that name its table."""
 
 MARK = "\0"
 """The separator between the parts of a name."""
@@ -28,8 +28,10 @@ _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 def without_other_tables(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, messages: MessageOptions, reader: AvroReader | None = None
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """The values, with null for records of other tables than `source-table`; and which records these are. A record that
-    names no table, or cannot be read, is left as it is. `reader` reads records of Avro."""
+    """The values, with null for records of tables other than `source-table`; and which records these are.
+
+    A record that names no table, or cannot be read, is left unchanged. `reader` reads Avro records.
+    """
     data = as_binary(values)
     others = np.zeros(len(data), dtype=bool)
     for at, names in _names(data, decode, reader):
@@ -43,8 +45,11 @@ def without_other_tables(
 def source_names(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, reader: AvroReader | None = None
 ) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int32]]:
-    """The tables that records name, by the parts of their names (`name_parts`), empty where a part is not given; and
-    for each record the position of its table among them, -1 where it names none, or cannot be read."""
+    """The tables that records name, and for each record the position of its table among them.
+
+    A table is the parts of its name (`name_parts`), empty for a missing part. The position is -1 if the record names no
+    table, or cannot be read.
+    """
     data = as_binary(values)
     found: dict[tuple[str, ...], int] = {}
     codes = np.full(len(data), -1, np.int32)
@@ -58,8 +63,10 @@ def source_names(
 
 
 def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | None = None) -> pa.Array:
-    """The table of the source that each record names, the parts of its name joined by dots; null where it names none,
-    or cannot be read. Shapes: n records in, n texts out. `reader` reads records of Avro."""
+    """The source table that each record names, the parts of its name joined by dots.
+
+    Null if a record names none, or cannot be read. Shapes: n records in, n texts out. `reader` reads Avro records.
+    """
     names, codes = source_names(values, decode, reader)
     shown = [".".join(part for part in parts if part) for parts in names]
     return pa.array(shown, pa.string()).take(pa.array(codes, mask=codes < 0))
@@ -73,7 +80,9 @@ def name_parts(decode: RecordFormat) -> tuple[str, ...]:
 def _names(
     data: pa.Array, decode: RecordFormat, reader: AvroReader | None
 ) -> Iterator[tuple[npt.NDArray[np.int64], pa.DictionaryArray]]:
-    """Records, by their positions, and the name that each has, its parts joined by MARK; a record may come twice."""
+    """Yields the positions of records and the name of each record's table, its parts joined by MARK. A record may occur
+    twice.
+    """
     positions = np.flatnonzero(has_text(data))
     shape, parts = _READ[decode]
     records = data.take(pa.array(positions))

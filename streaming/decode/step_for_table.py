@@ -53,7 +53,7 @@ _WITH_TRUNCATES = (
 _MAY_BE_LEFT_OUT = frozenset(
     (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY, TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.ROW)
 )
-"""Types of values that Postgres stores apart from their row when they are large."""
+"""Types whose large values Postgres stores outside of the row."""
 _MOST_REJECTS = 1 << 31
 
 
@@ -67,10 +67,10 @@ def decode_step(
     *,
     now_us: int | None = None,
 ) -> DecodeStep | None:
-    """The step that turns records into rows of the table; None when they are rows already. `now_us` is any time, where
-    each batch will give its own.
+    """The step that turns records into rows of the table; None if the records are rows already.
 
-    Raises OptionError, SchemaMismatchError and UnsupportedTableError when no record could become a row of this table.
+    `now_us` is any time if each batch will set its own. Raises OptionError, SchemaMismatchError and
+    UnsupportedTableError if no record could become a row of this table.
     """
     check_reading(decode, bad_records, messages, registry, columns)
     if decode is RecordFormat.NONE:
@@ -90,7 +90,7 @@ def check_reading(
     registry: RegistryOptions | None,
     columns: ColumnOptions = NO_COLUMN_OPTIONS,
 ) -> None:
-    """Returns if these settings of a job go together, whatever its table is. Raises OptionError."""
+    """Checks that these settings of a job go together, whatever its table is. Raises OptionError if not."""
     if bad_records.max_count > 0 and not bad_records.has_place:
         raise OptionError(
             "bad-records.max allows bad records, but bad-records.path, the folder for them, is not set",
@@ -118,9 +118,9 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.N
         _check_can_be_emptied(schema)
     whole, schema = schema, _without_rescued(step, schema)
     sequence = schema.settings.merge.sequence_fields
-    # A cross-partition table finds a row by its key in whatever partition it is.
+    # A cross-partition table finds a row by its key, whatever its partition.
     places = () if bucket_mode(schema).moves_keys else schema.partition_keys
-    # Any other table keeps a row for each key and partition, so that both say which row an update replaces.
+    # Every other table keeps one row for each partition and key, so both identify the row that an update replaces.
     needed = {*schema.primary_keys, *places, *sequence}
     fitting = replace(
         step,
@@ -149,7 +149,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.N
 
 
 def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
-    """The schema without the column for what no column takes. Raises OptionError where it cannot be that."""
+    """The schema without the rescued-data column. Raises OptionError if the column cannot be used for that."""
     name = step.columns.rescued
     if name is None:
         return schema
@@ -161,7 +161,7 @@ def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
     keys = (*schema.primary_keys, *schema.partition_keys, *schema.settings.merge.sequence_fields)
     if field.type.root is not TypeRoot.VARCHAR or not field.type.nullable or name in keys:
         raise OptionError(
-            f"{RESCUED.key}: column {name!r} {field.type} has to be a STRING that may be null, and no part of keys, "
+            f"{RESCUED.key}: column {name!r} {field.type} must be a nullable STRING that is no part of keys, "
             "partitions or sequence.field",
             key=RESCUED.key,
             column=name,
@@ -170,7 +170,7 @@ def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
 
 
 def _rescued(step: DecodeStep, schema: TableSchema, needed: Collection[str]) -> Rescued | None:
-    """What becomes of what no column takes; `needed` are the columns that say which row it is."""
+    """How rescued values are kept; `needed` are the columns that identify a row."""
     at = next((i for i, f in enumerate(schema.fields) if f.name == step.columns.rescued), None)
     if at is None:
         return None
@@ -185,15 +185,15 @@ def _rescued(step: DecodeStep, schema: TableSchema, needed: Collection[str]) -> 
 
 
 def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
-    """Raises OptionError for an option that says nothing of messages of this format."""
+    """Checks the message options: raises OptionError for an option that has no effect on messages of this format."""
     if messages == NO_MESSAGE_OPTIONS:
         return
     if not decode.names_tables:
         for option, value in ((SOURCE_TABLE, messages.source_table), (SHARDS, messages.shards)):
             if value is not None:
                 raise OptionError(
-                    f"{option.key} is about messages that name the table they are of, which decode: {decode.value} "
-                    "does not read; take it out, or use another decode",
+                    f"{option.key} needs messages that name their table, which decode: {decode.value} does not read; "
+                    "remove it, or use another decode",
                     key=option.key,
                 )
     may_be_debezium = decode in (RecordFormat.JSON, RecordFormat.AVRO) or decode.is_debezium
@@ -201,54 +201,58 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
         for key, is_set in ((SOURCE_BYTES.key, messages.bytes_form is not None), ("types", bool(messages.types))):
             if is_set:
                 raise OptionError(
-                    f"{key} is about JSON that does not say its types; decode: {decode.value} knows them, or does not "
-                    "read JSON; take it out",
+                    f"{key} needs JSON without types; decode: {decode.value} knows the types, or does not read JSON; "
+                    "remove it",
                     key=key,
                 )
     if messages.truncate is not TRUNCATE.default and decode not in _WITH_TRUNCATES:
         raise OptionError(
-            f"{TRUNCATE.key} is about messages that tell of truncates, which decode: {decode.value} does not have; "
-            "take it out",
+            f"{TRUNCATE.key} needs messages about truncates, which decode: {decode.value} does not have; remove it",
             key=TRUNCATE.key,
         )
     if messages.truncate is Truncate.APPLY and messages.shards is not None:
-        _refuse_apply(f"with {SHARDS.key} several tables feed it, and rows of the others would go too")
+        _refuse_apply(
+            f"with {SHARDS.key} several source tables go into the table, and the rows of the other ones would be "
+            "removed too"
+        )
     if messages.unavailable_value != UNAVAILABLE_VALUE.default and not may_be_debezium:
         raise OptionError(
-            f"{UNAVAILABLE_VALUE.key} is about messages of Debezium, which decode: {decode.value} does not read; take "
-            "it out",
+            f"{UNAVAILABLE_VALUE.key} needs messages of Debezium, which decode: {decode.value} does not read; remove "
+            "it",
             key=UNAVAILABLE_VALUE.key,
         )
     if messages.unavailable is not UNAVAILABLE_KEY.default and not decode.is_debezium:
         raise OptionError(
-            f"{UNAVAILABLE_KEY.key} is about messages of Debezium, which decode: {decode.value} does not read; "
-            "take it out",
+            f"{UNAVAILABLE_KEY.key} needs messages of Debezium, which decode: {decode.value} does not read; remove it",
             key=UNAVAILABLE_KEY.key,
         )
     if messages.type_mapping and not decode.has_row_kinds:
         raise OptionError(
-            f"{TYPE_MAPPING.key} is about types of a database, which decode: {decode.value} does not tell; take it out",
+            (
+                f"{TYPE_MAPPING.key} needs messages with types of a database, which decode: {decode.value} does not "
+                "have; remove it"
+            ),
             key=TYPE_MAPPING.key,
         )
     if TypeMapping.LONGTEXT_TO_BYTES in messages.type_mapping and decode is RecordFormat.MAXWELL_JSON:
         raise OptionError(
             f"{TYPE_MAPPING.key}: {TypeMapping.LONGTEXT_TO_BYTES.value} needs messages that name the type of a text, "
-            f"which decode: {decode.value} does not read; take it out",
+            f"which decode: {decode.value} does not read; remove it",
             key=TYPE_MAPPING.key,
         )
     if messages.infinity is not INFINITY.default and not decode.is_debezium:
         raise OptionError(
-            f"{INFINITY.key} is about messages of Debezium, which decode: {decode.value} does not read; take it out",
+            f"{INFINITY.key} needs messages of Debezium, which decode: {decode.value} does not read; remove it",
             key=INFINITY.key,
         )
 
 
 def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode: RecordFormat) -> None:
-    """Raises OptionError if rows are not checked, or if there is no place for records that are refused."""
+    """Raises OptionError if expectations cannot be checked, or if there is no place for rejected records."""
     if columns.expect and decode is RecordFormat.NONE:
         raise OptionError(
-            f"expect.{columns.expect[0].name} is about records that are decoded, and source.decode is none; take it "
-            "out, or let the table's own NOT NULL columns refuse rows",
+            f"expect.{columns.expect[0].name} needs records that are decoded, and source.decode is none; remove it, "
+            "or let the table's own NOT NULL columns refuse rows",
             key=f"expect.{columns.expect[0].name}.check",
         )
     refusing = next((e for e in columns.expect if e.otherwise is Otherwise.REJECT), None)
@@ -261,7 +265,7 @@ def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode:
 
 
 def _check_registry(decode: RecordFormat, registry: RegistryOptions | None) -> None:
-    """Raises OptionError where Avro has no registry, or a registry has no use."""
+    """Raises OptionError if Avro has no registry, or if a registry is set and not needed."""
     if decode.is_avro and registry is None:
         raise OptionError(
             f"decode: {decode.value} needs the address of the schema registry: set {REGISTRY_URL.key}",
@@ -269,7 +273,7 @@ def _check_registry(decode: RecordFormat, registry: RegistryOptions | None) -> N
         )
     if registry is not None and not decode.is_avro:
         raise OptionError(
-            f"source.registry is about messages in Avro, which decode: {decode.value} does not read; take it out",
+            f"source.registry needs messages in Avro, which decode: {decode.value} does not read; remove it",
             key=REGISTRY_URL.key,
         )
 
@@ -297,15 +301,18 @@ def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
 
 
 def _check_can_be_emptied(schema: TableSchema) -> None:
-    """Raises OptionError for a table that a truncate of its source cannot empty."""
+    """Raises OptionError if a truncate of its source cannot empty the table."""
     producer = schema.settings.changelog.producer
     if producer.writes_files:
-        _refuse_apply(f"with changelog-producer = {producer.value} readers would not be told of the rows that go")
+        _refuse_apply(f"with changelog-producer = {producer.value} readers would not see that the rows are removed")
     if bucket_mode(schema).moves_keys:
         _refuse_apply("its key lacks partition columns (a cross-partition table)")
     of_source = next((name for name in schema.primary_keys if name in SOURCE_METADATA), None)
     if of_source is not None:
-        _refuse_apply(f"its key has {of_source}, so that several tables may feed it, and rows of all would go")
+        _refuse_apply(
+            f"its key has {of_source}, so several source tables may go into the table, and all their rows would be "
+            "removed"
+        )
 
 
 def _refuse_apply(why: str) -> NoReturn:
@@ -317,7 +324,7 @@ def _refuse_apply(why: str) -> NoReturn:
 
 
 def _keeping(step: DecodeStep, schema: TableSchema) -> Keeping:
-    """How the table keeps values that the source left out. Raises OptionError where it cannot."""
+    """How the table keeps values that the source left out. Raises OptionError if it cannot."""
     if step.messages.unavailable is Unavailable.REJECT:
         return KEEPS_NOTHING
     settings = schema.settings
@@ -328,32 +335,37 @@ def _keeping(step: DecodeStep, schema: TableSchema) -> Keeping:
         for group in settings.columns.sequence_groups:
             for name in (*group.sequence, *group.columns):
                 if schema.field(name).type.root in _MAY_BE_LEFT_OUT:
-                    _refuse_keep(f"column {name!r} is in a sequence group of the table, where a null overwrites")
-        # A null would become the default, and overwrite.
+                    _refuse_keep(
+                        f"column {name!r} is in a sequence group of the table, in which a null overwrites a value"
+                    )
+        # A null would become the default value, and overwrite the old one.
         defaults = (f.name for f in schema.fields if f.default_value is not None)
         return Keeping(LeftOut.NULL, (*never, *defaults), names)
     if not engine.keeps_newest:
-        _refuse_keep(f"rows of a table with merge-engine {engine.value} are not replaced by newer ones")
+        _refuse_keep(f"a table with merge-engine {engine.value} does not replace rows by newer rows")
     if settings.changelog.producer.logs_input:
         _refuse_keep("a table with changelog-producer = input logs rows as they come")
     mode = bucket_mode(schema)
     if mode.moves_keys or mode.postpones:
         why = "a table whose key lacks partition columns" if mode.moves_keys else "a table with postponed buckets"
-        _refuse_keep(f"{why} does not find the row before it is written")
+        _refuse_keep(f"{why} does not read the old row when it writes")
     return Keeping(LeftOut.MARKED, never, names)
 
 
 def _refuse_keep(why: str) -> NoReturn:
     raise OptionError(
-        f"{UNAVAILABLE_KEY.key} = keep takes values that the source left out from the row before, and {why}; set "
+        f"{UNAVAILABLE_KEY.key} = keep takes the values that the source left out from the old row, but {why}; set "
         f"{UNAVAILABLE_KEY.key} to reject, and REPLICA IDENTITY FULL on the source table",
         key=UNAVAILABLE_KEY.key,
     )
 
 
 def _update_before(schema: TableSchema, decode: RecordFormat) -> UpdateBefore:
-    """-U rows cost as much as others: they are produced only if the table uses them. Where records do not have them,
-    `partial-update` goes without unless columns are aggregated."""
+    """Whether updates produce -U rows.
+
+    They cost as much as other rows, so they are produced only if the table uses them. If records lack them,
+    `partial-update` does without them unless columns are aggregated.
+    """
     if schema.settings.changelog.producer.logs_input:
         return UpdateBefore.EMIT
     has_old_rows = decode is not RecordFormat.DEBEZIUM_FLAT_JSON

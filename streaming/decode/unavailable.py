@@ -1,6 +1,7 @@
-"""Values that the source left out: Postgres does not log a large value that an update did not change, and Debezium puts
-a placeholder where it was, in a form that the type of the column takes.
+"""Handles values that the source left out.
 
+Postgres does not log a large value that an update did not change, and Debezium puts a placeholder in its place, in a
+form that the column's type allows.
 Source: Debezium 3 UnchangedToastedPlaceholder; before 2.0 an array of numbers was [1868788].
 """
 
@@ -27,29 +28,33 @@ from bucketline.streaming.decode.row_changes import true_of, zero_of
 
 
 class LeftOut(Enum):
-    """What becomes of a value that the source left out."""
+    """What happens to a value that the source left out."""
 
     REFUSED = "its record is bad"
     NULL = "null, which leaves the value of the table as it is"
-    MARKED = "null, and a column UNAVAILABLE beside the rows says so"
+    MARKED = "null, and the column UNAVAILABLE says so"
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How a table keeps values that the source left out; `never` are columns which no row can do without, `names` all
-    columns of the table."""
+    """How a table keeps values that the source left out.
+
+    `never` are columns that every row must have; `names` are all columns of the table.
+    """
 
     left_out: LeftOut = LeftOut.REFUSED
     never: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def can_miss(self, field: DataField) -> bool:
-        """Whether something may stand in a column where its value is left out."""
+        """Whether the value of a column may be left out."""
         return field.type.nullable or (self.left_out is LeftOut.MARKED and field.type.is_atomic)
 
     def of_inputs(self, inputs: Sequence[str], kept: Sequence[DataField]) -> "Keeping":
-        """How values of `inputs` are kept, of which the table's columns are computed: those of `kept` alone, columns
-        that are inputs as they are."""
+        """How values of `inputs` are kept, from which the table's columns are computed.
+
+        Only the columns in `kept` can be kept, which are inputs taken over unchanged.
+        """
         if self.left_out is LeftOut.REFUSED:
             return self
         missing = {f.name for f in kept if self.can_miss(f)}
@@ -57,8 +62,9 @@ class Keeping:
 
 
 def marks_of_table(rows: pa.Table, marks: pa.Array, fields: Sequence[DataField]) -> tuple[pa.Array, pa.Table]:
-    """The marks of rows, of which those of a table are computed, as marks of its columns `fields`; and the rows, with
-    zeros where columns that may not be null leave a value out."""
+    """The marks of decoded rows as marks of the table's columns `fields`; and the rows, with zeros for missing values
+    in NOT NULL columns.
+    """
     bits = unpack_left_out(marks, rows.num_columns)
     left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}
     for f in fields:
@@ -71,7 +77,7 @@ def marks_of_table(rows: pa.Table, marks: pa.Array, fields: Sequence[DataField])
 
 KEEPS_NOTHING = Keeping()
 MARKS = DataField(-1, UNAVAILABLE, DataType(TypeRoot.VARBINARY, length=2**31 - 1))
-"""The column that says which values of a row are left out."""
+"""The column that says which values of a row the source left out."""
 
 _GEOMETRIES = (
     bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1"),
@@ -85,13 +91,15 @@ _Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """What Debezium sends instead of a value: `unavailable.value.placeholder` of the connector."""
+    """The placeholder that Debezium sends in place of a value: `unavailable.value.placeholder` of the connector."""
 
     text: str
 
     @property
     def texts(self) -> pa.Array:
-        """The texts that stand for a value: the placeholder, a UUID made of it, and a map of it as JSON."""
+        """The texts that stand for a value that was left out: the placeholder, a UUID made of it, and a map of it as
+        JSON.
+        """
         digest = hashlib.md5(self.text.encode(), usedforsecurity=False).digest()
         return pa.array([self.text, str(uuid.UUID(bytes=digest, version=3)), json.dumps({self.text: self.text})])
 
@@ -104,7 +112,7 @@ class Placeholder:
         )
 
     def rows(self, column: pa.Array) -> _Mask | None:
-        """True for rows whose value, or a value inside it, is the placeholder; None when there is none."""
+        """True for rows whose value is the placeholder, or contains it; None if there is none."""
         kind = column.type
         if pa.types.is_map(kind):
             return _of_elements(_either(self.rows(column.keys), self.rows(column.items)), column)
@@ -146,10 +154,10 @@ def settled(
     keeping: Keeping = KEEPS_NOTHING,
     moved: npt.NDArray[np.int64] | None = None,
 ) -> Unjudged:
-    """The rows, and what becomes of values that are left out. Of a delete only the key counts. Rows of the records
-    `moved` have a new key, so that nothing is stored under it.
+    """The rows after handling the values that are left out.
 
-    Where they are marked, the column `MARKS` is the last one.
+    Only the key of a delete counts. Rows of the records `moved` have a new key, under which nothing is stored. If rows
+    are marked, the column `MARKS` is the last one.
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)

@@ -1,1 +1,1 @@
-"""A job file → a running query, and its end."""
+"""Runs a job: from the job file to a running query, and its end."""

@@ -1,4 +1,4 @@
-"""The ids of topics for a job, asked with the client that reads its records: a batch never fails for want of them."""
+"""Asks for the ids of a job's topics, with the client that reads its records. A missing id never fails a batch."""
 
 import logging
 import time
@@ -22,10 +22,10 @@ class Admin(Protocol):
 
 
 class AskTopicIds:
-    """Asks for ids, with one client for a run of a query; warns once of each topic that has none which is known.
+    """Asks for ids, with one client for a run of a query; warns once about each topic whose id is not known.
 
-    `spark` is asked where Spark reads, a client with the settings that `reader` chooses where tasks do. After a slow
-    question without any answer the next ones are left out for a minute.
+    `spark` is used if Spark reads, a client with the settings that `reader` chooses if tasks read. After a slow request
+    without an answer, no request is sent for a minute.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class AskTopicIds:
         return described.ids
 
     def close(self) -> None:
-        """Ends the client that it has made."""
+        """Closes the client that it has created."""
         if self._native is not None:
             self._native.close()
         self._native = None
@@ -71,6 +71,6 @@ class AskTopicIds:
         if reader is None:
             return self._spark
         if self._native is None:
-            self._spark.close()  # It was for the start.
+            self._spark.close()  # This client was only for the start.
             self._native = self._make(reader.settings)
         return self._native

@@ -1,4 +1,4 @@
-"""The places for bad records that a job names, ready for them."""
+"""Prepares the places for bad records that a job names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,10 +16,10 @@ from bucketline.streaming.bad_records.topic import Topic, client_options
 
 
 def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
-    """The place; None where the job names none. A table that is missing is made, in the job's catalog where it has one.
-    `source_options` are those that Spark's source gets.
+    """The prepared place; None if the job names none. A missing table is created, in the job's catalog if it has one.
 
-    Raises OptionError for a table that does not take bad records, and as `create_table`.
+    `source_options` are the options that Spark's source gets. Raises OptionError for a table that cannot hold bad
+    records, and as `create_table`.
     """
     place = _place(config, source_options)
     if place is not None:
@@ -28,7 +28,7 @@ def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadReco
 
 
 def has_place(config: JobConfig) -> bool:
-    """Whether the place is there already: a table that a job names is made when the job starts."""
+    """Whether the place exists already. A table that a job names is created when the job starts."""
     name = config.bad_records.table
     if name is None:
         return True

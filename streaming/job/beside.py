@@ -1,7 +1,7 @@
-"""Work beside the start of a query. Only who needs its result waits for it, and the end of the session.
+"""Runs work while a query starts. Only callers who need its result wait for it, and the end of the session does.
 
-Spark ends the worker of a task that it cancels, and a worker that is just starting prints a traceback then. So work
-that was begun is finished before the session is stopped, however the job ends. It is cancelled only where the wait is
+When Spark cancels a task it kills the task's worker, and a worker that is just starting then prints a traceback. So
+work that was begun is finished before the session is stopped, however the job ends. It is cancelled only if the wait is
 too long: an application that gets no executors never does it.
 """
 
@@ -29,7 +29,9 @@ class InThread(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds that the end of a job waits: at most; at most after a signal; and before it logs that it waits."""
+    """Seconds that the end of a job waits for such work: at most; at most after a signal; and before it logs that it
+    waits.
+    """
 
     longest: float = 30.0
     after_signal: float = 2.0
@@ -59,7 +61,7 @@ def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience 
 
 
 def _waited(begun: Sequence["Future[Any]"], is_asked: Callable[[], bool], patience: Patience) -> bool:
-    """Waits for the work; whether all of it is done."""
+    """Waits for the work; returns whether all of it is done."""
     started, asked_at, is_silent = time.monotonic(), None, True
     while wait(begun, _LOOK_SECONDS).not_done:
         now = time.monotonic()

@@ -1,6 +1,6 @@
 """Checks a job before Spark starts: settings, source, table and sink must fit together.
 
-`check_job` looks at the table and tries its storage; `check_settings` looks at nothing but the settings.
+`check_job` reads the table and tries its storage; `check_settings` reads only the settings.
 """
 
 from collections.abc import Mapping
@@ -38,11 +38,11 @@ from bucketline.streaming.job.job_table import check_name, has_table, no_table, 
 
 
 def check_job(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
-    """The schema that the job writes with: that of its table, or of the table it would create; None where the records
-    will declare it.
+    """The schema that the job writes with: the schema of its table, or of the table it would create; None if the
+    records will declare it.
 
-    Nothing is left behind; an object store is tried with an object that is removed again (`require_publish`).
-    Raises the BucketlineError with which the job would fail before its first batch.
+    Nothing is left behind; an object store is tried with an object that is removed again (`require_publish`). Raises
+    the BucketlineError with which the job would fail before its first batch.
     """
     _check_source(config)
     require_publish(config)
@@ -55,10 +55,10 @@ def check_job(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema 
 
 
 def check_settings(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
-    """The schema of the table that the section `create` describes; None where it does not.
+    """The schema of the table that the section `create` describes; None if it describes none.
 
-    Reads no file and sends no request, so it knows neither the table nor what a catalog's server sets for new ones.
-    Raises the BucketlineError that the settings alone give reason for.
+    It reads no file and sends no request, so it knows neither the table nor the defaults of a catalog's server. Raises
+    the BucketlineError that the settings alone justify.
     """
     _check_source(config)
     if config.catalog is None:
@@ -72,7 +72,7 @@ def check_settings(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSc
 
 
 def check_without_table(config: JobConfig) -> None:
-    """Returns if nothing speaks against the settings of a job whose table has no name yet. Touches nothing."""
+    """Checks the settings of a job whose table has no name yet. Reads nothing but the settings."""
     _check_file_reader(config)
     check_reader(config.source, source_options(config.source).options)
     _check_key_order(config)
@@ -94,18 +94,18 @@ def _check_source(config: JobConfig) -> None:
 
 
 def _check_file_reader(config: JobConfig) -> None:
-    """Raises OptionError where tasks are to read rows of files themselves, and Spark has to compute columns."""
+    """Raises OptionError if tasks are to read files themselves although Spark has to compute columns."""
     is_asked = config.source.reader is ReaderChoice.NATIVE and config.source.decode is RecordFormat.NONE
     if is_asked and config.columns != NO_COLUMN_OPTIONS:
         raise OptionError(
-            f"{SOURCE_READER.key} is native, and {SELECT.key} and {WHERE.key} are computed by Spark then, which reads "
-            "the rows; leave it out",
+            f"{SOURCE_READER.key} is native, but Spark computes {SELECT.key} and {WHERE.key}, and so must read the "
+            f"rows; remove {SOURCE_READER.key}",
             key=SOURCE_READER.key,
         )
 
 
 def _check_without(config: JobConfig) -> None:
-    """Returns if nothing speaks against the job, as long as its table is not known."""
+    """Checks everything that can be checked as long as the table is not known."""
     if config.create is not None:
         check_reading(config.source.decode, config.bad_records, config.messages, config.registry, config.columns)
         if config.columns != NO_COLUMN_OPTIONS:
@@ -120,7 +120,7 @@ def _check_without(config: JobConfig) -> None:
 
 
 def check_with(config: JobConfig, schema: TableSchema) -> None:
-    """Returns if the job can write to a table of that schema."""
+    """Checks that the job can write to a table of that schema."""
     step = decode_step(
         config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0
     )
@@ -133,7 +133,7 @@ def check_with(config: JobConfig, schema: TableSchema) -> None:
 
 
 def _check_types(config: JobConfig, schema: TableSchema, step: DecodeStep | None) -> None:
-    """Raises OptionError for a type of a column that no row will have."""
+    """Raises OptionError if `types` names a column that no row will have."""
     known = [f.name for f in (*schema.fields, *(() if step is None else step.decoding.fields))]
     for name, _ in config.messages.types:
         if name not in known:
@@ -144,8 +144,10 @@ def _check_types(config: JobConfig, schema: TableSchema, step: DecodeStep | None
 
 
 def job_schema(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
-    """The schema of the job's table; if it does not exist, the one that the section `create` describes, None where the
-    records will declare it."""
+    """The schema of the job's table; if the table does not exist, the schema that the section `create` describes.
+
+    None if the records will declare it.
+    """
     if has_table(config):
         return handle_of(open_existing(config)).table_schema
     if config.create is None:
@@ -160,7 +162,7 @@ def new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], w
     """The first schema of the table that `create` describes. Raises as `plan_schema`."""
     if config.catalog is None:
         check_table_path(config.table)
-    assert create.schema is not None, "the columns are known"
+    assert create.schema is not None, "the records do not declare the columns"
     return plan_schema(
         create.schema,
         create.primary_key,
@@ -173,7 +175,7 @@ def new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], w
 
 
 def sink_options_of(config: JobConfig) -> dict[str, str]:
-    """The options of the sink: the job's own, and what a job file says elsewhere of bad records and of keys."""
+    """The options of the sink: the job's `options`, and its settings for bad records and key order."""
     options = dict(config.options)
     if config.bad_records.path is not None:
         options[BAD_RECORDS_PATH.key] = config.bad_records.path
@@ -185,17 +187,16 @@ def sink_options_of(config: JobConfig) -> dict[str, str]:
 
 
 def _check_key_order(config: JobConfig) -> None:
-    """Raises OptionError where a job says what to do about keys of several partitions, and reads no partitions."""
+    """Raises OptionError if a job sets `key-order` and reads no Kafka topic."""
     if config.key_order is not None and config.source.format != KAFKA:
         raise OptionError(
-            f"{KEY_ORDER.key} is about partitions of Kafka topics, and source.format is {config.source.format}; take "
-            "it out",
+            f"{KEY_ORDER.key} needs a Kafka source, and source.format is {config.source.format}; remove it",
             key=KEY_ORDER.key,
         )
 
 
 def _check_truncate(config: JobConfig) -> None:
-    """Raises OptionError where truncates are to be applied, and nothing orders the records."""
+    """Raises OptionError if truncates are to be applied and nothing orders the records."""
     if config.messages.truncate is Truncate.APPLY and config.source.format != KAFKA:
         raise OptionError(
             f"{TRUNCATE.key} = {Truncate.APPLY.value} needs a Kafka topic with one partition, and source.format is "

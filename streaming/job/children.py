@@ -1,4 +1,4 @@
-"""The child processes of this process, if the system lists them, with the groups that they lead."""
+"""Kills the child processes of this process, if the system lists them, with the process groups that they lead."""
 
 import os
 import signal
@@ -15,15 +15,17 @@ _PAUSE_SECONDS = 0.01
 def kill_children() -> None:
     """Kills the child processes, and the groups that they lead; returns when they are gone, after ten seconds at most.
 
-    A JVM that is starting does not notice that its parent has ended, and the script that starts it has a JVM of its own
-    that finds the command. Without /proc it does nothing, and the JVM ends when it finds its standard input closed.
+    A JVM that is starting does not notice the end of its parent; the script that starts it runs another JVM first, to
+    find the command. Without /proc it does nothing, and the JVM ends when it finds its standard input closed.
     """
     _kill(list(children_of(os.getpid())))
 
 
 def kill_led_groups() -> None:
-    """As `kill_children`, for those children alone that lead a group, as a JVM that a job has started does: others may
-    be the work of the program that runs the job."""
+    """As `kill_children`, only for children that lead a group, as a JVM does that a job has started.
+
+    Other children may belong to the program that runs the job.
+    """
     _kill([child for child in children_of(os.getpid()) if _leads(child)])
 
 
@@ -47,8 +49,10 @@ def _kill(children: Sequence[int]) -> None:
 
 
 def _is_there(child: int, leads: bool) -> bool:
-    """Whether a child that was killed, or one of the group that it leads, still runs. A child that has ended is taken
-    note of, as else it stays in the list of processes."""
+    """Whether a killed child, or a process of the group that it leads, still runs.
+
+    A child that has ended is waited for; otherwise it stays in the list of processes.
+    """
     with suppress(ChildProcessError):
         if os.waitpid(child, os.WNOHANG) == (0, 0):
             return True

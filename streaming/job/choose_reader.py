@@ -1,8 +1,8 @@
-"""Who reads the Kafka records or Parquet files of a job: Spark's source, or tasks themselves; chosen once, and logged.
+"""Chooses once who reads the Kafka records or Parquet files of a job, Spark's source or the tasks, and logs the choice.
 
-Only tasks know what tasks can do, and Spark takes seconds to start the first ones. They run at the same time as the
-start of the query, which takes seconds too, so that the first batch finds workers that are up. Where there is nothing
-to ask they are started all the same.
+Only tasks know what tasks can do, and Spark takes seconds to start the first tasks. They run while the query starts,
+which takes seconds too, so that the first batch finds running workers. They are started even if there is nothing to
+ask.
 """
 
 import logging
@@ -36,8 +36,11 @@ to read and cannot."""
 
 @dataclass(frozen=True, slots=True)
 class JobSink(TableSink):
-    """The sink of a job that has made the stream itself, so that tasks may read what the stream stands for, in another
-    split; `joins_partitions`, `topics`, `most_records` and `bad_records` are as in `Job`."""
+    """The sink of a job that has created the stream itself.
+
+    So tasks may read the records of the stream with another split. `joins_partitions`, `topics`, `most_records` and
+    `bad_records` are as in `Job`.
+    """
 
     kafka: ChosenReader | None = None
     joins_partitions: bool = False
@@ -47,7 +50,7 @@ class JobSink(TableSink):
     bad_records: BadRecordsPlace | None = None
 
     def stop(self, query_id: str) -> None:
-        """As of any sink; and what has asked for the ids of topics is ended."""
+        """As `TableSink.stop`; it also closes the client that asked for the ids of topics."""
         TableSink.stop(self, query_id)
         if self.topics is not None:
             self.topics.ask.close()
@@ -69,7 +72,7 @@ class JobSink(TableSink):
 
 
 def splits(options: Mapping[str, str]) -> bool:
-    """Whether options of a Kafka source say how Spark splits a batch."""
+    """Whether the options of a Kafka source say how Spark splits a batch."""
     return any(find_option(options, name) is not None for name in _SPLITS)
 
 
@@ -79,7 +82,7 @@ def choose_reader(
     """How tasks read Kafka themselves, to be asked by the first batch; None when Spark reads. Either way workers are
     started.
 
-    Raises OptionError where `native` is asked for and it is known that it cannot be.
+    Raises OptionError if `native` is asked for and is known to be impossible.
     """
     is_choice = source.format == KAFKA and source.reader is not ReaderChoice.SPARK
     why = obstacles(source, options) or _obstacles_here(spark, source, options) if is_choice else ()
@@ -98,9 +101,9 @@ def choose_reader(
 
 
 def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> ParquetReader | None:
-    """How tasks read Parquet files themselves; None when Spark reads, and where the source is another.
+    """How tasks read Parquet files themselves; None if Spark reads, and for other sources.
 
-    Raises OptionError where `native` is asked for and the options do not allow it.
+    Raises OptionError if `native` is asked for and the options do not allow it.
     """
     if source.format != PARQUET or source.reader is ReaderChoice.SPARK:
         return None
@@ -110,7 +113,7 @@ def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> Parq
 
 
 class _Tried:
-    """Says how tasks read, once they have tried it."""
+    """Returns how tasks read, after they have tried to."""
 
     def __init__(self, reader: KafkaReader, source: SourceConfig, trial: "Future[str]") -> None:
         self._source, self._trial = source, trial
@@ -127,7 +130,7 @@ class _Tried:
 
 
 def _settle(source: SourceConfig, *why: str) -> None:
-    """Logs who reads, and why Spark does; without a reason tasks do. Raises OptionError where tasks must and cannot."""
+    """Logs who reads; with reasons, that Spark reads. Raises OptionError if tasks must read and cannot."""
     source_name = "Kafka" if source.format == KAFKA else "the files"
     if not why:
         _LOG.info("tasks read %s themselves (source.reader = %s)", source_name, source.reader.value)
@@ -138,8 +141,9 @@ def _settle(source: SourceConfig, *why: str) -> None:
 
 
 def _obstacles_here(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
-    """Why tasks of this application cannot read themselves, although the options say that they can, as far as this
-    process knows."""
+    """Why tasks of this application cannot read themselves although the options allow it, as far as this process
+    knows.
+    """
     tokens = [key for key, _ in spark.sparkContext.getConf().getAll() if key.startswith(_TOKENS)]
     if tokens:
         return (f"{tokens[0]} makes Spark log in with delegation tokens",)

@@ -1,9 +1,9 @@
-"""`create: auto`: the job's table, created as its source's records declare it.
+"""`create: auto`: creates the job's table as the records of its source declare it.
 
-The first records of the source are read once before the query starts. Where there are none yet, the job waits for
-them; with availableNow it ends. The table is made by one file that is created if absent, so that of two jobs one makes
-it, and a job that dies before its first batch finds it again. No other table is taken for it: as long as it has no
-snapshot, its keys have to be equal, and its columns have to hold what records declare.
+The first records of the source are read once before the query starts. If there are none yet, the job waits for them;
+with availableNow it ends. One file that is created only if absent makes the table, so of two jobs only one creates it,
+and a job that dies before its first batch finds it again. Another table is not accepted: as long as it has no snapshot,
+its keys have to be equal, and its columns have to hold what the records declare.
 """
 
 import logging
@@ -53,7 +53,7 @@ _PAUSE_S, _STEP_S = 2.0, 0.2
 
 
 def is_declared_later(config: JobConfig) -> bool:
-    """Whether the records are to declare the job's table: it does not exist, or no writer has written to it yet."""
+    """Whether the records will declare the job's table: it does not exist, or no writer has written to it yet."""
     if config.create is None or config.create.schema is not None:
         return False
     return not has_table(config) or handle_of(open_existing(config)).snapshot_store.latest_id() is None
@@ -62,10 +62,10 @@ def is_declared_later(config: JobConfig) -> bool:
 def create_declared(
     spark: Any, config: JobConfig, source: SourceOptions, is_ending: Callable[[], bool]
 ) -> tuple[Table, SourceOptions] | None:
-    """The job's table, and the source as the query is to read it; None where nothing declares the table: the job has
-    no more records to wait for, or is asked to end.
+    """The job's table, and the source as the query must read it.
 
-    Raises OptionError for records that do not declare a table, or a table that is none of theirs.
+    None if nothing declares the table: no more records will come, or the job is asked to end. Raises OptionError for
+    records that do not declare a table, and for an existing table that differs from the declared one.
     """
     options = first_records(config.source.format, source.options)
     has_waited = False
@@ -79,8 +79,8 @@ def create_declared(
             return open_existing(config), source
         if records.num_rows >= _MOST_RECORDS:
             raise OptionError(
-                f"create: auto: the first {counted(_MOST_RECORDS, 'record')} of the source hold no row of the table; "
-                f"write its columns in {CREATE_SCHEMA.key}",
+                f"create: auto: none of the first {counted(_MOST_RECORDS, 'record')} of the source holds a row of the "
+                f"table; write its columns in {CREATE_SCHEMA.key}",
                 key=CREATE.key,
             )
         if config.trigger.interval_ms is None:
@@ -104,15 +104,17 @@ def _pause(is_ending: Callable[[], bool]) -> None:
 
 
 def _from_the_first(config: JobConfig, source: SourceOptions) -> SourceOptions:
-    """The source from its first record on, where the query would begin behind the newest one: a row that came while
-    the job waited for it is one that the job was there for."""
+    """The source from its first record on, if the query would begin after the newest one.
+
+    A row that came while the job waited must not be skipped.
+    """
     if config.source.format != KAFKA or not begins_at_latest(source.options):
         return source
     return replace(source, options=start_at(source.options, EARLIEST))
 
 
 def declared_in(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
-    """The table that records declare; None where none of them does."""
+    """The table that records declare; None if no record declares one."""
     decode, messages, create = config.source.decode, config.messages, config.create
     assert create is not None
     schemas = None if config.registry is None else RegistrySchemas(config.registry, SystemIds().new_uuid())
@@ -129,7 +131,9 @@ def declared_in(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
 
 
 def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) -> Table:
-    """The table, made as it was declared, or found so. Raises SchemaMismatchError for another one."""
+    """The table, created as it was declared, or found with the same form. Raises SchemaMismatchError for another
+    form.
+    """
     assert config.create is not None
     columns = columns_text(logical_fields(declared.columns))
     create = replace(config.create, schema=columns, primary_key=declared.primary_key)
@@ -143,8 +147,8 @@ def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) ->
     why = misfit(handle_of(table).table_schema, wanted)
     if why is not None:
         raise SchemaMismatchError(
-            f"create: auto: the table at {config.table} is not the one that the records declare: {why}. Take create: "
-            "auto out of the job, so that the table is used as it is; or drop it",
+            f"create: auto: the table at {config.table} differs from the one that the records declare: {why}. Remove "
+            "create: auto from the job, so that the table is used as it is; or drop the table",
             path=config.table,
         )
     if is_new:
@@ -154,7 +158,9 @@ def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) ->
 
 
 def _refuse_second_table(config: JobConfig, wanted: TableSchema, records: pa.Table) -> None:
-    """Raises SchemaMismatchError where the records are of several tables of the source, as their batch would."""
+    """Raises SchemaMismatchError if the records are from several tables of the source. Their batch would raise it
+    too.
+    """
     step = decode_step(config.source.decode, wanted, config.bad_records, config.messages, config.registry)
     assert step is not None
     tables = sorted(step(records).seen.tables)
@@ -163,7 +169,7 @@ def _refuse_second_table(config: JobConfig, wanted: TableSchema, records: pa.Tab
     if len(tables) > 1 and not step.has_distinct_keys:
         raise SchemaMismatchError(
             f"create: auto: the records are of {counted(len(tables), 'table')} of the source, "
-            f"{' and '.join(tables[:_SHOWN_TABLES])}: set source-table to the one to be read; or, if no key is in two "
-            "of them, set shards to distinct-keys",
+            f"{' and '.join(tables[:_SHOWN_TABLES])}: set source-table to the table to read; or, if no key is in two "
+            "tables, set shards to distinct-keys",
             tables=tuple(tables),
         )

@@ -1,8 +1,8 @@
-"""How a job ends on a signal. Signals of this process and of Spark's JVM are one request.
+"""Ends a job on a signal. Signals to this process and to Spark's JVM count as one request.
 
-The first signal asks the job to end after the batch that is running. Another signal, at least a second later, ends it
-at once. Signals within a second count as one, because supervisors signal a process and its group. Before the session is
-up there is no batch to wait for, and the first signal ends the process.
+The first signal asks the job to end after the running batch. Another signal, at least a second later, ends the job at
+once. Signals within a second count as one, because supervisors signal a process and its group. Before the session is up
+there is no batch to wait for, and the first signal ends the process.
 """
 
 import os
@@ -21,9 +21,9 @@ _STANDARD_ERROR = 2
 
 
 class Ending:
-    """Whether the job was asked to end; what further requests do.
+    """Whether the job was asked to end, and what further requests do.
 
-    `leave` ends the process with a code and a line that says why; `give_up` does that before the session is up. No lock
+    `leave` ends the process with a code and a line that says why; `give_up` does so before the session is up. No lock
     is used, because a signal may arrive while the same thread is in this method.
     """
 
@@ -57,7 +57,7 @@ class Ending:
 
 @contextmanager
 def signals_to(ending: Ending) -> Iterator[None]:
-    """Sends the signals of this process to `ending`; outside the main thread it does nothing.
+    """Passes the signals of this process to `ending`; outside of the main thread it does nothing.
 
     SIGHUP stays ignored if it was (`nohup`).
     """
@@ -91,12 +91,12 @@ def _give_up(code: int, why: str) -> None:
 
 
 def _leave(code: int, why: str) -> None:
-    """Ends this process at once, and the JVM that it has started before it."""
+    """Ends the JVM that this process has started, and then this process, at once."""
     kill_led_groups()
     _end(code, why)
 
 
 def _end(code: int, why: str) -> None:
-    with suppress(OSError):  # a terminal that was closed
+    with suppress(OSError):  # the terminal was closed
         os.write(_STANDARD_ERROR, f"{why}\n".encode())
     os._exit(code)

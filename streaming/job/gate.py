@@ -1,4 +1,4 @@
-"""The gate between a query and its sink. A job that ends closes it after the running batch."""
+"""The gate between a query and its sink. A job that ends closes the gate after the running batch."""
 
 import threading
 from collections.abc import Callable

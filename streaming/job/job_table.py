@@ -41,7 +41,7 @@ def open_or_create(config: JobConfig) -> Table:
 
 
 def open_existing(config: JobConfig) -> Table:
-    """The job's table, with those of the job's options that are for reading. Raises as `open_table`."""
+    """The job's table, opened with those of the job's options that are for reading. Raises as `open_table`."""
     reading = {key: text for key, text in config.options.items() if is_read_option(key)}
     if config.catalog is not None:
         return catalog_of(config.catalog).table(config.table, options=reading)
@@ -49,7 +49,7 @@ def open_existing(config: JobConfig) -> Table:
 
 
 def no_table(config: JobConfig) -> TableNotFoundError:
-    """The error of a job whose table does not exist and that has no section `create`."""
+    """The error for a job whose table does not exist and that has no section `create`."""
     return TableNotFoundError(
         f"there is no table at {config.table}, and the job has no section 'create' to create it; add one, or use "
         "`bucketline create`",
@@ -73,13 +73,17 @@ def require_publish(config: JobConfig) -> None:
         try:
             place = catalog_of(config.catalog).place(config.table)
         except TableNotFoundError:
-            return  # The catalog says where the table is once it has made it.
+            return  # The catalog names the table's place only after it has created the table.
     file_io_for(place.uri, place.storage)[0].require_publish()
 
 
 def check_name(config: JobConfig) -> None:
-    """Returns if a job can write to a table of that name. Raises OptionError."""
+    """Checks that a job can write to a table of that name. Raises OptionError if not."""
     if config.catalog is not None and parse_table_name(config.table).branch is not None:
         raise OptionError(
-            f"{config.table!r} names a branch; a job names its table, and the branch by options.branch", key=TABLE.key
+            (
+                f"{config.table!r} names a branch; write only the name of the table, and set the branch with "
+                "options.branch"
+            ),
+            key=TABLE.key,
         )

@@ -15,7 +15,7 @@ _SIGNALS = ("TERM", "INT", "HUP")
 
 
 class _JvmHandler:
-    """What Java calls on a signal, on a thread of its own."""
+    """The object that Java calls on a signal, in a thread of its own."""
 
     def __init__(self, ending: Ending, number: signal.Signals) -> None:
         self._ending, self._number = ending, number
@@ -32,8 +32,8 @@ class _JvmHandler:
 def jvm_signals_to(ending: Ending, jvm: Any) -> Iterator[None]:
     """Sends the signals of Spark's JVM to `ending`, so that they do not end the JVM during a batch.
 
-    Python's callback server must run. A signal that the JVM ignores stays ignored; for one that it leaves to the system
-    (-Xrs) there is a warning.
+    Python's callback server must run. A signal that the JVM ignores stays ignored; a warning is logged for a signal
+    that the JVM leaves to the system (-Xrs).
     """
     java = jvm.sun.misc
     before = {}
@@ -42,7 +42,9 @@ def jvm_signals_to(ending: Ending, jvm: Any) -> Iterator[None]:
             handler = _JvmHandler(ending, signal.Signals[f"SIG{name}"])
             before[name] = java.Signal.handle(java.Signal(name), handler)
         except Py4JJavaError as e:
-            _LOG.warning("SIG%s to Spark's JVM would end it under a batch: %s", name, e.java_exception.getMessage())
+            _LOG.warning(
+                "SIG%s would end Spark's JVM in the middle of a batch: %s", name, e.java_exception.getMessage()
+            )
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What a Kafka cluster says of itself and of its topics, asked with Kafka's admin client in Spark's JVM."""
+"""Asks a Kafka cluster about itself and its topics, with Kafka's admin client in Spark's JVM."""
 
 import logging
 import re
@@ -19,12 +19,12 @@ _LOG = logging.getLogger("bucketline.job")
 _OF_KAFKA, _CLIENT_ID = "kafka.", "client.id"
 _TIMEOUT_MS = 20_000
 TOPICS_TIMEOUT_MS = 5_000
-"""How long a batch waits for the ids of its topics; it can do without them."""
+"""How long a batch waits for the ids of its topics; the batch can be written without them."""
 
 NO_IDS = "the brokers give topics no ids"
 
 _MANY = 20
-"""So many topics are described one by one."""
+"""Up to this number, topics are described one by one."""
 
 _LISTED = re.compile(r"\(name=([\w.-]+), topicId=([\w-]{22}),")
 _LATE, _STOPPED = "java.util.concurrent.TimeoutException", "java.lang.InterruptedException"
@@ -38,7 +38,7 @@ _Answer = tuple[str | None, str]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The ids of topics, and why the others have none that is known."""
+    """The known ids of topics, and why the ids of other topics are not known."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    """A cluster by its id, None if that is not known, and the ids that the topics of a source have in it."""
+    """The id of a cluster (None if not known), and the ids of the source's topics in the cluster."""
 
     id: str | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class ClusterNow:
 
 @contextmanager
 def jvm_admin(spark: Any, options: Mapping[str, str]) -> Iterator["JvmAdmin"]:
-    """An admin client with the `kafka.` options of a source. Nothing is done until it is asked."""
+    """An admin client with the `kafka.` options of a source. It sends nothing until it is asked."""
     admin = JvmAdmin(spark, options)
     try:
         yield admin
@@ -63,7 +63,7 @@ def jvm_admin(spark: Any, options: Mapping[str, str]) -> Iterator["JvmAdmin"]:
 
 
 class JvmAdmin:
-    """Kafka's admin client in Spark's JVM, made when it is first asked, and kept."""
+    """Kafka's admin client in Spark's JVM; created when it is first asked, and then kept."""
 
     def __init__(self, spark: Any, options: Mapping[str, str]) -> None:
         self._jvm, self._options = spark.sparkContext._jvm, options
@@ -78,7 +78,7 @@ class JvmAdmin:
         self._client = None
 
     def cluster_id(self) -> str | None:
-        """The id of the brokers' cluster; None if it is not known. Raises KafkaUnreachableError if no broker answers,
+        """The id of the brokers' cluster; None if not known. Raises KafkaUnreachableError if no broker answers,
         KafkaRefusedError if they refuse the login; Spark would try for three minutes.
         """
         try:
@@ -107,8 +107,10 @@ class JvmAdmin:
         return ClusterNow(found, described.ids)
 
     def topics(self) -> list[str]:
-        """The topics that the source reads: as it names them, or those that the cluster has now and its pattern fits;
-        none where they are not known."""
+        """The topics that the source reads: those that it names, or those in the cluster that fit its pattern.
+
+        Empty if they are not known.
+        """
         source = kafka_source(self._options)
         named = [*source.topics, *source.assigned]
         if named or source.pattern is None:
@@ -120,8 +122,9 @@ class JvmAdmin:
             return []
 
     def partitions(self) -> dict[str, list[str]]:
-        """The topics that the source reads, of those that the cluster has, with the partitions that it reads; empty
-        where they are not known."""
+        """The partitions that the source reads, by topic, for topics that the cluster has; empty if they are not
+        known.
+        """
         source = kafka_source(self._options)
         try:
             existing = [str(topic) for topic in self._admin().listTopics().names().get()]
@@ -134,9 +137,9 @@ class JvmAdmin:
         return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
 
     def offsets(self, *, of_first: bool) -> dict[str, dict[str, int]]:
-        """The offset of the first record, or the one behind the last, of each partition that the source reads.
+        """The offset of the first record, or the one after the last, of each partition that the source reads.
 
-        Raises Py4JError where the brokers do not say them.
+        Raises Py4JError if the brokers do not tell.
         """
         kinds, kafka = self._jvm.org.apache.kafka.clients.admin.OffsetSpec, self._jvm.org.apache.kafka.common
         spec = kinds.earliest() if of_first else kinds.latest()
@@ -151,9 +154,9 @@ class JvmAdmin:
         return offsets
 
     def describe(self, topics: Collection[str]) -> Described:
-        """The ids that topics have now, by one request; it waits a few seconds for the answer at the most.
+        """The current ids of topics, with one request; waits at most a few seconds for the answer.
 
-        Raises Py4JError where the query of this thread is stopped meanwhile.
+        Raises Py4JError if the query of this thread is stopped meanwhile.
         """
         try:
             listed = self._listed() if len(topics) > _MANY else {}
@@ -166,7 +169,7 @@ class JvmAdmin:
             return _described(dict.fromkeys(topics, (None, _reason(e))))
 
     def _listed(self) -> dict[str, str]:
-        """The UUIDs of all topics, as text, by a few calls into the JVM; what describes one topic costs as many."""
+        """The UUIDs of all topics, as text, with a few calls into the JVM; describing one topic takes as many calls."""
         listings = self._admin().listTopics().listings().get(TOPICS_TIMEOUT_MS, self._milliseconds)
         return dict(_LISTED.findall(listings.toString()))
 
@@ -179,7 +182,7 @@ class JvmAdmin:
         except Py4JError as e:
             if _LATE in str(e) or _STOPPED in str(e):
                 raise
-        answers = asked.topicNameValues()  # One of them has failed.
+        answers = asked.topicNameValues()  # the request for one of the topics has failed
         return {topic: self._answer(answers.get(topic)) for topic in topics}
 
     def _answer(self, future: Any) -> _Answer:
@@ -203,7 +206,8 @@ class JvmAdmin:
                 if key.lower().startswith(_OF_KAFKA):
                     settings.setProperty(key[len(_OF_KAFKA) :], text)
             own_id = settings.getProperty(_CLIENT_ID)
-            if own_id is not None:  # Spark's clients have this id, and two of one id show their metrics in one place.
+            if own_id is not None:  # Spark's clients use this id, and two clients with one id would share their
+                # metrics.
                 settings.setProperty(_CLIENT_ID, f"{own_id}-bucketline")
             settings.setProperty("default.api.timeout.ms", str(_TIMEOUT_MS))
             settings.setProperty("request.timeout.ms", str(_TIMEOUT_MS // 2))
@@ -224,7 +228,7 @@ def _described(answers: Mapping[str, _Answer]) -> Described:
 
 
 def _reason(error: Exception) -> str:
-    """What Kafka's client says, without its stack."""
+    """The message of an error of Kafka's client, without the stack."""
     cause = _CAUSE.search(str(error))
     text = str(error) if cause is None else ": ".join(filter(None, cause.groups()))
     return " ".join(text.split())[:200]

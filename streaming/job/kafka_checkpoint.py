@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits the topics and the Kafka cluster of the job file, checked before the job starts.
+"""Checks before a job starts that the checkpoint fits the topics and the Kafka cluster of the job file.
 
 Offsets are valid only for the topic and cluster they came from. Spark reports some mistakes as lost data, and others
 not at all: another cluster whose topic is long enough is read from the middle.
@@ -21,21 +21,24 @@ _EARLIEST = -2
 
 
 class OtherTopicError(CheckpointMismatchError):
-    """The checkpoint is about topics that the job does not read."""
+    """The checkpoint belongs to topics that the job does not read."""
 
     code = "KAFKA_OTHER_TOPIC"
 
 
 class OtherClusterError(CheckpointMismatchError):
-    """The checkpoint is about another Kafka cluster."""
+    """The checkpoint belongs to another Kafka cluster."""
 
     code = "KAFKA_OTHER_CLUSTER"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The contents of a checkpoint: the topics of its newest offsets and the newest batch that Spark has noted as done;
-    and the newest batch of its query in the table, with its cluster and the snapshot that says so."""
+    """The contents of a checkpoint, and the table's newest batch of its query.
+
+    From the checkpoint: the topics of its newest offsets, and the newest batch that Spark has recorded as done. From
+    the table: the newest batch, its cluster, and the snapshot that holds both.
+    """
 
     path: str
     topics: tuple[str, ...]
@@ -45,7 +48,7 @@ class Checkpoint:
     snapshot: Snapshot | None = None
 
     def topic_ids(self, cluster: str | None) -> TopicIds:
-        """The ids of its topics, if they are of this cluster."""
+        """The ids of its topics, if they belong to this cluster."""
         return {} if self.snapshot is None or not self.topics else ids_in(self.snapshot, cluster)
 
 
@@ -79,34 +82,35 @@ def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
 
 
 def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
-    """Returns if a job with these options, whose brokers belong to `cluster`, may continue a checkpoint.
+    """Checks that a job with these options, whose brokers belong to `cluster`, may continue a checkpoint.
 
     Raises OtherTopicError and OtherClusterError.
     """
     others = [topic for topic in checkpoint.topics if not reads_topic(options, topic)]
     if others:
         raise OtherTopicError(
-            f"the checkpoint {checkpoint.path} is about topic {others[0]}, which the job does not read: its offsets "
-            f"mean nothing for another topic. To move the job to another topic, give it a new checkpoint folder and "
-            f"leave this one as it is; to leave topics out, run it once with --reset-identity (docs/kafka.md)",
+            f"the checkpoint {checkpoint.path} belongs to topic {others[0]}, which the job does not read: its offsets "
+            "are invalid for another topic. To move the job to another topic, give the job a new checkpoint folder "
+            "and keep this one unchanged; to leave topics out, run the job once with --reset-identity (docs/kafka.md)",
             topic=others[0],
             checkpoint=checkpoint.path,
         )
     if checkpoint.topics and cluster is not None and checkpoint.cluster is not None and cluster != checkpoint.cluster:
         raise OtherClusterError(
-            f"the checkpoint {checkpoint.path} is about Kafka cluster {checkpoint.cluster}, and the brokers belong to "
-            f"{cluster}: offsets of one mean nothing in the other. To move the job, give it a new checkpoint folder "
-            "(docs/kafka.md); if the new cluster is a copy with the same offsets, pass --allow-reprocess once",
+            f"the checkpoint {checkpoint.path} belongs to Kafka cluster {checkpoint.cluster}, and the brokers belong "
+            f"to {cluster}: offsets of one cluster are invalid in the other. To move the job, give it a new "
+            "checkpoint folder (docs/kafka.md); if the new cluster is a copy with the same offsets, pass "
+            "--allow-reprocess once",
             checkpoint=checkpoint.path,
             cluster=cluster,
         )
 
 
 def check_written(checkpoint: Checkpoint, table: Table) -> None:
-    """Returns unless the table lacks a batch that Spark has noted as done: a job that finds no new records would not
-    notice.
+    """Checks that the table has the newest batch that Spark has recorded as done.
 
-    Raises CheckpointMismatchError, and MissingSnapshotError where no rollback explains it.
+    A job that finds no new records would not notice a missing batch. Raises CheckpointMismatchError, and
+    MissingSnapshotError if no rollback explains it.
     """
     done, written = checkpoint.done_batch, checkpoint.written_batch
     if not checkpoint.topics or done is None or (written is not None and written >= done):
@@ -114,18 +118,19 @@ def check_written(checkpoint: Checkpoint, table: Table) -> None:
     handle = handle_of(table)
     store = handle.snapshot_store
     if written is None and store.earliest_id() not in (None, 1):
-        return  # What has expired may have held the batch: that is for the next batch to find out.
+        return  # An expired snapshot may have held the batch: the next batch finds that out.
     newest = store.latest()
-    if newest is not None or handle.io.list_names(f"{handle.path}/{MANIFEST_DIR}"):  # else it was made anew
+    if newest is not None or handle.io.list_names(f"{handle.path}/{MANIFEST_DIR}"):  # otherwise the table was created
+        # again
         store.check_rolled_back(None, f"the checkpoint, at batch {done + 1},", newest)
     why = "the table was rolled back or replaced"
     raise ahead_of_table(done + 1, written, why, history_complete=True)
 
 
 def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table, cluster: str | None) -> None:
-    """Returns unless a new query would begin after the newest records of a topic that the table has records of.
+    """Checks that a new query would not begin after the newest records of a topic whose records the table holds.
 
-    Raises CheckpointMismatchError: the records that came since would be in no batch.
+    Raises CheckpointMismatchError, because the records since then would be in no batch.
     """
     if checkpoint.topics or not begins_at_latest(options):
         return
@@ -134,18 +139,18 @@ def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table
         if topics:
             user, topic = written.snapshot.commit_user, min(topics)
             raise CheckpointMismatchError(
-                f"this is a new query, which would begin at the newest records (source.options.startingOffsets is "
-                f"latest), but query {user} has already written topic {topic!r} into the table: what came since would "
-                "be lost. Either restore the checkpoint that wrote the table; or begin where the table ends with "
-                "--reset-identity; or name startingOffsets; or, if the records in between are not wanted, pass "
-                "--allow-reprocess",
+                "this is a new query, which would begin at the newest records (source.options.startingOffsets is "
+                f"latest), but query {user} has already written topic {topic!r} into the table: the records since "
+                "then would be lost. Restore the checkpoint that wrote the table; or begin at the offsets in the "
+                "table with --reset-identity; or set startingOffsets; or, if the records in between are not wanted, "
+                "pass --allow-reprocess",
                 user=user,
                 topic=topic,
             )
 
 
 def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
-    """Whether a snapshot's offsets may be those of a cluster: False only if both clusters are known and differ."""
+    """Whether a snapshot's offsets may belong to a cluster: False only if both clusters are known and differ."""
     known = snapshot.properties.get(CLUSTER)
     return cluster is None or known is None or known == cluster
 
@@ -153,8 +158,10 @@ def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
 def topics_as_now(
     written: WriterOffsets, cluster: str | None, now: TopicIds, partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
-    """The offsets of a writer. A topic that was created again since begins at its first record: it has the partitions
-    of today, where they are known."""
+    """The offsets of a writer, corrected for topics that were created again since: these begin at their first record.
+
+    A topic that was created again has its current partitions, if they are known.
+    """
     topics = written.topics
     anew = topics.keys() & created_again(ids_in(written.snapshot, cluster), now)
     return topics | {topic: dict.fromkeys(partitions.get(topic, topics[topic]), _EARLIEST) for topic in anew}
@@ -163,13 +170,14 @@ def topics_as_now(
 def restart_offsets(
     written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
-    """Where a source with these options begins to read what the table does not have; empty if the table knows none of
-    its topics. `written` are the offsets of the table's writers, newest first: of each partition the first counts.
+    """The offsets at which a source with these options begins, to read what the table lacks; empty if the table knows
+    none of its topics.
 
-    `partitions` are those that the source reads now, empty where they are not known. Spark demands each of them: one
-    that no writer knows begins at its first record. Topics that are gone are left out; of partitions that are gone only
-    those of a topic's newest writer are kept: Spark then says that they are. An older writer that was further on has
-    read a topic of that name that is no more.
+    `written` are the offsets of the table's writers, newest first: for each partition the first one counts.
+    `partitions` are those that the source reads now, empty if not known; Spark demands an offset for each, and a
+    partition that no writer knows begins at its first record. Topics that no longer exist are left out. Of partitions
+    that no longer exist, only those of a topic's newest writer are kept, and Spark then reports that they are missing.
+    An older writer with a higher offset has read an earlier topic of that name.
     """
     offsets: Topics = {}
     for topics in written:

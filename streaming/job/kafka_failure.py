@@ -1,9 +1,7 @@
-"""What an error of Kafka means: a BucketlineError with a code, and a message that names the remedy.
+"""Turns an error of Kafka into a BucketlineError with a code, and a message that names the remedy.
 
-Spark passes errors on as text, and their classes differ across versions. So they are recognised by their text.
-
-Source: Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 3.5.9, 4.0.5 and 4.3.0 against a
-broker of 4.1.1.
+Spark passes errors on as text, and their classes differ across versions. So they are recognised by their text. Source:
+Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 3.5.9, 4.0.5 and 4.3.0 against a broker of 4.1.1.
 """
 
 import re
@@ -24,7 +22,7 @@ from bucketline.streaming.tasks.kafka_errors import (
 )
 
 _OF_SPARK = "SPARK_FAILED"
-"""The code of errors that only say that Spark ended the query."""
+"""The code of errors that say only that Spark ended the query."""
 
 _MADE_ANEW = re.compile(
     r"Partitions? (?P<names>Set\([^)]*\)|\S+) (?:have been deleted|offset was changed from \d+ to \d+)"
@@ -49,8 +47,9 @@ _REFUSED = re.compile(r"\b((?:\w*Authorization|SaslAuthentication|SslAuthenticat
 
 @contextmanager
 def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
-    """Raises errors of Spark that come from Kafka as BucketlineErrors. `options` are the source's; None if it is not
-    Kafka."""
+    """Raises Spark's errors that come from Kafka as BucketlineErrors. `options` are the source's; None for other
+    sources.
+    """
     try:
         yield
     except Exception as e:
@@ -63,7 +62,7 @@ def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
 
 
 def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | None:
-    """The error to report for a failed query that reads Kafka with these options; None if Kafka is not its cause."""
+    """The error to report for a failed query that reads Kafka with these options; None if Kafka is not the cause."""
     source = kafka_source(options)
     topics, servers = source.topics_text or "", source.servers or ""
     if _LOST.search(text):
@@ -86,7 +85,7 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
 
 
 def is_about_login(text: str) -> bool:
-    """Whether Kafka refuses who the job says it is, and not only one thing that it asks for."""
+    """Whether Kafka refuses the login, and not only one request."""
     refusal = _REFUSED.search(text)
     return refusal is not None and refusal[1] in ("SaslAuthenticationException", "SslAuthenticationException")
 
@@ -94,15 +93,15 @@ def is_about_login(text: str) -> bool:
 def _data_lost(text: str, topics: str, source: KafkaSource) -> KafkaDataLostError:
     anew = _MADE_ANEW.search(text)
     if anew:
-        remedy = "Start a new checkpoint at its first record with --allow-reprocess"
+        remedy = "Start a new checkpoint at the first record of the topic with --allow-reprocess"
         if source.pattern is not None or len({*source.topics, *source.assigned}) > 1:
             remedy = (
-                "If it is gone for good, run the job once with --reset-identity: the other topics go on. If it was "
-                "created again, start a new checkpoint with --allow-reprocess, whose startingOffsets are those that "
+                "If the topic no longer exists, run the job once with --reset-identity: the other topics go on. If it "
+                "was created again, start a new checkpoint with --allow-reprocess; use the startingOffsets that "
                 "`bucketline offsets` prints, with -2 for each partition of this topic"
             )
         return KafkaDataLostError(
-            f"{named(topics)} is not the one that the checkpoint is about ({' '.join(anew[0].split())}): it was "
+            f"{named(topics)} is not the topic that the checkpoint belongs to ({' '.join(anew[0].split())}): it was "
             f"deleted and created again, or lost partitions. {remedy} (docs/kafka.md)",
             topics=topics,
         )

@@ -1,4 +1,4 @@
-"""What a Kafka cluster says of its topics, asked with librdkafka, for jobs whose tasks read Kafka themselves."""
+"""Asks a Kafka cluster about its topics with librdkafka, for jobs whose tasks read Kafka themselves."""
 
 import importlib
 import time
@@ -15,14 +15,14 @@ _LOOK_SECONDS = 0.05
 
 
 class NativeAdmin:
-    """An admin client of confluent-kafka with settings of librdkafka, made when it is first asked, and kept."""
+    """An admin client of confluent-kafka with settings of librdkafka; created when it is first asked, and then kept."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = settings
         self._client: Any = None
 
     def describe(self, topics: Collection[str]) -> Described:
-        """The ids that topics have now, by one request that ends after a few seconds at the latest."""
+        """The current ids of topics, with one request that ends after a few seconds at the latest."""
         try:
             asked = self._asked(topics)
         except Exception as e:  # noqa: BLE001 - a batch can do without ids, whatever the client says
@@ -46,11 +46,11 @@ class NativeAdmin:
         return [topic for topic in topics if _is_unknown(asked[topic], kafka)]
 
     def close(self) -> None:
-        """Ends the client, which has threads and connections."""
+        """Closes the client, which has threads and connections."""
         self._client = None
 
     def _asked(self, topics: Collection[str]) -> Mapping[str, "Future[Any]"]:
-        """What is known of each topic, when all is answered or the time is over."""
+        """The answer for each topic, when all have arrived or the time is over."""
         kafka, admin = (importlib.import_module(name) for name in ("confluent_kafka", "confluent_kafka.admin"))
         if self._client is None:
             self._client = admin.AdminClient(client_settings(self._settings))

@@ -1,4 +1,4 @@
-"""How far a job is behind in each partition of Kafka, as a metric: from its start on, and after each batch."""
+"""Shows how far a job is behind in each partition of Kafka, as a metric: from its start on, and after each batch."""
 
 import json
 import logging

@@ -1,7 +1,8 @@
-"""Bad records run through their job again: by batches of their own, under a user of their own, each once.
+"""Runs bad records through their job again: in batches of their own, under a commit user of their own, each once.
 
-A batch takes records in the place, and then writes them as any batch of the job: what is still bad is a bad record of
-this batch. So a replay that dies is found again, and done with the same records. Its snapshots hold no offsets.
+A batch marks the records that it takes, and then writes them like any batch of the job: records that are still bad
+become bad records of this batch. A replay that dies is found again, and finished with the same records. Its snapshots
+hold no offsets.
 """
 
 import logging
@@ -48,11 +49,10 @@ _LOG = logging.getLogger("bucketline.job")
 def replay_bad_records(
     config: JobConfig, ending: Ending, spark: Any | None = None, log: SparkLog = SparkLog.OURS_ONCE
 ) -> Replayed:
-    """Runs the bad records of a job through it again. Raises OptionError where that is not possible, and as
-    `run_job`."""
+    """Runs the bad records of a job through it again. Raises OptionError if that is not possible, and as `run_job`."""
     if config.source.decode is RecordFormat.NONE:
         raise OptionError(
-            "--replay decodes records again, and source.decode is none: bad rows are kept as JSON",
+            "--replay needs records to decode, and source.decode is none: bad rows are stored as JSON",
             key=SOURCE_DECODE.key,
         )
     place = ready_place(config, {})
@@ -61,7 +61,7 @@ def replay_bad_records(
         raise OptionError(
             "--replay reads a folder or a table of bad records"
             + (
-                "; a topic has them as they were: give it to a job as source.options.subscribe"
+                "; a topic holds the records unchanged: read it with a job as source.options.subscribe"
                 if config.bad_records.topic is not None
                 else f", and the job names none: set {BAD_RECORDS_PATH.key}"
             ),
@@ -138,7 +138,7 @@ def replayed_identity(user: str, number: int) -> BatchIdentity:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as Spark takes it from Python."""
+    """A row in the form that Spark takes from Python."""
     if row["headers"] is not None:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return row

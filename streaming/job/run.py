@@ -1,6 +1,6 @@
-"""The streaming job of a job file: table → source → sink → query, until it is done or asked to end. SIGTERM, SIGINT and
-SIGHUP end the job after the batch that is running, whether this process gets them or Spark's JVM; a second one does not
-wait. A job that dies during a batch loses nothing: the next start recognises what has been written.
+"""Runs the streaming job of a job file: table → source → sink → query, until it is done or asked to end. SIGTERM,
+SIGINT and SIGHUP end the job after the batch that is running, whether this process gets them or Spark's JVM; a second
+one does not wait. A job that dies during a batch loses nothing: the next start recognises what has been written.
 """
 
 import json
@@ -85,8 +85,8 @@ def run_job(
 
     `reset_identity` renames the checkpoint and starts a new one at the Kafka offsets that the table holds.
     `allow_reprocess` writes a batch although checkpoint and table disagree. `ending` says when to end; by default on
-    signals of this process. `log` says what Spark logs of an error that ends the job. Raises BucketlineError when the
-    sink, the table, the settings or Spark fail.
+    signals of this process. `log` says how much Spark logs of an error that ends the job. Raises BucketlineError when
+    the sink, the table, the settings or Spark fail.
     """
     name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
     with (
@@ -102,7 +102,7 @@ def run_job(
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is around the run of a job: its name, what asks it to end, and who tells of it."""
+    """The surroundings of a job's run: its name, the object that asks it to end, and the reports of its progress."""
 
     name: str
     ending: Ending
@@ -213,7 +213,7 @@ def _run_until(
 
 
 def look_around(config: JobConfig, source: SourceOptions, spark: Any | None, silence: Silence) -> None:
-    """Returns if what the job needs is there, as far as that can be known before Spark starts."""
+    """Checks that everything that the job needs exists, as far as that can be known before Spark starts."""
     if spark is None and starts_java():
         require_packages(config, source.options)
         require_kafka_jar(config.source.format, *settings_to_start_with(), pyspark_version)
@@ -232,7 +232,7 @@ def _check_checkpoint(
     *,
     allow_reprocess: bool,
 ) -> None:
-    """Raises where the checkpoint is of other topics or another cluster, or does not fit what the table holds."""
+    """Raises if the checkpoint belongs to other topics or another cluster, or does not fit the table."""
     checkpoint = read_checkpoint(session, config.checkpoint, table)
     check_source(checkpoint, source.options, None if allow_reprocess else cluster.id)
     if allow_reprocess:
@@ -244,7 +244,9 @@ def _check_checkpoint(
 
 
 def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
-    """What watches the topics of a job; None where the cluster is not known, as ids count within one."""
+    """The object that checks the topics of a job. None if the cluster is not known, because ids count within one
+    cluster.
+    """
     if cluster.id is None:
         _LOG.warning(
             "the id of the Kafka cluster is not known: the job may not notice if a topic is deleted and created again"
@@ -276,11 +278,11 @@ def source_name(name: str, options: Mapping[str, str]) -> str:
 def _reset(
     spark: Any, config: JobConfig, source: SourceOptions, table: Table, cluster: ClusterNow, admin: JvmAdmin
 ) -> SourceOptions:
-    """Renames the checkpoint; the options of a source that starts at the table's offsets."""
+    """Renames the checkpoint. Returns the options of a source that starts at the table's offsets."""
     if config.source.format != KAFKA:
         raise OptionError(
-            f"--reset-identity begins again at the Kafka offsets that the table holds, and the source is "
-            f"{config.source.format!r}; restore the checkpoint, or use a new one with --allow-reprocess",
+            f"--reset-identity needs Kafka offsets in the table, and the source is {config.source.format!r}; restore "
+            "the checkpoint, or use a new one with --allow-reprocess",
             key=SOURCE_FORMAT.key,
         )
     partitions, reads = admin.partitions(), kafka_source(source.options)
@@ -305,9 +307,9 @@ def _reset(
 
 
 def set_aside(spark: Any, checkpoint: str) -> str | None:
-    """Renames a checkpoint folder, so that a new one can be created; the new name, None if there is no folder.
+    """Renames a checkpoint folder, so that a new one can be created. Returns the new name; None if there is no folder.
 
-    Raises OptionError when the storage does not rename it.
+    Raises OptionError if the storage cannot rename it.
     """
     context = spark.sparkContext
     new_path = context._jvm.org.apache.hadoop.fs.Path

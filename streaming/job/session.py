@@ -1,4 +1,4 @@
-"""The Spark session of a job: the running one, or a new one whose JVM gets no signal of this process's group.
+"""The Spark session of a job: the running session, or a new one whose JVM gets no signals of this process's group.
 
 Ctrl-C and `timeout` signal a whole process group. A JVM in that group would end before the batch. A JVM in its own
 group ends with this process, because it finds its standard input closed.
@@ -38,7 +38,7 @@ _MASTER = "spark.master"
 _PACKAGES = "spark.jars.packages"
 
 _own: list[Any] = [None]
-"""The gateway to the JVM that this process has started, None where there is none."""
+"""The gateway to the JVM that this process has started; None if it has started none."""
 
 
 def is_running() -> bool:
@@ -93,8 +93,11 @@ def awaited_packages(arguments: Sequence[str]) -> str | None:
 
 
 def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a job's own JVM: ours, except those that the user sets. Python workers are forked from a process
-    that has loaded what they need, where it is certain that it can: on this machine, with this Python."""
+    """The settings of a job's own JVM: bucketline's, except those that the user sets.
+
+    Python workers are forked from a process that has loaded the needed modules, if it is certain that this works: on
+    this machine, with this Python.
+    """
     chosen = {**defaults, **_chosen(arguments)}
     ours = dict(_QUIET)
     if (
@@ -150,7 +153,7 @@ def _chosen(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _defaults(arguments: Sequence[str]) -> dict[str, str]:
-    """The settings in the properties file that Spark will read; what cannot be read here, Spark will report."""
+    """The settings in the properties file that Spark will read. Spark reports a file that cannot be read."""
     named = [b for a, b in pairwise(arguments) if a == "--properties-file"]
     folder = os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf"
     try:

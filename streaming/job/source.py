@@ -34,7 +34,7 @@ _OF_STREAMS = frozenset(
         *("subscribe", "subscribepattern", "assign"),
     )
 )
-"""Options that say what a stream of Kafka reads, where it begins, and how much of it is a batch, in small letters."""
+"""Options, in lower case, that say what a Kafka stream reads, where it begins, and how large a batch is."""
 _UNKNOWN = re.compile(r"find (?:the )?data source")
 _SPARK_TYPES = {
     TypeRoot.BOOLEAN: "BOOLEAN",
@@ -63,10 +63,10 @@ def read_stream(
     *,
     tells_partitions: bool = False,
 ) -> Any:
-    """The stream that a job reads, with the columns that `decode` needs, or those of the table; with
-    `tells_partitions`, rows of Kafka say their topic and partition as well.
+    """The stream that a job reads, with the columns that `decode` needs, or those of the table.
 
-    Raises OptionError when Spark does not know the source, or the source lacks what is needed.
+    With `tells_partitions`, rows of Kafka have their topic and partition too. Raises OptionError if Spark does not know
+    the source, or the source lacks a needed column.
     """
     options = dict(source_options.options)
     reads_headers = _wants(fields, "headers") if decode is None else "headers" in decode.input_columns
@@ -83,17 +83,19 @@ def read_stream(
 
 
 def read_records(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> Any:
-    """The stream of a job that takes records apart by table, with all that records may have.
+    """The stream of a job of several tables, with all columns that records may have.
 
-    Raises OptionError when Spark does not know the source, or it has no column `value`.
+    Raises OptionError if Spark does not know the source, or it has no column `value`.
     """
     stream = _opened(spark.readStream, source.format, dict(options), spark.version)
     return _select(stream, [name for name in RECORD_TYPES if name == "value" or name in stream.columns])
 
 
 def records_between(spark: Any, options: Mapping[str, str], start: str, end: str) -> Any:
-    """The records of Kafka between two offsets, each in the form of Spark's `startingOffsets`, as a frame with the
-    columns of `read_records`."""
+    """The records of Kafka between two offsets, as a DataFrame with the columns of `read_records`.
+
+    Each offset is given in the form of Spark's `startingOffsets`.
+    """
     kept = {key: value for key, value in options.items() if key.lower() not in _OF_STREAMS}
     partitions = {topic: sorted(map(int, of)) for topic, of in json.loads(end).items()}
     chosen = {**kept, "assign": json.dumps(partitions), "startingOffsets": start, "endingOffsets": end}
@@ -102,9 +104,9 @@ def records_between(spark: Any, options: Mapping[str, str], start: str, end: str
 
 
 def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], most: int) -> pa.Table:
-    """Up to so many records of a source whose values are to be decoded, with Kafka's columns as far as it has them.
+    """At most `most` records of a source whose values are decoded, with Kafka's columns if it has them.
 
-    Raises OptionError when Spark does not know the source, or it has no column `value`.
+    Raises OptionError if Spark does not know the source, or it has no column `value`.
     """
     found = _opened(spark.read, source.format, dict(options), spark.version)
     names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
@@ -112,14 +114,14 @@ def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], mos
 
 
 def read_sample(spark: Any, source: SourceConfig, options: Mapping[str, str], each: int) -> pa.Table:
-    """As `read_first`, up to so many records of each partition of Kafka, or of each split of another source."""
+    """As `read_first`, with at most `each` records of each partition of Kafka, or of each split of another source."""
     found = _opened(spark.read, source.format, dict(options), spark.version)
     names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
     return _records(_select(found, names).rdd.mapPartitions(_FirstOf(each)).collect(), names)
 
 
 class _FirstOf:
-    """The first items of a partition; what is behind them is not read."""
+    """The first items of a partition; the rest is not read."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -135,7 +137,7 @@ def _records(rows: Sequence[Any], names: Sequence[str]) -> pa.Table:
 
 
 def _plain(value: object) -> object:
-    """A value of Spark as Arrow takes it."""
+    """A value of Spark in the form that Arrow takes."""
     if isinstance(value, list):
         return [{name: _plain(part) for name, part in entry.items()} for entry in value]
     return bytes(value) if isinstance(value, bytearray) else value
@@ -155,16 +157,18 @@ def _opened(reader: Any, name: str, options: dict[str, str], version: str) -> An
 
 
 def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: Sequence[str] = ()) -> Any:
-    """The rows of a stream that are rows already, with what the job says of columns and rows; Spark computes it. `keys`
-    are columns that do not tell the time.
+    """The rows of a stream whose records are rows already, with the job's column settings applied by Spark.
 
-    Raises OptionError for what Spark does not take, and for a condition on rows that have kinds.
+    `keys` are columns that must not use the current time. Raises OptionError for an expression that Spark does not
+    take, and for a condition on rows that have row kinds.
     """
     if columns == NO_COLUMN_OPTIONS:
         return stream
     key = WHERE.key if columns.select is None else SELECT.key
     if source_format == KAFKA:
-        raise OptionError(f"{key} reads what records hold, and source.decode is none; set source.decode", key=key)
+        raise OptionError(
+            f"{key} needs records that are decoded, and source.decode is none; set source.decode", key=key
+        )
     if columns.where is not None and ROW_KIND_COLUMN in stream.columns:
         raise OptionError(
             f"{WHERE.key} is not supported for rows that have kinds ({ROW_KIND_COLUMN}): what leaves the condition "
@@ -181,7 +185,7 @@ def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: S
 
 
 def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
-    """Raises OptionError where a condition, or a column of the key, would be another one when the row changes."""
+    """Raises OptionError if a condition, or a key column, uses the current time, which differs when the row changes."""
     named = [] if columns.where is None else [(WHERE.key, SqlExpression(columns.where))]
     if columns.select is not None:
         own = {name.lower() for name in keys}
@@ -189,11 +193,11 @@ def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
         named += [(f"{SELECT.key}: column {name}", value) for name, value in items if name.lower() in own]
     for what, expression in named:
         if (now := tells_time(expression)) is not None:
-            raise OptionError(f"{what}: {now} is another time when the row changes; take it out", key=what)
+            raise OptionError(f"{what}: the value of {now} differs when the row changes; remove it", key=what)
 
 
 def _listed(text: str, columns: Sequence[str]) -> list[str]:
-    """The columns of a SELECT in Spark's texts; those that are computed stand in place of their namesakes."""
+    """The columns of a SELECT as Spark's texts; a computed column replaces the column of the same name."""
     selection = parse_selection(text)
     gone = {name.lower() for name in (*selection.left_out, *(name for name, _ in selection.items))}
     kept = [in_backticks(name) for name in columns if name.lower() not in gone] if selection.has_star else []
@@ -248,7 +252,7 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
 
 
 def _kafka_columns(stream: Any, fields: Sequence[DataField], tells_partitions: bool) -> Any:
-    """The columns of Kafka's source that the table has, under Kafka's or the table's name."""
+    """The columns of Kafka's source that the table has, under Kafka's or the table's names."""
     wanted = []
     for f in fields:
         if f.name in stream.columns:

@@ -25,8 +25,9 @@ _LEVELS: Mapping[str, str] = {
 version). Some warn at every stop and every failed task: no job to cancel, interrupted tasks; or each time that Kafka
 did not answer a request for offsets."""
 _REPORTED_BY_US = r"(?s)(.*\n\s+(at |File \").*|(\[.*\] )?Task \d+ in stage .* failed \d+ times; aborting job.*)"
-"""Messages with a traceback of Java or Python in their text: several loggers repeat the error of a task. Spark 4.3
-names the query in front of a message. Messages about lost executors stay."""
+"""Messages that contain a traceback of Java or Python: several loggers repeat the error of a task. Spark 4.3 puts the
+name of the query in front of a message. Messages about lost executors are kept.
+"""
 _PYTHON_REPEATING = "py4j"
 
 
@@ -58,16 +59,18 @@ def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs a call without an answer through Python's root logger, with its traceback."""
+    """Whether a record does not come from Py4J, which logs a call without an answer, and its traceback, through
+    Python's root logger.
+    """
     return PurePath(record.pathname).parent.name != _PYTHON_REPEATING
 
 
 def _say_nothing(request: object, address: object) -> None:
-    """Replaces the traceback that PySpark's server prints when the JVM has ended."""
+    """Replaces the traceback that PySpark's server prints when the JVM has ended by nothing."""
 
 
 def _quiet(log4j: Any, reported: Any) -> dict[str, Any]:
-    """Sets the levels and the filter; returns those set before, None for a logger that followed its parent."""
+    """Sets the levels and the filter; returns the levels set before, None for a logger that followed its parent."""
     context = log4j.LogManager.getContext(False)
     config = context.getConfiguration()
     before = {}

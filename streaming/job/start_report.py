@@ -1,4 +1,4 @@
-"""Log lines about what a job is doing until its first batch is written, and whenever Kafka lets it wait."""
+"""Log lines about what a job is doing until its first batch is written, and whenever it has to wait for Kafka."""
 
 import logging
 import time
@@ -42,8 +42,10 @@ class StartReport:
         self._asks_since: float | None = None
 
     def watch(self, query: Any, batch: FirstBatch) -> None:
-        """Looks at the query once a second at most; costs nothing while a batch runs, nor once the first batch is
-        written where the source is not Kafka."""
+        """Looks at the query at most once a second.
+
+        It costs nothing while a batch runs; for a source other than Kafka, nothing once the first batch is written.
+        """
         moment = self._now()
         if moment - self._looked_at < _LOOK_SECONDS or (batch.is_written and (self._kafka is None or batch.is_busy)):
             return
@@ -62,7 +64,7 @@ class StartReport:
             self._say(f"waiting for the first batch: {message}", moment, self._since, "since the query started")
 
     def end(self, batch: FirstBatch) -> None:
-        """Says why a query that has read everything wrote no batch."""
+        """Logs why a query that has read everything wrote no batch."""
         if not batch.has_begun:
             self._tell("the source holds nothing new: the job ends without a batch")
 

@@ -32,10 +32,10 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
     """The newest offsets of each writer, newest first; only of `user` if given.
 
     A writer is the same under every `commit.user-prefix`.
-    Snapshots are walked from the newest back to the first with offsets; other users are known by their tags. Who asks
-    for more gets, after those, writers whose tags are gone, as a rollback leaves them: that takes all snapshots. So
-    does a rollback that was cut short: it may have moved tags back, and left the snapshots, and its own tag is on one
-    that may be gone.
+    Snapshots are walked from the newest back to the first with offsets; other users are known by their tags. Then
+    follow writers whose tags no longer exist, as after a rollback; finding them reads all snapshots. After an
+    interrupted rollback all snapshots are read too: it may have moved tags back and left the snapshots, and its own tag
+    may be on a snapshot that no longer exists.
     """
     wanted = None if user is None else writer_of(user)
     handle = handle_of(table)
@@ -56,7 +56,7 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
 
 
 def _up_to_rows(newest_first: Iterator[Snapshot]) -> Iterator[Snapshot]:
-    """The snapshots up to the first that is no compaction, itself included."""
+    """The snapshots up to and including the first that is not a compaction."""
     for snapshot in newest_first:
         yield snapshot
         if snapshot.commit_kind is not CommitKind.COMPACT:
@@ -66,9 +66,11 @@ def _up_to_rows(newest_first: Iterator[Snapshot]) -> Iterator[Snapshot]:
 def _newest_of_each(
     walked: Sequence[Snapshot], kept: Sequence[Snapshot], wanted: str | None
 ) -> Iterator[WriterOffsets]:
-    """The newest offsets of each writer, newest first; only of `wanted` if given. `walked` are snapshots without a gap
-    between them, `kept` those of tags."""
-    # A compaction may be published after a later batch than its own; only snapshots with rows count.
+    """The newest offsets of each writer, newest first; only those of `wanted` if given.
+
+    `walked` are snapshots without a gap between them, `kept` are snapshots of tags.
+    """
+    # A compaction may be published after a later batch than its own, so only snapshots with rows count.
     rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
     late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
     snapshots = {s.id: s for s in (*kept, *walked) if s.id not in late}
@@ -83,7 +85,7 @@ def _newest_of_each(
 
 
 def kafka_topics(snapshot: Snapshot) -> Topics:
-    """The Kafka offsets among a snapshot's end offsets, those of all its sources together; empty if there are none."""
+    """The Kafka offsets in a snapshot's end offsets, of all its sources together; empty if there are none."""
     text = snapshot.properties.get(END_OFFSETS)
     try:
         sources = json.loads(text) if text is not None else []

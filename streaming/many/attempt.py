@@ -1,7 +1,7 @@
-"""One attempt to write a batch into many tables: read → decide for each → write → check → commit side by side.
+"""One attempt to write a batch into many tables: read → decide for each → write → check → commit in parallel.
 
-All decisions come before the first commit. What was committed when the process ends is recognised by the next attempt,
-table by table.
+All decisions come before the first commit. If the process ends, the next attempt recognises for each table whether it
+was committed.
 """
 
 import hashlib
@@ -258,7 +258,7 @@ class Attempt:
             raise
 
     def _check_topics(self) -> None:
-        """Returns if the topics are the ones that each table was written from. Kafka is asked once for all tables."""
+        """Checks that the topics are the ones from which each table was written. Kafka is asked once for all tables."""
         watch = self._job.one.topics
         if watch is None:
             return
@@ -278,7 +278,8 @@ class Attempt:
         batch, user = self._identity, self._state.tables.user
         place = self._job.places(bad_records)
         rejects = allowed_rejects(place, bad_records.max_count, blobs, batch.batch_id)
-        # A table that catches up is another writer: a place takes bad records of a writer and batch once.
+        # A table that catches up counts as another writer, because a place takes the bad records of a writer and batch
+        # only once.
         writer = user if self._only is None else f"{user}-{_short(name)}"
         named = BatchName(writer, batch.batch_id, batch.digest, batch.run_id, name, f"{user}/{folder_name(name)}")
         aside.setdefault(bad_records, []).append((named, rejects))
@@ -292,7 +293,7 @@ class Attempt:
         self._taken_back.clear()
 
     def _set_aside(self, aside: Mapping[BadRecords, Sequence[tuple[BatchName, pa.Table]]]) -> None:
-        """Puts the bad records of all tables aside, with one call to each place."""
+        """Stores the bad records of all tables, with one call to each place."""
         for bad_records, rejects in aside.items():
             place = self._job.places(bad_records)
             done = None if place is None else put_aside(place, rejects)
@@ -317,7 +318,7 @@ class Attempt:
         return [result for result in done if isinstance(result, BatchReport)]
 
     def _note_failure(self, turn: Turn, error: object) -> None:
-        """Takes a table that has failed out of the batch. Raises the error if the job must stop for it."""
+        """Removes a table that has failed from the batch. Raises the error if the job must stop for it."""
         if not isinstance(error, Exception):
             return
         if not isinstance(error, BucketlineError) or not _is_of_table(error):
@@ -334,7 +335,7 @@ class Attempt:
 
 
 def _is_of_table(error: Exception) -> bool:
-    """Whether an error is about one table, would come again, and has certainly left the batch out of that table."""
+    """Whether an error concerns one table, would happen again, and has certainly left the batch out of that table."""
     if not isinstance(error, BucketlineError) or isinstance(error, CommitOutcomeUnknownError):
         return False
     return not (isinstance(error, CommitConflictError) and may_repeat(error))

@@ -1,4 +1,4 @@
-"""The batch for one of its tables, and the ledger entry of the table before and after: pure decisions."""
+"""Pure decisions about one table in a batch, and about its ledger entry before and after."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -51,21 +51,25 @@ def identity_for(
 
 
 def at_least(entry: Entry | None) -> int:
-    """The newest batch that a table must hold before this one; below 0 if it need not hold any. A table that the ledger
-    does not know may come from a job of one table: it is checked by its own snapshots."""
+    """The newest batch that a table must hold before this one; below 0 if it need not hold any.
+
+    A table that the ledger does not know may come from a job of one table: its own snapshots are checked.
+    """
     return -1 if entry is None or entry.last_batch is None else entry.last_batch
 
 
 def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> None:
-    """Returns if the table is the one that the ledger knows, and lacks no records before the batch. Raises
-    CheckpointMismatchError."""
+    """Checks that the table is the one that the ledger knows, and lacks no records before the batch.
+
+    Raises CheckpointMismatchError if not.
+    """
     if entry is None:
         return
     if entry.birth and birth != entry.birth:
         state = "is gone" if not birth else "was dropped and created again"
         raise CheckpointMismatchError(
-            f"{name}, which this job has written, {state}: what the job has read for it is not in it. Restore the "
-            f"table; or run `ingest --forget {name}` once: the job then writes it from here on as a new one",
+            f"{name}, which this job has written, {state}: it lacks records that the job has read for it. Restore the "
+            f"table; or run `ingest --forget {name}` once: the job then writes it as a new table from here on",
             path=name,
         )
     missing = [] if entry.catching_up else left_out(entry, span)
@@ -74,7 +78,7 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
         raise CheckpointMismatchError(
             f"{name} has its records up to offset {(entry.cutoff or {})[missing[0]]} of topic {topic!r} partition "
             f"{partition} only, and the batch begins at {span.start[missing[0]]}: its route was taken out of the job "
-            f"and put back, and what came in between is not in it. Run `ingest --forget {name}` once to go on without "
+            f"and put back, and it lacks the records in between. Run `ingest --forget {name}` once to go on without "
             "these records; or --reset-identity, which reads them",
             path=name,
         )
@@ -179,9 +183,9 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
     if newest == parked.batch:
         return replace(entry, last_batch=newest, commits=entry.commits + 1, cutoff=parked.end)
     raise CheckpointMismatchError(
-        f"{name} holds batch {newest} of this job, and by the ledger its newest is batch {entry.last_batch}, before it "
-        f"failed in batch {parked.batch}: what it has missed since is not certain. Roll it back to batch "
-        f"{entry.last_batch}; or run `ingest --forget {name}`, which goes on without what it lacks",
+        f"{name} holds batch {newest} of this job, and by the ledger its newest is batch {entry.last_batch}, before "
+        f"it failed in batch {parked.batch}: it is not certain which records it has missed since. Roll it back to "
+        f"batch {entry.last_batch}; or run `ingest --forget {name}`, which goes on without the missing records",
         path=name,
     )
 

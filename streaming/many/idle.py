@@ -1,5 +1,4 @@
-"""Care of tables without records in a batch: their outstanding compactions, and the tags that keep their newest
-snapshot.
+"""Work for tables without records in a batch: due compactions, and the tags that keep their newest snapshot.
 
 A table that is idle for longer than a tag is kept would look as if it had been rolled back. So its tag is renewed. The
 new tag says up to where the table has its records now: a query that begins again from the table alone begins there, and
@@ -32,7 +31,7 @@ _MOST_RENEWED = 8
 
 
 def owes(known: Known) -> bool:
-    """Whether a table waits for compactions that its batches have left undone."""
+    """Whether compactions of a table are due that its batches have left undone."""
     state = known.target.state
     return bool(state.hidden) or state.owes_full or state.owes_postponed
 
@@ -43,11 +42,11 @@ def do_owed(known: Known, batch: int, engine: Any) -> None:
         target = finish_stream(known.target, engine)
         known.target = _compacted(target, batch, engine) if target.state.owes_full else target
     except BucketlineError as e:
-        _LOG.warning("%s: what it is owed could not be done, and is tried again: %s", known.name, e.message)
+        _LOG.warning("%s: due compactions have failed, and are tried again: %s", known.name, e.message)
 
 
 def _compacted(target: Target, batch: int, engine: Any) -> Target:
-    """The target after a full compaction that a conflict had dropped is done again."""
+    """The target after repeating a full compaction that was dropped because of a conflict."""
     at, trigger = target.at, CompactTrigger.FULL
     due = at.due(trigger)
     states = at.bucket_states(trigger) if due else {}

@@ -1,4 +1,4 @@
-"""What a job of many tables says of all its batches, and what a process keeps from batch to batch."""
+"""The settings of a job of many tables, and the state that a process keeps from batch to batch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ from bucketline.streaming.tasks.many.split import Resolver
 
 @dataclass(frozen=True, slots=True)
 class ManyJob:
-    """What a job says of all its batches. `settings` is the text that decides rows, and `pin` its hash.
+    """The settings of a job that hold for all batches. `settings` is the text of the settings that affect rows, `pin`
+    its hash.
 
     `nameless` decodes records that belong to no table; `bad_records` are the settings for bad ones among them. `places`
     gives the place that such settings name, None for none. `one` has the settings that a job of one table has too. A
@@ -40,8 +41,11 @@ class ManyJob:
 
 @dataclass(slots=True)
 class ManyState:
-    """What a process keeps from batch to batch. `ledger` is that of the last batch, once the process `has_looked` for
-    it. `touched` is the number of tables that the last batch had records for."""
+    """The state that a process keeps from batch to batch.
+
+    `ledger` is that of the last batch, once the process `has_looked` for it. `touched` is the number of tables for
+    which the last batch had records.
+    """
 
     files: LedgerFiles
     tables: Tables
@@ -58,8 +62,9 @@ class ManyState:
 @dataclass(frozen=True, slots=True)
 class Told:
     """The result of a batch of many tables: a report of each table, the tables that failed and were parked, and the
-    number of records that were left out because their table is parked. `is_skipped` when all of it was written
-    before."""
+    number of records that were left out because their table is parked. `is_skipped` is true if the whole batch was
+    written before.
+    """
 
     reports: tuple[BatchReport, ...] = ()
     failed: Mapping[str, BucketlineError] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a job of many tables knows of them between two batches: one file a batch in the checkpoint.
+"""The ledger: what a job of many tables knows of them between two batches, one file for each batch, in the checkpoint.
 
 A table commits only in batches that bring it rows, so its newest snapshot does not say how far the job has read. The
 ledger does: it names each table's last batch, and the offsets up to which the table has its records.
@@ -15,7 +15,7 @@ from bucketline.streaming.tasks.many.split import Feed, Origin
 
 FORMAT = 1
 BEFORE_ALL = -1
-"""The batch of a ledger that a query begins with."""
+"""The batch number of a ledger with which a query begins."""
 
 FeedOffsets = Mapping[Feed, int]
 """Topic and partition → the next offset."""
@@ -106,8 +106,8 @@ def decode_ledger(data: bytes, path: str) -> Ledger:
         said = json.loads(data)
         if said["format"] != FORMAT:
             raise UnsupportedTableError(
-                f"{path} is a ledger of format {said['format']}, and {FORMAT} is known: a newer bucketline has written "
-                "the checkpoint; use that one",
+                f"{path} is a ledger of format {said['format']}, and only {FORMAT} is known: a newer bucketline has "
+                "written the checkpoint; use the newer one",
                 path=path,
             )
         tables = {target: _entry(entry) for target, entry in said["tables"].items()}
@@ -115,7 +115,10 @@ def decode_ledger(data: bytes, path: str) -> Ledger:
         return Ledger(said["query"], int(said["batch"]), said["digest"], said["pin"], end, tables)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise CorruptFileError(
-            f"{path} is no ledger, or is cut short; restore the checkpoint, or run the job once with --reset-identity",
+            (
+                f"{path} is not a ledger, or is cut short; restore the checkpoint, or run the job once with "
+                "--reset-identity"
+            ),
             path=path,
         ) from e
 

@@ -1,7 +1,7 @@
-"""The ledgers and pins of a job, as files in its checkpoint; and which ledger a batch continues.
+"""The ledgers and pins of a job, as files in its checkpoint; and the choice of the ledger that a batch continues.
 
-The ledger of a batch is on storage before Spark is told that the batch is done. So every batch that Spark takes for
-done has one.
+The ledger of a batch is stored before Spark is told that the batch is done. So every batch that Spark counts as done
+has a ledger.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ from bucketline.streaming.many.ledger import Ledger, decode_ledger
 _OURS = "bucketline"
 _START = "start"
 _REMEDY = (
-    "Restore the checkpoint as a whole, as it was; or, with a Kafka source, run the job once with --reset-identity, "
-    "which begins at what the tables hold"
+    "Restore the whole checkpoint as it was; or, with a Kafka source, run the job once with --reset-identity, which "
+    "begins at the offsets of the tables"
 )
 
 
@@ -56,11 +56,11 @@ def decode_pin(data: bytes, path: str) -> BatchPin:
         said: Mapping[str, Any] = json.loads(data)
         return BatchPin(said["batch"], said["digest"], said["hash"], said["settings"], dict(said["tables"]))
     except (ValueError, KeyError, TypeError) as e:
-        raise CorruptFileError(f"{path} is no pin of a batch, or is cut short. {_REMEDY}", path=path) from e
+        raise CorruptFileError(f"{path} is not a pin of a batch, or is cut short. {_REMEDY}", path=path) from e
 
 
 class Wish(Enum):
-    """What somebody asks a job to do with one of its tables."""
+    """A request to a job about one of its tables: what to do with it."""
 
     UNPARK = "unpark"
     FORGET = "forget"
@@ -116,17 +116,17 @@ class LedgerFiles:
         return self.io.modified_ms(self._ledger(batch))
 
     def put(self, ledger: Ledger) -> None:
-        """Writes the ledger of a batch. A ledger of the same batch and input stays as it is.
+        """Writes the ledger of a batch. A ledger of the same batch and input stays unchanged.
 
-        Raises CheckpointMismatchError where there is one of another input, or of another query.
+        Raises CheckpointMismatchError if there is a ledger of another input, or of another query.
         """
         if self.io.publish(self._ledger(ledger.batch), ledger.encode()):
             return
         there = self.read(ledger.batch)
         if there is None or (there.query, there.digest) != (ledger.query, ledger.digest):
             raise CheckpointMismatchError(
-                f"{self._ledger(ledger.batch)} is of another input than batch {ledger.batch} of this job has: a second "
-                f"job uses the checkpoint, or it was rewound. Stop the other one. {_REMEDY}",
+                f"{self._ledger(ledger.batch)} belongs to another input than batch {ledger.batch} of this job: a "
+                f"second job uses the checkpoint, or the checkpoint was rewound. Stop the other job. {_REMEDY}",
                 path=self.root,
                 checkpoint_batch=ledger.batch,
             )
@@ -159,7 +159,7 @@ class LedgerFiles:
                 said = {} if data is None else json.loads(data)
                 found += [TableRequest(Wish(said["wish"]), said["table"])] if said else []
             except (ValueError, KeyError, TypeError) as e:
-                raise CorruptFileError(f"{path} is no request to a job; remove it", path=path) from e
+                raise CorruptFileError(f"{path} is not a request to a job; remove it", path=path) from e
         return tuple(found)
 
     def ask(self, request: TableRequest) -> None:
@@ -184,8 +184,8 @@ def ledger_files(
         io.require_publish()
     except (OptionError, UnsupportedTableError) as e:
         raise OptionError(
-            f"a job with 'tables' keeps a ledger in its checkpoint, and {checkpoint} cannot be written to that way: "
-            f"{e.message} Use a checkpoint where tables can be as well",
+            f"a job with 'tables' keeps a ledger in its checkpoint, but cannot write it to {checkpoint}: {e.message} "
+            "Use a checkpoint on a storage that can hold tables",
             key=CHECKPOINT.key,
         ) from e
     return LedgerFiles(io, f"{root}/{_OURS}", kept, world)
@@ -203,7 +203,7 @@ class Found:
 def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) -> Found:
     """The ledger of the batch before, or of the batch itself if that was done already.
 
-    Raises CheckpointMismatchError where ledgers and Spark's own files of the checkpoint do not fit.
+    Raises CheckpointMismatchError if ledgers and Spark's own files in the checkpoint do not agree.
     """
     numbers = files.numbers()
     newest = numbers[-1] if numbers else None
@@ -211,10 +211,10 @@ def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) 
         return Found(files.read_start() if batch == 0 else None)
     ledger = files.read(newest)
     if ledger is None:
-        raise CorruptFileError(f"{files.root}/ledger/{newest} is listed and not there. {_REMEDY}", path=files.root)
+        raise CorruptFileError(f"{files.root}/ledger/{newest} is listed but does not exist. {_REMEDY}", path=files.root)
     why: str | None = None
     if ledger.query != query:
-        why = f"it is of query {ledger.query}, and this is query {query}"
+        why = f"it belongs to query {ledger.query}, and this is query {query}"
     elif newest == batch and ledger.digest != digest:
         why = f"it has batch {batch} with other input"
     elif newest not in (batch, batch - 1):
@@ -232,7 +232,7 @@ def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) 
 def ledger_lost(files: LedgerFiles, target: str, batch: int) -> BucketlineError:
     """The error for a table that was written with a ledger, when the checkpoint has no ledger."""
     return CheckpointMismatchError(
-        f"{target} has batches of this job that were written with a ledger, and {files.root} has none, at batch "
+        f"{target} has batches of this job that were written with a ledger, but {files.root} has no ledger at batch "
         f"{batch}: the folder was removed, or left out of a copy. {_REMEDY}",
         path=target,
         checkpoint_batch=batch,

@@ -1,4 +1,6 @@
-"""The outcome of a batch for one table, from what the tasks that read and the tasks that write say."""
+"""Makes the outcome of a batch for one table from the notes of the tasks that read and the results of those that
+write.
+"""
 
 import pickle
 from collections.abc import Sequence
@@ -22,7 +24,7 @@ def outcome_of(results: Sequence[TaskResult], note: TableNote, access: BucketAcc
         with discarded_on_error(access) as messages:
             messages += [m for r in results if r.kind == MESSAGES for m in decode_messages(r.payload)]
             first = min(errors, key=str)
-            assert isinstance(first, BucketlineError), "only errors of ours travel"
+            assert isinstance(first, BucketlineError), "only bucketline's own errors are sent by tasks"
             raise first
     made = read_outcome(results, access)
     return replace(

@@ -1,4 +1,4 @@
-"""A batch that an earlier process began with other settings: some tables may hold the rows that those settings made."""
+"""Finds a batch that an earlier process began with other settings: some tables may hold rows made by those settings."""
 
 from bucketline.conf.routes.routed_job import Resolved
 from bucketline.state.store.write.table_at import table_at
@@ -9,8 +9,9 @@ from bucketline.streaming.many.job import ManyJob, ManyState
 
 
 def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> str | None:
-    """The settings that the batch must be finished with. None if the job's own settings may write it: it was begun with
-    the same ones, or no table holds it yet. Only the first batch of a process asks."""
+    """The settings that the batch must be finished with. None if the job's own settings may be used: the batch was
+    begun with the same settings, or no table holds it yet. Only the first batch of a process asks.
+    """
     if state.has_looked:
         return None
     pin = state.files.read_pin(identity.batch_id)

@@ -1,4 +1,4 @@
-"""Runs several pieces of work that mostly wait for storage in threads, and returns when all have ended."""
+"""Runs several pieces of work, which mostly wait for storage, in threads, and returns when all have ended."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 def side_by_side(works: Sequence[Callable[[], T]], threads: int) -> list[T | Exception]:
     """The result or the error of each piece of work, in their order. With `threads` of 1 they run one after another in
-    the calling thread. A BaseException that is no Exception is raised, once all work that has begun has ended."""
+    the calling thread. A BaseException that is not an Exception is raised after all work that has begun has ended.
+    """
     if min(threads, len(works)) < 2:
         return [_done(work) for work in works]
     with ThreadPoolExecutor(min(threads, len(works)), thread_name_prefix="bucketline-tables") as pool:

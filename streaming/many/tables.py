@@ -1,4 +1,4 @@
-"""The tables of a job that this process has open: their numbers, and how tasks read the records of each.
+"""The open tables of a job in this process: their numbers, and how tasks read the records of each.
 
 A table gets its number when it is opened, and keeps it as long as the process lives. The values that tasks need to read
 it are packed when it is opened, and again when its schema or settings change. So a batch costs nothing for a table
@@ -163,8 +163,8 @@ class Tables:
         handle = self.doors.open(config, records, may_create=not is_known)
         if handle is None:
             raise TableNotFoundError(
-                f"{to.table}, which this job has written, is gone. Restore it; or run `ingest --forget {to.table}` "
-                "once: the job then makes it anew, or leaves it out",
+                f"{to.table}, which this job has written, no longer exists. Restore it; or run `ingest --forget "
+                f"{to.table}` once: the job then creates it again, or leaves it out",
                 path=to.table,
             )
         return self._opened(to, handle, config)
@@ -197,8 +197,8 @@ class Tables:
         twin = case_twins(self._known, name)
         if twin is not None:
             raise OptionError(
-                f"{name!r} and {twin!r} differ in upper and lower case only, and not every storage tells them apart; "
-                "give one of them a route of its own with another table",
+                f"{name!r} and {twin!r} differ in upper and lower case only, and some storages do not distinguish "
+                "them; add a route with another table for one of them",
                 key="table",
             )
         open_outlets(opened.target.at.plan.sink.metrics)
@@ -230,7 +230,7 @@ class Tables:
             self.forget(name)
 
     def told(self, parked: frozenset[str]) -> KnownTables:
-        """What tasks must know of the tables. It is the same object until something changes."""
+        """The facts about the tables that tasks must know. It is the same object until something changes."""
         if self._told is None or self._told.parked != parked:
             numbers = {name: known.number for name, known in self._known.items()}
             self._told = KnownTables(numbers, dict(self._packed), parked)
@@ -248,7 +248,7 @@ class Tables:
                 known.target = finish_stream(known.target, engine)
                 return hidden_rows(known.target).rows
             except BucketlineError as e:
-                _LOG.warning("%s: what the query still owes could not be compacted: %s", known.name, e)
+                _LOG.warning("%s: compactions that are still due have failed: %s", known.name, e)
                 return 0
 
         written = [known for known in self.all() if known.target.at.view.snapshot is not None]

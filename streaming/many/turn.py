@@ -1,4 +1,4 @@
-"""One table in a batch that brings it records: decide, plan, check, commit; each step is that of a job of one table."""
+"""One table in a batch that brings it records: decide, plan, check, commit, each as in a job of one table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -59,13 +59,13 @@ class Turn:
 
     @property
     def wrote(self) -> bool:
-        """Whether the table holds a commit of the batch, or is to get one."""
+        """Whether the table holds a commit of the batch, or will get one."""
         if not self.is_new:
             return True
         return self.outcome is not None and bool(self.outcome.messages or self.rejected or self.outcome.truncated)
 
     def discard(self) -> None:
-        """Removes what tasks have written of it."""
+        """Removes the files that tasks have written for the table."""
         if self.outcome is not None:
             self.target.at.discard(self.outcome.messages)
 
@@ -86,7 +86,7 @@ def decide_turn(
     if has_lost and any(recover.PIN in s.properties for s in own) and _is_before(own, batch):
         raise ledger_lost(state.files, known.name, batch.batch_id)
     if entry is None and own and span.end:
-        # A job of this table alone may have written it: its records count too.
+        # A job of this table alone may have written the batch: its bad records count too.
         entry = Entry(known.birth, fed=_fed(own))
         turn.identity = identity_for(batch, span, entry, turn.note.spans, job.pin)
     turn.decided, turn.is_new = True, isinstance(decision, recover.WriteBatch)
@@ -126,7 +126,7 @@ def plan_turn(turn: Turn) -> None:
 
 
 def check_turn(turn: Turn, batch: BatchIdentity) -> None:
-    """Returns if the rows that tasks have written may be committed. Raises the errors of a job of one table."""
+    """Checks that the rows that tasks have written may be committed. Raises the errors of a job of one table."""
     assert turn.outcome is not None and turn.stages is not None, "the table is to be written"
     outcome, decode = turn.outcome, turn.stages.source.decode
     turn.target = of_one_source_table(turn.target, outcome, decode)
@@ -136,7 +136,8 @@ def check_turn(turn: Turn, batch: BatchIdentity) -> None:
 
 def commit_turn(turn: Turn, engine: Any, times: tuple[float, float, float]) -> BatchReport | None:
     """Commits the table's rows, or finishes a batch that the table already holds. Returns None if there is nothing to
-    do. `times` are when the batch began, was planned, and had been written."""
+    do. `times` are the times at which the batch began, was planned, and had been written.
+    """
     started, planned, ran = times
     if not turn.is_new:
         turn.target, done = compact_what_was_due(turn.target, turn.identity, engine)

@@ -1,1 +1,1 @@
-"""What a process counts and measures of itself, and where that is shown."""
+"""Metrics: what a process counts and measures about itself, and where it shows them."""

@@ -1,7 +1,7 @@
 """The outlets of metrics: a port that Prometheus asks, a text file for its node exporter, JSON lines.
 
-What the options name is opened before the first batch, so that a port that is taken is an error then. Later failures
-are warnings: the rows of a batch count more than its metrics.
+The outlets that the options name are opened before the first batch, so that a port in use is an error at the start.
+Later failures are warnings: the rows of a batch matter more than its metrics.
 """
 
 import logging
@@ -29,7 +29,9 @@ _lock = Lock()
 
 
 def open_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> None:
-    """Opens the port, once in a process, and tries the files. Raises OptionError for what cannot be opened."""
+    """Opens the port, once in a process, and tries the files. Raises OptionError for an outlet that cannot be
+    opened.
+    """
     if settings.prometheus_port is not None:
         _serve(settings.prometheus_address, settings.prometheus_port, registry)
     if settings.prometheus_file is not None:
@@ -65,7 +67,7 @@ def exposition(registry: Registry = REGISTRY) -> bytes:
 
 
 def close_ports() -> None:
-    """Ends what `open_outlets` has started in this process."""
+    """Closes the ports that `open_outlets` has opened in this process."""
     with _lock:
         for server, thread in _ports.values():
             server.shutdown()

@@ -1,4 +1,4 @@
-"""Metrics of this process: counters and gauges by name and labels. It knows nothing of who shows them."""
+"""The metrics of this process: counters and gauges by name and labels. This module does not know who shows them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class MetricKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric; its name is shown behind `bucketline_`, that of a counter with `_total` at its end."""
+    """One metric. It is shown with the prefix `bucketline_`, a counter also with `_total` at the end."""
 
     name: str
     kind: MetricKind
@@ -60,14 +60,14 @@ class Registry:
             self._values[metric] = kept | {_labels({**labels, **dict(k)}): v for k, v in values.items()}
 
     def samples(self) -> Iterator[tuple[Metric, Mapping[Labels, float]]]:
-        """Each metric with its values, as they are now."""
+        """Each metric with its current values."""
         with self._lock:
             samples = [(metric, dict(values)) for metric, values in self._values.items()]
         yield from sorted(samples, key=lambda pair: pair[0].name)
 
 
 REGISTRY = Registry()
-"""That of this process."""
+"""The registry of this process."""
 
 
 def _labels(labels: Mapping[str, str]) -> Labels:

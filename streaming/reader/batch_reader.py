@@ -33,12 +33,12 @@ from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.pushed_filters import condition_of
 from bucketline.streaming.reader.spark_rows import check_given, fit, names_of, spark_arrow, spark_schema
 
-_REMEDY = "run the action again, or keep the snapshot: with a tag, or a longer 'snapshot.time-retained'"
+_REMEDY = "run the action again, or keep the snapshot with a tag or a longer 'snapshot.time-retained'"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRead:
-    """A read of a table whose schema is fixed; a plain value that travels."""
+    """A read of a table whose schema is fixed; a plain value that can be sent to tasks."""
 
     options: ReaderOptions
     place: TablePlace
@@ -57,7 +57,7 @@ class BatchRead:
         return with_change_columns(arrow_schema(self.place.schema.select(names.of_table)), names.names)
 
     def narrowed(self, user_schema: StructType) -> "BatchRead":
-        """The same with the columns of a schema that the user gave, or Spark's own. Raises SchemaMismatchError."""
+        """The read with the columns of a schema that the user gave, or Spark's own. Raises SchemaMismatchError."""
         own = planned_schema(self)
         check_given(user_schema, own)
         names = names_of(user_schema)
@@ -73,7 +73,7 @@ class BatchRead:
         return read
 
     def filtered(self, condition: pc.Expression | None) -> "BatchRead":
-        """The same with one more condition on its rows."""
+        """The read with one more condition on its rows."""
         if condition is None:
             return self
         before = filter_condition(self.request.filter, self.place.schema)
@@ -81,11 +81,12 @@ class BatchRead:
 
 
 def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> BatchRead:
-    """The read that the options describe, whether they are for a batch or a stream. Raises OptionError and what opening
-    a table raises.
+    """The read that the options describe, for a batch or a stream. Raises OptionError, and the errors of opening a
+    table.
     """
     if place is None:
-        # Not `open_table`: Spark starts processes for each read, and all that a `Table` can do takes long to import.
+        # `open_table` is not used, because Spark starts processes for each read, and importing all that a `Table` can
+        # do takes long.
         place = TablePlace.of(open_handle(options.path, options.storage, *open_options(options.opening)))
     columns, since = options.columns, options.changes_since
     if since is not None:
@@ -96,7 +97,7 @@ def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> B
 
 
 def split_sizes(options: ReaderOptions, table: TableHandle) -> SplitSizes:
-    """The sizes of splits: those of the reader's options, else the table's."""
+    """The sizes of splits: from the reader's options, else from the table's."""
     return SplitSizes(*options.split_bytes(table.table_schema.options))
 
 
@@ -135,7 +136,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def plan(self) -> BatchRead:
-        """What is read."""
+        """The read, as it is carried out."""
         return self._read
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -165,10 +166,10 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(BatchReader):
-    """The same for a Spark that pushes filters down."""
+    """A batch reader for a Spark that pushes filters down."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes what it can of the filters, and leaves all of them to Spark too."""
+        """Takes the filters that it can use, and leaves all of them to Spark too."""
         asked = set(self._read.rows().names)
         columns = arrow_schema([f for f in self._read.place.schema.fields if f.name in asked])
         self._read = self._read.filtered(condition_of(filters, columns))

@@ -1,4 +1,4 @@
-"""Changes as rows of Spark: the columns that say what each row is, and which rows are left out without them."""
+"""Turns changes into rows of Spark: the columns that say what each row is, and which rows are left out without them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class ChangeNames:
     names: tuple[str, ...]
     of_table: tuple[str, ...]
     keeps_removed: bool
-    """Whether rows of the kinds -U and -D come too: only if a column can say so."""
+    """Whether rows of the kinds -U and -D are returned too: only if a requested column shows the kind."""
 
 
 def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
@@ -74,7 +74,7 @@ def with_change_columns(rows: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class ChangeShape:
-    """How rows of changes are handed to Spark."""
+    """How rows of changes are passed to Spark."""
 
     table_rows: pa.Schema
     out: pa.Schema

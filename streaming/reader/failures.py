@@ -1,4 +1,4 @@
-"""Failures of a read in words that name the remedy."""
+"""Adds the remedy to errors of a read."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,15 @@ from bucketline.state.errors import SnapshotExpiredError, StorageError
 def naming_expiry(
     rows: Iterator[pa.RecordBatch], table: str, snapshot_id: int | None, remedy: str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows; a file that is gone is a SnapshotExpiredError, which names the snapshot and the remedy."""
+    """The rows. If a file no longer exists, SnapshotExpiredError is raised, which names the snapshot and the remedy."""
     try:
         yield from rows
     except StorageError as e:
         if not e.missing:
             raise
         raise SnapshotExpiredError(
-            f"{table}: a file of snapshot {snapshot_id} is gone ({e.message}); the snapshot expired while it was read; "
-            f"{remedy}",
+            f"{table}: a file of snapshot {snapshot_id} no longer exists ({e.message}); the snapshot expired while it "
+            f"was read; {remedy}",
             path=table,
             snapshot=snapshot_id,
         ) from e

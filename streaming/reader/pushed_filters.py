@@ -1,7 +1,8 @@
-"""Filters that Spark pushes down, as a condition that leaves out files, row groups and rows.
+"""Turns filters that Spark pushes down into a condition that skips files, row groups and rows.
 
-Spark applies its filters again to what it gets, so a condition may keep too much, never too little. Floats are left to
-Spark: its NaN equals itself and is the largest. So are columns whose values Spark sees cut, and fields in values.
+Spark applies its filters again to the rows that it gets, so the condition may keep too many rows, never too few. Floats
+are left to Spark: its NaN equals itself and is the largest. So are columns whose values Spark sees cut, and fields in
+values.
 Source: Spark 4.1 pyspark.sql.datasource.Filter.
 """
 
@@ -12,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _BOUNDARY = "\ud7ff"
-"""The last character before the surrogates: the next one of any up to here is a character too."""
+"""The last character before the surrogates: up to here, the next code point is a character too."""
 
 
 def condition_of(filters: Iterable[Any], columns: pa.Schema) -> pc.Expression | None:
-    """What the filters together say of the table's columns; None if nothing that can be used."""
+    """The condition that the filters together put on the table's columns; None if no filter can be used."""
     whole: pc.Expression | None = None
     for spark_filter in filters:
         condition = _condition(spark_filter, columns)
@@ -55,7 +56,7 @@ def _condition(spark_filter: Any, columns: pa.Schema) -> pc.Expression | None:
 
 
 def _negated(child: Any, columns: pa.Schema) -> pc.Expression | None:
-    """Of the negated filters those that say something of whole files."""
+    """The condition for a negated filter, if it can rule out whole files."""
     kind = type(child).__name__
     if kind == "IsNull":
         return _valid(child, columns)
@@ -72,7 +73,7 @@ def _valid(spark_filter: Any, columns: pa.Schema) -> pc.Expression | None:
 
 
 def _starting_with(column: pc.Expression, prefix: str) -> pc.Expression:
-    """The range of texts with a prefix, which the bounds of a file can rule out."""
+    """The range of texts with a prefix, which the min and max of a file can rule out."""
     in_range = column >= prefix
     if prefix[-1] < _BOUNDARY:
         in_range = in_range & (column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
@@ -80,7 +81,7 @@ def _starting_with(column: pc.Expression, prefix: str) -> pc.Expression:
 
 
 def _is_comparable(arrow: pa.DataType) -> bool:
-    """Whether Spark and Arrow compare values of the type alike, and Spark sees them whole."""
+    """Whether Spark and Arrow compare values of the type in the same way, and Spark sees the values uncut."""
     if pa.types.is_timestamp(arrow):
         return bool(arrow.unit != "ns")
     return bool(
@@ -94,7 +95,7 @@ def _is_comparable(arrow: pa.DataType) -> bool:
 
 
 def _literal(value: Any, arrow: pa.DataType) -> pa.Scalar | None:
-    """The value in the column's type; None where it does not fit exactly."""
+    """The value in the column's type; None if it does not fit exactly."""
     if value is None:
         return None
     literal_type = pa.timestamp("us", arrow.tz) if pa.types.is_timestamp(arrow) else arrow

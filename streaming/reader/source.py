@@ -1,6 +1,6 @@
 """`spark.read.format("bucketline")` and `spark.readStream.format("bucketline")`: tables as a Python data source.
 
-Spark makes the source in a process of its own, asks it for the schema, and hands it pickled to the process that plans.
+Spark creates the source in a separate process, asks it for the schema, and passes it pickled to the process that plans.
 Source: Spark 4.0 to 4.2 pyspark.sql.datasource, pyspark.sql.worker.{create_data_source,plan_data_source_read,
 data_source_pushdown_filters}.
 """
@@ -38,7 +38,7 @@ _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class BucketlineSource(DataSource):  # type: ignore[misc]
-    """A table as a source of Spark. Printing it shows no option."""
+    """A table as a source of Spark. Printing it shows no options, which may be secret."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,8 +49,9 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
         self._read: BatchRead | None = None
 
     def schema(self) -> StructType:
-        """The columns. Spark asks before it says whether it reads a batch or a stream, so both have the same ones,
-        unless an option says which of the two it is."""
+        """The columns. Spark asks for them before it says whether it reads a batch or a stream, so both have the same
+        columns, unless an option says which of the two it is.
+        """
         self._read = unchecked_read(self._options)
         return planned_schema(self._read)
 
@@ -86,6 +87,9 @@ def register(spark: Any) -> None:
 
 
 def _pushes_filters() -> bool:
-    """Whether Spark started this process to push filters down. It refuses a reader that can if it does not want to."""
+    """Whether Spark started this process to push filters down.
+
+    If Spark does not want to push filters, it refuses a reader that can take them.
+    """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)

@@ -1,6 +1,6 @@
-"""Rows as Spark takes them: the types of a schema, and record batches in the Arrow types that Spark reads.
+"""Converts rows for Spark: the types of a schema, and record batches in the Arrow types that Spark reads.
 
-Spark knows microseconds alone, and neither TIME nor lists of a fixed size.
+Spark knows only microseconds, and neither TIME nor lists of a fixed size.
 Source: Spark 4.0 ArrowUtils.fromArrowType, ArrowColumnVector.
 """
 
@@ -30,13 +30,13 @@ _SIMPLE = {
 
 
 _CHAR_NOTE = "__CHAR_VARCHAR_TYPE_STRING"
-"""What Spark notes of a column of STRING that is a CHAR: literals that it is compared with get blanks, too."""
+"""Spark's mark for a STRING column that is a CHAR: literals that are compared with it are padded with blanks too."""
 
 
 def spark_schema(rows: pa.Schema, chars: Mapping[str, DataType]) -> spark.StructType:
-    """The columns as Spark's types; inside of a value everything may be null. `chars` are those that are CHAR.
+    """The columns as Spark's types; nested values are always nullable. `chars` are the columns of type CHAR.
 
-    Raises UnsupportedTableError naming a column that Spark has no type for.
+    Raises UnsupportedTableError that names a column for which Spark has no type.
     """
     schema = spark.StructType()
     for field in rows:
@@ -46,7 +46,7 @@ def spark_schema(rows: pa.Schema, chars: Mapping[str, DataType]) -> spark.Struct
         except UnsupportedTableError as e:
             others = ",".join(f.name for f in rows if not pa.types.is_time(f.type))
             raise UnsupportedTableError(
-                f"column {field.name}: {e.message}; name the others in the option 'columns', as {others!r}",
+                f"column {field.name}: {e.message}; name the other columns in the option 'columns', as {others!r}",
                 column=field.name,
             ) from e
     return schema
@@ -64,7 +64,9 @@ def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
-    """Returns if a schema that the user gave has the columns' own types. Raises SchemaMismatchError naming a column."""
+    """Checks that a schema that the user gave has the types of the columns. Raises SchemaMismatchError that names a
+    column.
+    """
     for field in user_schema.fields:
         mine = own[field.name]
         types = [field.dataType.simpleString(), mine.dataType.simpleString()]
@@ -131,7 +133,7 @@ def _fit(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _fit_each(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Lists or maps with what is in them as `_fit` has it: a cast would cut nanoseconds before 1970 upwards."""
+    """Lists or maps with converted elements. A cast of the whole would round nanoseconds before 1970 up."""
     compact = own_copy(column)
     mask = compact.is_null() if compact.null_count else None
     if pa.types.is_map(target):

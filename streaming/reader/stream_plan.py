@@ -1,7 +1,4 @@
-"""What a stream of changes reads between two positions, and how far it gets under limits.
-
-Source: Paimon 2.0 DataTableStreamScan, SparkConnectorOptions (read limits).
-"""
+"""Plans what a stream of changes reads between two positions, and how far it gets under its limits."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,14 +18,14 @@ from bucketline.state.store.read.table_read import ReadRequest
 from bucketline.streaming.reader.stream_position import StreamPosition
 
 REMEDY = (
-    "start the query with another checkpoint; so that it does not happen again, set 'consumer-id', which keeps what "
-    "the stream has not read, or a longer 'snapshot.time-retained' or 'changelog.time-retained'"
+    "start the query with another checkpoint; to avoid this in future, set 'consumer-id', which keeps what the stream "
+    "has not read, or a longer 'snapshot.time-retained' or 'changelog.time-retained'"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most of a micro-batch; None: no limit. The first file is always taken."""
+    """The largest size of a micro-batch; None: no limit. The first file is always taken."""
 
     files: int | None = None
     bytes: int | None = None
@@ -46,7 +43,7 @@ class _Budget:
     rows: int = 0
 
     def takes(self, files: Sequence[DataFileMeta]) -> bool:
-        """Whether these files still fit; they are counted if so."""
+        """Whether these files still fit. If they do, they are counted."""
         limits = self.limits
         if self.files and (
             (limits.files is not None and self.files + len(files) > limits.files)
@@ -62,7 +59,8 @@ class _Budget:
 
 @dataclass(slots=True)
 class StreamPlan:
-    """The changes of a table as units, under the schema of its handle; `request` has the columns and the filter.
+    """The changes of a table, in units that are read together, with the schema of its handle. `request` has the columns
+    and the filter.
 
     Units of a snapshot are remembered until the stream has passed it.
     """
@@ -81,7 +79,7 @@ class StreamPlan:
         """How far a micro-batch from `start` on gets, not beyond the snapshot `newest_id`."""
         end = StreamPosition(newest_id + 1)
         if end.order < start.order:
-            # A start may be named that is not committed yet.
+            # The start may name a snapshot that is not committed yet.
             return start
         if not limits:
             return end
@@ -180,7 +178,7 @@ class StreamPlan:
         else:
             why = f"it expired; the oldest snapshot is {kept_ids[0]}" if kept_ids else "no snapshot is left"
         return SnapshotExpiredError(
-            f"{self.table.path}: snapshot {snapshot_id}, at which the stream stands, is gone: {why}; {REMEDY}",
+            f"{self.table.path}: snapshot {snapshot_id}, at which the stream stands, no longer exists: {why}; {REMEDY}",
             path=self.table.path,
             snapshot=snapshot_id,
         )
@@ -192,7 +190,7 @@ def _types(schema: TableSchema, names: Iterable[str] | None) -> dict[str, str]:
 
 
 def _seeing_all(table: TableHandle, *, postponed: bool) -> TableHandle:
-    """The table with rows of level 0, and those that wait in the postpone bucket: they come as no changes later."""
+    """The table with rows of level 0, and rows of the postpone bucket: they do not come as changes later."""
     options = {**table.table_schema.options, DV_MERGE_ON_READ.key: "true"}
     if postponed:
         options[POSTPONE_MERGE_ON_READ.key] = "true"

@@ -1,8 +1,8 @@
-"""Where a stream of changes stands: the offsets that Spark stores in the checkpoint.
+"""The position of a stream of changes: the offsets that Spark stores in the checkpoint.
 
-`{"snapshot": n, "index": i}` says that all changes before snapshot n were read, and i files of its own. With
-`"full": true` it says that i units of the whole of snapshot n were read. The first offset also says where the stream
-started: Spark does not store the one that it begins with.
+`{"snapshot": n, "index": i}` says that all changes before snapshot n were read, and i files of snapshot n. With
+`"full": true` it says that i units of the whole snapshot n were read. The first offset also says where the stream
+started, because Spark does not store the offset that it begins with.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A position, and for the first one after the start that of the start."""
+    """A position. The first offset after the start also has the position of the start."""
 
     at: StreamPosition
     started: StreamPosition | None = None
@@ -48,13 +48,16 @@ BEGINNING = Offset(StreamPosition(0))
 
 
 def offset_of(stored: Mapping[str, Any]) -> Offset:
-    """The offset in a checkpoint. Raises OptionError for one of another source."""
+    """The offset in a checkpoint. Raises OptionError for an offset of another source."""
     try:
         started = stored.get("started")
         return Offset(_position(stored), None if started is None else _position(started))
     except (KeyError, TypeError, ValueError) as e:
         raise OptionError(
-            f"the checkpoint holds the offset {dict(stored)!r}, which is none of this source; take another checkpoint",
+            (
+                f"the checkpoint holds the offset {dict(stored)!r}, which does not belong to this source; use another "
+                "checkpoint"
+            ),
             key="checkpointLocation",
         ) from e
 

@@ -1,7 +1,7 @@
-"""Streams of a table's changes: Spark's reader, in the forms that its releases ask for.
+"""Streams of a table's changes: Spark's reader, in the forms that the releases of Spark need.
 
-Spark 4.0 and 4.1 ask for the newest offset without saying where the query stands, so the reader remembers it. From 4.2
-on they say it, and tell which trigger asks.
+Spark 4.0 and 4.1 ask for the newest offset without saying where the query stands, so the reader remembers its position.
+From 4.2 on Spark says it, and tells which trigger asks.
 Source: Spark 4.0 to 4.2 PythonMicroBatchStream, pyspark.sql.streaming.python_streaming_source_runner.
 """
 
@@ -59,8 +59,9 @@ class FullPartition(InputPartition):  # type: ignore[misc]
 
 
 class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """The stream of a table: where it starts, how far it gets, and what lies between. It does not know where the query
-    stands."""
+    """The stream of a table: where it starts, how far it gets, and what lies between. It does not know its own
+    position.
+    """
 
     def __init__(self, read: BatchRead, world: World = SYSTEM_WORLD) -> None:
         self.read_plan = read
@@ -119,7 +120,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     @property
     def plan(self) -> StreamPlan:
-        """The plan, made when it is needed first: a reader that travels to tasks needs none."""
+        """The plan, made when it is first needed, because a reader that is sent to tasks needs none."""
         if self._plan is None:
             request = ReadRequest(self._names.of_table, self._options.filter)
             self._plan = StreamPlan(self._place.open(), request, self._has_all_columns)
@@ -130,7 +131,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return Limits(*self._options.limits)
 
     def newest_id(self) -> int | None:
-        """The newest snapshot that its writer will not take back."""
+        """The newest snapshot that its writer will not remove again."""
         return self.plan.table.snapshot_store.settled_id(self._world.clock.now_ms())
 
     def next_offset(self, start: JsonObject, limits: Limits, newest_id: int | None) -> JsonObject:
@@ -159,7 +160,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 class RememberingReader(StreamReader):
-    """For Spark 4.0 and 4.1: remembers where the query stands."""
+    """The reader for Spark 4.0 and 4.1: it remembers the position of the query."""
 
     _cursor: JsonObject | None = None
     _is_guess = False
@@ -172,11 +173,12 @@ class RememberingReader(StreamReader):
 
     def partitions(self, start: JsonObject, end: JsonObject) -> Sequence[InputPartition]:
         if start == end:
-            # Spark asks for an empty range to say where a query stands that was started again.
+            # After a restart Spark asks for an empty range, to say where the query stands.
             if self._is_guess and self.limits:
                 raise OptionError(
-                    "this release of Spark asks how far the stream gets before it says where it stands, if the trigger "
-                    "is availableNow: leave out the limits (read.stream.max...), take another trigger, or Spark 4.2",
+                    "this release of Spark asks how far the stream gets before it says where it stands, if the "
+                    "trigger is availableNow: remove the limits (read.stream.max...), use another trigger, or Spark "
+                    "4.2",
                     key="trigger",
                 )
             self._cursor = end
@@ -187,10 +189,10 @@ class RememberingReader(StreamReader):
 if KNOWS_THE_START:
 
     class AskedReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-        """For Spark 4.2 and later."""
+        """The reader for Spark 4.2 and later."""
 
         _target: tuple[int | None] | None = None
-        """The newest snapshot when a query with the trigger availableNow began."""
+        """The newest snapshot at the start of a query with the trigger availableNow."""
 
         def latestOffset(self, start: JsonObject, limit: Any) -> JsonObject:
             limits = Limits() if isinstance(limit, ReadAllAvailable) else self.limits

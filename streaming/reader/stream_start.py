@@ -1,5 +1,4 @@
-"""Where a new stream of changes starts, and which streams are refused.
-
+"""Finds where a new stream of changes starts, and refuses streams that cannot be right.
 Source: Paimon 2.0 AbstractDataTableScan.createStartingScanner, ContinuousFromTimestampStartingScanner,
 CompactedStartingScanner, FlinkSourceBuilder.
 """
@@ -21,14 +20,16 @@ _USUAL_STARTS = ("default", "full", "latest-full")
 
 
 def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
-    """Returns if changes of the table can be streamed. Raises OptionError and UnsupportedTableError with the remedy."""
+    """Checks that changes of the table can be streamed. Raises OptionError and UnsupportedTableError with the
+    remedy.
+    """
     _check_own_options(schema, options)
     if not schema.primary_keys:
         return
     if options.change_columns is ChangeColumns.AUTO and not options.asks_for_changes:
         raise OptionError(
-            "a stream of a table with a primary key has rows that were changed and removed: set 'read.changelog' = "
-            "true, for columns that say so, or false, to leave removed rows out",
+            "a stream of a table with a primary key contains rows that were changed or removed: set 'read.changelog' "
+            "= true, for columns that show it, or false, to leave removed rows out",
             key="read.changelog",
         )
     engine = schema.settings.merge.engine
@@ -42,7 +43,7 @@ def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
 
 
 def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
-    """Returns if nothing that the table's own options say of streams is passed over. Raises as `check_streamable`."""
+    """Checks that a stream ignores none of the table's own options about streams. Raises as `check_streamable`."""
     overwrites = STREAMING_READ_OVERWRITE if schema.primary_keys else STREAMING_READ_APPEND_OVERWRITE
     if overwrites.get(schema.options):
         raise UnsupportedTableError(
@@ -54,14 +55,14 @@ def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
     start = SCAN_MODE.key if has_mode else next((o.key for o in VERSIONS if o.key in said), None)
     if start is not None and SCAN_MODE.key not in options.given:
         raise OptionError(
-            f"the table says '{start}' = '{said[start]}', which a stream does not go by: say with '{SCAN_MODE.key}' of "
-            "the reader where it starts",
+            f"the table has '{start}' = '{said[start]}', which streams ignore: set where the stream starts with "
+            f"'{SCAN_MODE.key}' of the reader",
             key=SCAN_MODE.key,
         )
     if CONSUMER_ID.key in said and CONSUMER_ID.key not in options.given:
         raise OptionError(
-            f"the table says '{CONSUMER_ID.key}' = '{said[CONSUMER_ID.key]}', which a stream does not go by: give the "
-            "reader this option",
+            f"the table has '{CONSUMER_ID.key}' = '{said[CONSUMER_ID.key]}', which streams ignore: set this option of "
+            "the reader",
             key=CONSUMER_ID.key,
         )
 

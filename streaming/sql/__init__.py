@@ -1,1 +1,1 @@
-"""SQL statements over a Spark session, or without one."""
+"""Runs SQL statements, with a Spark session or without."""

@@ -1,4 +1,4 @@
-"""`bl.decode`: the rows in a DataFrame of records, for a `foreachBatch` of one's own."""
+"""`bl.decode`: the rows in a DataFrame of records, for use in one's own `foreachBatch`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,8 @@ def decode(
     bad_records: str = "fail",
     options: Mapping[str, str] | None = None,
 ) -> Any:
-    """The rows in a DataFrame of records, as a job with `decode: format` reads them; with their kinds in `_row_kind`.
+    """The rows in a DataFrame of records, as a job with `decode: format` reads them; with their kinds in `_row_kind`,
+    the row kinds.
 
     `frame` has the columns of Spark's Kafka source, or at least `value`; it may be a stream. `columns` are SQL column
     text, or the table that the rows are for, whose primary key then counts. `options` are what a job file says of
@@ -67,7 +68,9 @@ def decode(
     step = replace(_step(format, schema, bad_records, options or {}), zone=frame.sparkSession.conf.get(_ZONE))
     task = _DecodeTask(step_for(step, schema), keeps=bad_records == _KEEP)
     if "value" not in frame.columns:
-        raise OptionError(f"the records are in a column 'value'; there are {', '.join(frame.columns)}", key="frame")
+        raise OptionError(
+            f"the records must be in a column 'value'; the columns are {', '.join(frame.columns)}", key="frame"
+        )
     read = frame.select(*(name for name in task.step.input_columns if name in frame.columns))
     return read.mapInArrow(in_worker(task), spark_schema(task.columns, {}))
 
@@ -75,7 +78,9 @@ def decode(
 def _schema_of(columns: str | Table, primary_key: Sequence[str]) -> TableSchema:
     if isinstance(columns, Table):
         if primary_key:
-            raise OptionError("primary_key is that of the table; give column text, or leave it out", key="primary_key")
+            raise OptionError(
+                "primary_key is taken from the table; leave it out, or give columns as SQL text", key="primary_key"
+            )
         return handle_of(columns).table_schema
     options = {"bucket": "1"} if primary_key else {}
     now_ms = SYSTEM_WORLD.clock.now_ms()
@@ -101,13 +106,13 @@ def _step(format: str, schema: TableSchema, bad_records: str, options: Mapping[s
         raise e.reworded(f"format: {e.message}") from e
     step = decode_step(kind, schema, allowed, messages, registry_options(options), column_options(options))
     if step is None:
-        raise OptionError("format is 'none': the rows are there already", key=SOURCE_DECODE.key)
+        raise OptionError("format is 'none': the records are rows already", key=SOURCE_DECODE.key)
     return step
 
 
 @dataclass(frozen=True, slots=True)
 class _DecodeTask:
-    """Decodes the records of a task. With `keeps`, bad ones are rows of their own."""
+    """Decodes the records of a task. With `keeps`, bad records become rows of their own."""
 
     step: DecodeStep
     keeps: bool

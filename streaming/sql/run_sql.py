@@ -29,10 +29,10 @@ def sql(
 
     With a Spark session that is a DataFrame, and Spark runs the queries. Without one (`None`) it is an Arrow table:
     definitions, changes of rows, CALL, system tables and queries over one table need no Spark. `warehouse` is a folder
-    with databases, options of a catalog, or a `Catalog`; unqualified names mean the database `default`. What USE, SET
-    and CREATE CATALOG say lasts for the Spark session and the warehouse. Raises OptionError, before anything is done,
-    for a statement that cannot be read; and as the operations of `Table` and `Catalog`. Statements before the one that
-    fails are done.
+    with databases, options of a catalog, or a `Catalog`; unqualified names mean the database `default`. The effects of
+    USE, SET and CREATE CATALOG last for the Spark session and the warehouse. Raises OptionError, before anything is
+    done, for a statement that cannot be read; and as the operations of `Table` and `Catalog`. Statements before the one
+    that fails are done.
     """
     statements = parse_script(text)
     if not statements:
@@ -52,7 +52,7 @@ def sql(
 
 
 def _run_without_result(session: SqlSession, statement: Statement, queries: Queries) -> None:
-    """Runs a statement whose result nobody sees; a query is only checked."""
+    """Runs a statement whose result is not used; a query is only checked."""
     if isinstance(statement, Query):
         queries.check(session, statement)
     else:
@@ -62,7 +62,7 @@ def _run_without_result(session: SqlSession, statement: Statement, queries: Quer
 def _session(
     spark: Any, warehouse: str | Mapping[str, str] | Catalog | None, storage_options: Mapping[str, str] | None
 ) -> SqlSession:
-    """The state of this Spark session and warehouse."""
+    """The state of SQL for this Spark session and warehouse."""
     named_catalog = warehouse
     if warehouse is not None and not isinstance(warehouse, Catalog):
         named_catalog = catalog(warehouse, storage_options)

@@ -50,11 +50,11 @@ _OWN_OPTIONS = "spark."
 _PAIMON_OPTIONS = "spark.paimon."
 _READ_OPTIMIZED = "ro"
 _REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
-"""Under which a name in backticks can mean any column."""
+"""The name in backticks that can stand for any column."""
 
 
 class SparkQueries:
-    """What a Spark session does for statements."""
+    """Runs queries and shows results for statements, with a Spark session."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
@@ -66,7 +66,7 @@ class SparkQueries:
         return self._engine
 
     def set_option(self, key: str, value: str) -> bool:
-        """Options of Spark itself go to its session."""
+        """Sets an option of Spark itself in its session; returns whether the key is one."""
         if not key.startswith(_OWN_OPTIONS) or key.startswith(_PAIMON_OPTIONS):
             return False
         self._spark.conf.set(key, value)
@@ -100,7 +100,7 @@ class SparkQueries:
         try:
             return self._frame(session, query, narrowed=True)
         except OptionError:
-            # Names that are wrong, or mean something else than was read: Spark says so over the whole tables.
+            # If a name is wrong, or means something else than expected, Spark reports it for the whole tables.
             return self._frame(session, query, narrowed=False)
 
     def _frame(self, session: SqlSession, query: Query, *, narrowed: bool) -> Any:
@@ -122,9 +122,9 @@ class SparkQueries:
                 self._spark.catalog.dropTempView(view)
 
     def shown(self, result: pa.Table) -> Any:
-        """A result as a DataFrame; times without a zone have none there either."""
+        """A result as a DataFrame; times without a time zone stay without one."""
         if not result.num_rows:
-            # Spark takes no columns without chunks.
+            # Spark does not take columns without chunks.
             result = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=result.schema)])
         columns = StructType([StructField(f.name, spark_type(f.type), f.nullable) for f in result.schema])
         return from_arrow(self._spark, result, columns)
@@ -141,7 +141,7 @@ class SparkQueries:
         return bool(self._spark.catalog.tableExists(name.table))
 
     def _read(self, session: SqlSession, relation: Relation, query: Query | None) -> Any:
-        """A table as a DataFrame; with what the query needs of it, if one is given."""
+        """A table as a DataFrame, limited to what the query needs, if a query is given."""
         table, between = session.queried(relation)
         handle, system = handle_of(table), relation.name.system
         if between is not None:
@@ -180,7 +180,7 @@ def _known_fields(schema: TableSchema) -> Sequence[DataField]:
 
 
 def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dict[str, str]:
-    """The reader's options for what a query needs of a table."""
+    """The reader's options for the part of a table that a query needs."""
     columns, condition = needed_columns(query, relation, fields), needed_rows(query, relation, fields)
     options = {} if columns is None else {COLUMNS.key: ",".join(columns)}
     return options if condition is None else {**options, FILTER.key: condition}

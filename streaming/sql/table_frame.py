@@ -76,7 +76,7 @@ def make_known(spark: Any) -> None:
 
 
 def read_frame(spark: Any, path: str, options: Mapping[str, str]) -> Any:
-    """The DataFrame that `spark.read.format("bucketline").options(**options).load(path)` gives, on every release."""
+    """The DataFrame of `spark.read.format("bucketline").options(**options).load(path)`, on every release of Spark."""
     if HAS_DATA_SOURCES:
         return spark.read.format(FORMAT).options(**options).load(path)
     require_classic(spark)

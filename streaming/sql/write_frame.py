@@ -1,4 +1,4 @@
-"""INSERT ... SELECT in Spark's tasks: the rows of a DataFrame are written where Spark computes them."""
+"""INSERT ... SELECT in Spark's tasks: the rows of a DataFrame are written by the tasks that compute them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -49,8 +49,10 @@ def write_frame(engine: SpreadEngine, frame: Any, target: QueryTarget) -> WriteR
 
 @dataclass(frozen=True, slots=True)
 class _Completed:
-    """The rows with columns that have one value each. `left` are columns that Spark has left as they were: `rule` says
-    which field of their structs becomes which."""
+    """The rows, with the columns added that have one value each.
+
+    `left` are the columns that Spark has not converted; `rule` says how the fields of their structs are matched.
+    """
 
     constants: Mapping[str, pa.Scalar]
     left: Mapping[str, DataType]
@@ -99,7 +101,7 @@ def _fitted(frame: Any, target: QueryTarget) -> ShapedFrame:
 
 
 def _spark_type(arrow: pa.DataType) -> SparkType | None:
-    """The type of a column, None where Spark has none for it."""
+    """Spark's type of a column; None if Spark has none for it."""
     try:
         return spark_type(arrow)
     except UnsupportedTableError:
@@ -107,10 +109,10 @@ def _spark_type(arrow: pa.DataType) -> SparkType | None:
 
 
 def _stored(frame: Any, given: str, name: str, wanted: SparkType | None, rule: FieldRule) -> Any:
-    """The given column in the type that column `name` stores; as it is where Spark has no such type. `rule` says which
-    field of a struct becomes which.
+    """The given column in the type of the column `name`; unchanged if Spark has no such type.
 
-    Without ANSI a cast makes other numbers, or nulls, of values that the type cannot hold: there they are looked for.
+    `rule` says how the fields of a struct are matched. Without ANSI mode a cast changes values that the type cannot
+    hold, or makes nulls of them, so such values are searched for.
     """
     value = F.col(given)
     if wanted is None:
@@ -122,8 +124,12 @@ def _stored(frame: Any, given: str, name: str, wanted: SparkType | None, rule: F
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How values become those of a type: `rule` says which field of a struct becomes which, `convert` makes what has no
-    parts. What is inside of a value is made by itself, for a cast of the whole goes by position and makes nulls."""
+    """How values are converted to a type: `rule` says how fields of structs are matched, `convert` converts values
+    without parts.
+
+    Values inside of a value are converted one by one, because a cast of the whole matches fields by position and makes
+    nulls.
+    """
 
     rule: FieldRule
     convert: Callable[[Any, SparkType, SparkType], Any]
@@ -141,7 +147,7 @@ class _Shape:
             return F.transform_values(keyed, lambda k, v: self.fitted(v, stored.valueType, wanted.valueType, at_value))
         if isinstance(stored, StructType) and isinstance(wanted, StructType):
             positions = self.rule(stored.names, wanted.names, path)
-            # Spark ignores the case of a field's name, and finds no field whose name is there twice.
+            # Spark ignores case in the names of fields, and finds no field whose name occurs twice.
             numbered = value.cast(StructType([StructField(f"f{i}", f.dataType) for i, f in enumerate(stored)]))
             parts = [
                 self.fitted(numbered[f"f{p}"], stored[p].dataType, w.dataType, f"{path}.{w.name}").alias(w.name)
@@ -162,16 +168,15 @@ def _cast(value: Any, stored: SparkType, wanted: SparkType) -> Any:
 
 
 def _exact(value: Any, stored: SparkType, wanted: SparkType, *, place: str) -> Any:
-    """The value in another type, or an error that names the place."""
+    """The value in another type; or an error that names the position."""
     tried = _try_cast(value, wanted)
     text = F.concat(F.lit(f"{place} {wanted.simpleString()} cannot hold "), value.cast("string"))
     return F.when(value.isNotNull() & tried.isNull(), F.raise_error(text)).otherwise(tried)
 
 
 def _try_cast(value: Any, wanted: SparkType) -> Any:
-    """The value in another type, null where that cannot hold it. PySpark 3.5 knows the cast in texts of SQL alone.
-
-    Source: Spark 3.5 Cast, EvalMode.TRY.
+    """The value in another type; null if the type cannot hold it. PySpark 3.5 has this cast only in SQL text. Source:
+    Spark 3.5 Cast, EvalMode.TRY.
     """
     if hasattr(Column, "try_cast"):
         return value.try_cast(wanted)

@@ -10,7 +10,7 @@ from bucketline.streaming.start import main
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
-    """The command line that arguments of spark-submit stand for."""
+    """The command line that the arguments of spark-submit stand for."""
     if arguments[:1] == ["compactor"]:
         return ["compactor", "--spark", *arguments[1:]]
     return ["ingest", *arguments]

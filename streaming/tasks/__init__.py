@@ -1,1 +1,1 @@
-"""What runs on executors, and what crosses between them and the driver."""
+"""The code that runs on executors, and the messages between executors and the driver."""

@@ -1,9 +1,8 @@
-"""A Spark job whose tasks get nothing from Spark but bytes: what other tasks of the job send them, or an RDD of bytes.
+"""A Spark job whose tasks get only bytes from Spark: the messages of other tasks, or an RDD of bytes.
 
-It is a job of RDDs: bytes go from a task to Spark's shuffle and to the next task as they are. The same as a query of
-DataFrames costs planning and compiling for each job, and turns each value into Arrow, into a row and back.
-
-Source: Spark 4.0 pyspark.RDD (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
+It is a job of RDDs: bytes go from a task to Spark's shuffle and to the next task unchanged. A query of DataFrames would
+have to be planned and compiled for each job, and would turn each value into Arrow, into a row and back. Source: Spark
+4.0 pyspark.RDD (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
 """
 
 import pickle
@@ -36,19 +35,20 @@ from bucketline.streaming.tasks.wire import (
 from bucketline.streaming.tasks.worker import begin_task
 
 FirstOfNothing = Callable[[], Iterator[Any]]
-"""A task of the first stage: yields Routed, or Result where the job has one stage."""
+"""A task of the first stage: yields Routed; or Result, if the job has one stage."""
 
 FirstOfBytes = Callable[[Iterator[bytes]], Iterator[Any]]
-"""As First, of a job that has an RDD."""
+"""As First, for a job that has an RDD."""
 
 SIMPLE_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _BROADCAST_BYTES = 1 << 20
-"""What a job tells its tasks is broadcast if it is larger, as PySpark does by default."""
+"""A job's data for its tasks is broadcast if it is larger than this, as PySpark does by default."""
 _END = b""
-"""What a task of the last stage says last."""
+"""The last message of a task in the last stage."""
 _AS_IN_QUERIES = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
-"""What the workers of queries have in their environment: Spark keeps workers of another environment apart, and a job
-that runs queries as well would have twice as many."""
+"""The environment of workers of queries. Spark keeps workers with another environment apart, so a job that also runs
+queries would have twice as many workers.
+"""
 
 
 def bytes_job(
@@ -62,7 +62,7 @@ def bytes_job(
 
 
 def nothing(spark: Any, count: int) -> Any:
-    """An RDD of Java with so many partitions and no items."""
+    """A Java RDD with that many partitions and no items."""
     context = spark.sparkContext
     return context._jsc.parallelize(java_classes(context._jvm).array_list(), count)
 
@@ -90,18 +90,20 @@ def results_of(said: Sequence[bytes], task_count: int) -> list[TaskResult]:
     """What so many tasks have said. Raises Py4JNetworkError where it is not all: PySpark takes the end of the
     connection for the end of what is said."""
     if said.count(_END) != task_count:
-        raise Py4JNetworkError(f"{said.count(_END)} of {task_count} tasks have said all: the JVM has ended meanwhile")
+        raise Py4JNetworkError(
+            f"only {said.count(_END)} of {task_count} tasks have sent all their results: the JVM has ended meanwhile"
+        )
     return [unpack_result(data) for data in said if data != _END]
 
 
 def is_simplified(spark: Any) -> bool:
-    """Whether the session asks for short tracebacks, as workers of its queries have them."""
+    """Whether the session asks for short tracebacks; workers of its queries have that setting."""
     return parse_bool(spark.conf.get(SIMPLE_TRACEBACKS, "true"))
 
 
 @dataclass(frozen=True, slots=True)
 class WithoutInput:
-    """A task that is given nothing."""
+    """A task without input."""
 
     task: FirstOfNothing
 
@@ -140,7 +142,7 @@ _Step = FirstStep | NextStep
 
 
 def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
-    """Results as bytes; before what is routed comes the number of its task."""
+    """Results as bytes; a routed message has the number of its task before it."""
     if not sends:
         yield from map(pack_result, said)
         yield _END
@@ -152,8 +154,10 @@ def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
 
 
 def python_rdd_of(job: ExitStack, context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
-    """The RDD of what the step makes of the parent, in the JVM; bytes are passed on as they are. What is broadcast for
-    it is destroyed at the end of the job: else its file stays on the driver as long as the application runs.
+    """The RDD of the step's results for the parent's items, in the JVM; bytes are passed on unchanged.
+
+    Broadcast data is destroyed at the end of the job: otherwise its file stays on the driver as long as the application
+    runs.
     """
     pickler = CloudPickleSerializer()
     command: bytes = pickler.dumps((step, None, NoOpSerializer(), NoOpSerializer()))
@@ -177,14 +181,14 @@ def python_rdd_of(job: ExitStack, context: Any, parent: Any, step: _Step, simple
 
 
 def _destroy(broadcast: Any) -> None:
-    """Takes back what was broadcast. Where Spark has ended, so has that: what the job itself says of it counts."""
+    """Destroys a broadcast. If Spark has ended, the broadcast has ended too, and the error of the job itself counts."""
     with suppress(Py4JError, OSError):
         broadcast.destroy()
 
 
 @dataclass(frozen=True, slots=True)
 class _Classes:
-    """Classes of the JVM."""
+    """JVM classes that jobs need."""
 
     array_list: Any
     function: Any
@@ -195,7 +199,7 @@ class _Classes:
 
 @lru_cache(1)
 def java_classes(jvm: Any) -> _Classes:
-    """The classes that jobs need, looked up once: by its short name Py4J looks for a class in each package in turn."""
+    """The classes that jobs need, looked up once: for a short name Py4J searches each package in turn."""
     return _Classes(
         jvm.java.util.ArrayList, jvm.SimplePythonFunction, jvm.PairwiseRDD, jvm.PythonPartitioner, jvm.PythonRDD
     )
@@ -203,8 +207,8 @@ def java_classes(jvm: Any) -> _Classes:
 
 @dataclass(frozen=True, slots=True)
 class JobTask:
-    """Does the job whose place in the list is the number of the task. Jobs are pickled one by one: a task unpickles its
-    own alone.
+    """A task that does the job at its number in the list. Jobs are pickled one by one, so a task unpickles only its
+    own.
     """
 
     jobs: tuple[bytes, ...]

@@ -1,9 +1,8 @@
-"""The process that Spark forks its Python workers from, with loaded what the tasks of batches need.
+"""The process from which Spark forks its Python workers, with the modules loaded that tasks of batches need.
 
-Without it each worker loads that for itself: at the start of a job, and again after each minute without work, as Spark
-ends workers that are idle. Spark starts this module where `spark.python.daemon.module` names it, on each executor, so
-that bucketline has to be installed there.
-
+Without it each worker loads the modules itself: at the start of a job, and again after each minute without work,
+because Spark ends idle workers. Spark starts this module, which `spark.python.daemon.module` names, on each executor,
+so bucketline has to be installed there.
 Source: Spark 4.0 PythonWorkerFactory.startDaemon, pyspark.daemon.
 """
 

@@ -1,5 +1,5 @@
-"""The first tasks of a job, which run while its query starts: they load what the tasks of batches need, and say whether
-tasks can read Kafka themselves.
+"""The first tasks of a job, which run while its query starts. They load the modules that tasks of batches need, and
+report whether tasks can read Kafka themselves.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,31 +15,34 @@ from bucketline.streaming.tasks.wire import TaskResult
 from bucketline.streaming.tasks.write_task import WriteTask
 
 LOADED = (DecodeStep, ReadKafkaTask, WriteTask)
-"""What the tasks of batches are made of: a worker that has run one of these tasks has loaded it."""
+"""The modules that tasks of batches need. A worker that has run one of the first tasks has loaded them."""
 
 _PARALLELISM, _FEW = "spark.default.parallelism", 8
 
 
 def try_tasks(spark: Any, settings: Mapping[str, str]) -> str:
-    """Why tasks of this application cannot read with these settings of librdkafka; empty when they can. As many tasks
-    as run at a time try it, as far as Spark says how many."""
+    """Why tasks of this application cannot read with these settings of librdkafka; empty if they can.
+
+    As many tasks as run at a time try it, if Spark tells that number.
+    """
     return max(why.decode() for why in _said(spark, _Trial(settings)))
 
 
 def start_workers(spark: Any) -> None:
-    """Starts as many Python workers as tasks run at a time, as far as Spark says how many. It keeps them for the first
-    batch."""
+    """Starts as many Python workers as tasks run at a time, if Spark tells that number. Spark keeps them for the first
+    batch.
+    """
     _said(spark, _Start())
 
 
 def client_error(settings: Mapping[str, str]) -> str:
-    """Why this process cannot make a consumer with these settings; empty when it can."""
+    """Why this process cannot make a consumer with these settings; empty if it can."""
     try:
         LibrdkafkaConsumer({**settings, "group.id": "bucketline"}).close()
     except KafkaReaderError as e:
         return e.message
     except Exception as e:  # noqa: BLE001 - whatever it says of a setting
-        return f"librdkafka does not take the settings: {e}"
+        return f"librdkafka refuses the settings: {e}"
     return ""
 
 
@@ -48,15 +51,18 @@ def _said(spark: Any, task: FirstOfNothing) -> list[bytes]:
 
 
 def _at_a_time(context: Any) -> int:
-    """How many tasks run at a time, one or more; a few where `spark.default.parallelism` hides it, as the first batch
-    waits for them."""
+    """How many tasks run at a time, at least one.
+
+    It is a small number if `spark.default.parallelism` hides the real one, because the first batch waits for these
+    tasks.
+    """
     tasks = max(1, int(context.defaultParallelism))
     return tasks if context.getConf().get(_PARALLELISM) is None else min(tasks, _FEW)
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A task that says why it could not read."""
+    """A task that reports why it could not read."""
 
     settings: Mapping[str, str]
 
@@ -66,7 +72,7 @@ class _Trial:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A task that says nothing but that it runs."""
+    """A task that only reports that it runs."""
 
     def __call__(self) -> Iterator[TaskResult]:
         yield TaskResult("up", b"")

@@ -21,17 +21,21 @@ from bucketline.streaming.tasks.wire import (
 from bucketline.streaming.tasks.worker import in_worker
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-"""Bounds what a write task receives at once; without it ten thousand runs would come in one record batch."""
+"""The limit for the bytes that a write task receives at once; without it ten thousand runs would come in one record
+batch.
+"""
 
 ARROW_BYTES_LIMIT = 64 << 20
 
 ADAPTIVE = "spark.sql.adaptive.enabled"
-"""Spark 4.1 and later leave it on in streams without state. A run knows its tasks before they start, so that planning
-anew between them brings a second job and nothing else; and a task must find the buckets of its number."""
+"""Adaptive execution is turned off. Spark 4.1 and later leave it on in streams without state. The tasks of a run are
+known before they start, so planning again between stages would only add a second job; and a task must find the buckets
+of its number.
+"""
 
 Batches = Iterator[pa.RecordBatch]
 FirstOfRows = Callable[[Batches], Iterator[Any]]
-"""A task of the first stage: yields Routed, or Result where the query has one stage."""
+"""A task of the first stage: yields Routed; or Result, if the query has one stage."""
 
 
 def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[TaskResult]:
@@ -39,7 +43,7 @@ def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[
     get what is routed to them. Returns what the last stage says, by the number of the task.
     """
     _bound_arrow(spark)
-    # Actions inside keep the plan that they start with.
+    # Actions inside of this block keep the plan with which they start.
     with held_setting(spark, ADAPTIVE, "false"):
         task: FirstOfRows = first
         for count, next_task in after:
@@ -55,19 +59,19 @@ def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
 
 
 def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """As `routed_frame`, sent there."""
+    """As `routed_frame`, after the shuffle to those tasks."""
     return routed_frame(frame, task, count).repartition(count, "task_key")
 
 
 def received(batches: Batches) -> Iterator[Sent]:
-    """What a task of a later stage gets."""
+    """The messages that a task of a later stage gets."""
     for batch in batches:
         yield from read_routed(batch)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What a task routes, as rows."""
+    """The messages that a task routes, as rows."""
 
     task: FirstOfRows
     to_count: int
@@ -90,7 +94,7 @@ class _Received:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """What a task of the last stage says, as rows."""
+    """The results of a task in the last stage, as rows."""
 
     task: FirstOfRows
 
@@ -100,7 +104,7 @@ class _Results:
 
 
 def _bound_arrow(spark: Any) -> None:
-    """Sets how many bytes of runs a task of this session receives at once, unless it is set lower already."""
+    """Limits the bytes of runs that a task of this session receives at once, unless a lower limit is set already."""
     current = spark.conf.get(ARROW_BYTES, None)
     if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
         spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))

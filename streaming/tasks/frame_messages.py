@@ -1,9 +1,8 @@
-"""The rows of a DataFrame as messages of Arrow in an RDD of bytes, for a job whose first task reads few rows.
+"""The rows of a DataFrame as Arrow messages in an RDD of bytes, for a job whose first task reads few rows.
 
-A query that hands rows to a function in Python is analysed, planned and compiled for each batch, which costs a small
-one more than its rows. Spark bounds these messages by rows alone, and not by bytes as it does within queries: a message
-has few rows, so that large ones fit into memory, and that costs where rows are many.
-
+A query that passes rows to a Python function is analysed, planned and compiled for each batch, which costs a small
+batch more than its rows. Spark limits the size of these messages only by rows, and not by bytes as in queries: so a
+message has few rows, to fit into memory, and that is expensive for many rows.
 Source: Spark 4.0 to 4.3 Dataset.toArrowBatchRdd, ArrowConverters.ArrowBatchIterator, CoalesceExec.
 """
 
@@ -27,31 +26,33 @@ _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 @dataclass(frozen=True, slots=True)
 class FrameMessages:
-    """Messages in an RDD of Java, and what they are of."""
+    """Messages in a Java RDD, and the schema of their rows."""
 
     rdd: Any
     schema: pa.Schema
 
 
 def frame_messages(spark: Any, frame: Any, *, is_alone: bool = True) -> FrameMessages | None:
-    """The rows, for one task that is alone, one partition after the other in their order; or for a task for each
-    partition. None where this Spark hands them out in another way."""
+    """The rows, for one task that reads all partitions in their order (`is_alone`), or for one task for each partition.
+
+    None if this version of Spark provides them in another way.
+    """
     large = parse_bool(spark.conf.get(_LARGE_TYPES, "false"))
     try:
         messages = _messages(spark, frame).toJavaRDD()
     except Py4JJavaError:
         raise
     except Py4JError:
-        # What Py4J says of a method that this version does not have.
+        # Py4J's error for a method that this version of Spark does not have.
         return None
-    # Where there is no partition, Spark joins them into none; and a job is to have a task.
+    # Spark would join no partitions into no partition, but a job must have a task.
     joined = messages.coalesce(1) if is_alone else messages
     rdd = joined if messages.getNumPartitions() else nothing(spark, 1)
     return FrameMessages(rdd, frame_schema(frame, has_large_types=large))
 
 
 def _messages(spark: Any, frame: Any) -> Any:
-    """The RDD, planned with few rows a message; what the session said before holds again afterwards."""
+    """The RDD, planned with few rows in a message; afterwards the session has its former setting again."""
     before = spark.conf.get(ARROW_ROWS, "10000")
     if before.isdigit() and 0 < int(before) < MESSAGE_ROWS:
         return frame._jdf.toArrowBatchRdd()

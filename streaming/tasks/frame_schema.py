@@ -1,7 +1,6 @@
-"""The columns of a DataFrame as Arrow's, as Spark hands them to tasks; moments are in UTC.
-
-Source: PySpark 3.5 to 4.3 pyspark.sql.pandas.types.to_arrow_schema, which knows large types from 4.0 on, and from 4.3
-on has to be given the time zone.
+"""The columns of a DataFrame as Arrow columns, in the types in which Spark passes them to tasks; timestamps are in UTC.
+Source: PySpark 3.5 to 4.3 pyspark.sql.pandas.types.to_arrow_schema, which has large types from 4.0 on, and needs the
+time zone from 4.3 on.
 """
 
 from inspect import signature

@@ -1,6 +1,6 @@
-"""A caller's rows as a source of Spark's tasks: those of a DataFrame, and Arrow data that this process sends.
+"""A caller's rows as a source for Spark's tasks: the rows of a DataFrame, or Arrow data that this process sends.
 
-Arrow data travels as Arrow IPC streams in a binary column, so that every type arrives as it is.
+Arrow data is sent as Arrow IPC streams in a binary column, so that every type arrives unchanged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from bucketline.streaming.tasks.read_task import Frame, decoded, drain
 from bucketline.streaming.tasks.worker import in_worker
 
 MOST_SENT_BYTES = 1 << 30
-"""Compressed bytes of Arrow data that this process sends to tasks: it holds them all."""
+"""The most compressed bytes of Arrow data that this process sends to tasks; it holds all of them."""
 
 _SENT_BYTES = 8 << 20
 _SENT_DDL = "blob binary"
@@ -44,7 +44,7 @@ class Unsealed:
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """A decoder: the rows of a frame under these names, in the shape that is asked for."""
+    """A decoder: the rows of a DataFrame under these names, in the requested form."""
 
     names: Sequence[str]
     shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None
@@ -72,9 +72,9 @@ class _LookTask:
 
 @dataclass(frozen=True, slots=True)
 class GivenFrame:
-    """Rows of a frame, which `source.decode` turns into those of the caller, with these columns.
+    """Rows of a DataFrame, which `source.decode` turns into the caller's rows, with these columns.
 
-    `is_kept` says that rows are kept on the executors' disks once they are looked at, so that they are read once.
+    `is_kept`: rows are kept on the executors' disks when they are first read, so that they are read once.
     """
 
     schema: pa.Schema
@@ -100,7 +100,7 @@ def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame
         yield _sent(spark, given, row_kinds)
         return
     names = _with_kinds(given, row_kinds)
-    # Spark reads dots in a name, and finds two columns whose names differ in case alone.
+    # Spark interprets dots in a name, and finds two columns if names differ only in case.
     frame = given.toDF(*(f"c{i}" for i in range(len(names))))
     decode = Shaped(names, shape)
     schema = decode(frame_schema(frame).empty_table()).rows.schema
@@ -118,7 +118,10 @@ def _with_kinds(frame: DataFrame, row_kinds: Any) -> tuple[str, ...]:
         return tuple(frame.columns)
     if not isinstance(row_kinds, str) or row_kinds not in frame.columns:
         raise SchemaMismatchError(
-            f"there is no column {row_kinds!r} to take row kinds from: of a DataFrame, name the column that has them",
+            (
+                f"there is no column {row_kinds!r} for the row kinds: for a DataFrame, give the name of the column "
+                "that has them"
+            ),
             column=row_kinds if isinstance(row_kinds, str) else ROW_KIND_COLUMN,
         )
     return tuple(ROW_KIND_COLUMN if name == row_kinds else name for name in frame.columns)

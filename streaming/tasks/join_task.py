@@ -1,4 +1,4 @@
-"""Executor, for a join: the rows of both sides → runs of their shares → what is written for each share."""
+"""Tasks of a join, on executors: the rows of both sides → runs of their shares → rows and files for each share."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,11 @@ from bucketline.streaming.tasks.wire import RUN, Routed
 
 @dataclass(frozen=True, slots=True)
 class StoredSideTask:
-    """Reads every n-th part of the table's side, n the number of tasks. The row that it gets holds this task's number:
-    Spark's own number counts the tasks of the other side as well, since the two are one stage."""
+    """Reads every n-th part of the table's side, where n is the number of tasks.
+
+    The row that it gets holds this task's number. Spark's own number also counts the tasks of the other side, because
+    both sides are one stage.
+    """
 
     parts: Sequence[RowsPart]
     task_count: int
@@ -53,7 +56,7 @@ class GivenSideTask:
 
 @dataclass(frozen=True, slots=True)
 class JoinTask:
-    """Joins the shares that it is sent, and sends on what is written for them."""
+    """Joins the shares that it is sent, and sends on the resulting rows."""
 
     joined: Joined
     seal: SealPlan
@@ -69,8 +72,10 @@ class JoinTask:
 
 
 def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, parallelism: int) -> tuple[Any, JoinTask]:
-    """The frame of both sides, sent to the tasks of their shares, and what these do. `tasks` makes a frame of so many
-    tasks that get nothing."""
+    """The DataFrame of both sides, sent to the tasks of their shares, and the task that joins them.
+
+    `tasks` makes a DataFrame of that many tasks without input.
+    """
     count = min(joined.share_count, parallelism)
     readers = min(parallelism, len(joined.stored))
     given = joined.given
@@ -79,7 +84,7 @@ def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, para
     if readers:
         stored = StoredSideTask(tuple(joined.stored), readers, joined.stored_share, count, seal.budget_bytes)
         frame = frame.union(routed_frame(tasks(readers), stored, count))
-    # What tasks do after the shuffle reads neither side again.
+    # Tasks after the shuffle read neither side again.
     rest = replace(joined, stored=(), given=None)
     return frame.repartition(count, "task_key"), JoinTask(rest, seal, to)
 

@@ -1,7 +1,6 @@
-"""Consumers that a worker keeps from task to task: connections and metadata are worth keeping.
+"""Consumers that a worker keeps from task to task, to keep their connections and metadata.
 
-A consumer that a task has failed with is closed. A worker keeps a few, so that its sockets are few: one to each broker
-for each consumer.
+A consumer is closed if a task fails with it. A worker keeps only a few, because each has a socket to each broker.
 """
 
 import importlib
@@ -15,7 +14,7 @@ from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.kafka_tokens import client_settings
 
 MOST_CONSUMERS = 2
-"""Consumers that a worker keeps."""
+"""The most consumers that a worker keeps."""
 
 
 class Message(Protocol):
@@ -33,7 +32,9 @@ class Message(Protocol):
 
 
 class Consumer(Protocol):
-    """What is used of a consumer of confluent-kafka. Errors that belong to no partition are noted in `complaints`."""
+    """The used methods of a consumer of confluent-kafka. Errors that belong to no partition are collected in
+    `complaints`.
+    """
 
     complaints: list[Any]
 
@@ -45,7 +46,7 @@ class Consumer(Protocol):
 
 
 class LibrdkafkaConsumer:
-    """A consumer of confluent-kafka. Raises KafkaReaderError where that is not installed."""
+    """A consumer of confluent-kafka. Raises KafkaReaderError if the package is not installed."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._kafka = confluent_kafka()
@@ -53,11 +54,11 @@ class LibrdkafkaConsumer:
         self._consumer = self._kafka.Consumer({**client_settings(settings), "error_cb": self.complaints.append})
 
     def read_from(self, topic: str, partition: int, offset: int) -> None:
-        """Reads one partition from an offset on, and nothing else."""
+        """Begins to read one partition from an offset on, and no other partition."""
         self._consumer.assign([self._kafka.TopicPartition(topic, partition, offset)])
 
     def consume(self, most: int, timeout_seconds: float) -> list[Message]:
-        """The next records and events; fewer than `most` when the time is over."""
+        """The next records and events; fewer than `most` if the time is over."""
         messages: list[Message] = self._consumer.consume(most, timeout_seconds)
         return messages
 
@@ -77,7 +78,7 @@ class LibrdkafkaConsumer:
 
 
 def confluent_kafka() -> Any:
-    """The package. Raises KafkaReaderError where it is not installed."""
+    """The package. Raises KafkaReaderError if it is not installed."""
     try:
         return importlib.import_module("confluent_kafka")
     except ImportError as e:
@@ -97,7 +98,7 @@ class IdleConsumers:
 
     @contextmanager
     def consumer(self, settings: Mapping[str, str]) -> Iterator[Consumer]:
-        """A consumer with these settings for a task; it is kept where the task does not fail."""
+        """A consumer with these settings for a task; it is kept unless the task fails."""
         name = tuple(sorted(settings.items()))
         consumer = self.idle.pop(name, None) or self.make(settings)
         try:

@@ -1,4 +1,4 @@
-"""What can go wrong between a job and Kafka, whoever reads: Spark's Kafka source, or tasks themselves."""
+"""Errors between a job and Kafka, whether Spark's Kafka source or the tasks read."""
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.source_options import SERVERS
@@ -35,17 +35,17 @@ class KafkaRefusedError(BucketlineError):
 
 
 class KafkaReaderError(BucketlineError):
-    """Tasks cannot read Kafka themselves here."""
+    """Tasks cannot read Kafka themselves in this application."""
 
     code = "KAFKA_READER"
 
 
 def records_removed(topics: str, where: str) -> KafkaDataLostError:
-    """The error for records that are gone before they were read; `where` names their offsets, if that is known."""
+    """The error for records that were removed before they were read; `where` names their offsets, if known."""
     return KafkaDataLostError(
-        f"Kafka has removed records of {named(topics)} before they were read{f' ({where})' if where else ''}: "
-        "its retention is shorter than the job was behind. Nothing was skipped. To go on without them, run the job "
-        "once with --set source.options.failOnDataLoss=false (docs/kafka.md)",
+        f"Kafka has removed records of {named(topics)} before they were read{f' ({where})' if where else ''}: the "
+        "topic's retention is shorter than the time by which the job was behind. Nothing was skipped. To go on "
+        "without these records, run the job once with --set source.options.failOnDataLoss=false (docs/kafka.md)",
         topics=topics,
     )
 

@@ -1,4 +1,4 @@
-"""Which partition of a Kafka topic each record of a batch came from, as the number of a feed."""
+"""Gives each record of a batch the number of its feed: the partition of a Kafka topic from which it came."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.buffers import one_array
 
 TOPIC_COLUMN, PARTITION_COLUMN = "_kafka_topic", "_kafka_partition"
-"""The columns by which rows that are not decoded say where they came from."""
+"""The columns that name the topic and partition of rows that are not decoded."""
 
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaFeeds:
-    """The topics and partitions that a batch reads, ascending; a feed's number is its position among them.
+    """The topics and partitions that a batch reads, ascending; the number of a feed is its position among them.
 
-    `topic` and `partition` name the columns of the records that say where each came from; those in `beside` are there
-    for this alone, and are no columns of the table.
+    `topic` and `partition` name the columns with each record's topic and partition. Columns in `beside` exist only for
+    this, and are no columns of the table.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -33,7 +33,7 @@ class KafkaFeeds:
     beside: tuple[str, ...] = ()
 
     def numbers(self, records: pa.Table) -> NDArray[Any]:
-        """The feed of each record. Shapes: n records in, n integers out, as narrow as they may be.
+        """The feed of each record. Shapes: n records in, n integers out, of the smallest possible type.
 
         Raises SchemaMismatchError for a record of a topic or partition that the batch does not read.
         """
@@ -57,7 +57,7 @@ class KafkaFeeds:
         return found
 
     def _topic(self, records: pa.Table, topics: list[str]) -> int | NDArray[Any]:
-        """The position of the topic of all records, or of each; one behind the last for a topic that is not there."""
+        """The position of the topic of all records, or of each; for an unknown topic the position after the last."""
         if len(topics) == 1 and self.topic == "topic":
             return 0  # a job that reads one topic gets records of no other
         column = one_array(records[self.topic])
@@ -71,7 +71,7 @@ class KafkaFeeds:
         return positions
 
     def rows(self, records: pa.Table) -> pa.Table:
-        """The records without the columns that are not the table's."""
+        """The records without the columns that are not columns of the table."""
         return records.drop_columns(list(self.beside)) if self.beside else records
 
     def _refuse(self, records: pa.Table, row: int) -> NoReturn:
@@ -85,8 +85,10 @@ class KafkaFeeds:
 
 @lru_cache(16)
 def _numbered(partitions: Sequence[TopicPartition]) -> tuple[list[str], NDArray[Any]]:
-    """The topics, and a table of numbers by position of the topic and by partition; -1 where there is none, as in its
-    last line, which is of no topic."""
+    """The topics, and a table of numbers by position of the topic and by partition.
+
+    It has -1 for a missing partition, and in its last line, which stands for an unknown topic.
+    """
     topics = sorted({topic for topic, _ in partitions})
     width = max((p for _, p in partitions), default=0) + 1
     table = np.full((len(topics) + 1, width), -1, np.min_scalar_type(-max(1, len(partitions))))

@@ -1,9 +1,9 @@
-"""The records of an offset range, as tables of the columns of Spark's Kafka source; all of them or an error.
+"""Fetches the records of an offset range, as tables with the columns of Spark's Kafka source; all records or an error.
 
-A range is done when the consumer's position is at its end or beyond: a record has come, or the end of the partition was
-reached there. Offsets without a record are ordinary: compaction, aborted transactions, and the marks of transactions
-leave them. Where the partition ends below the range's end, the range is not done: Spark has seen records up to there.
-
+A range is complete when the consumer's position is at its end or beyond: a record there has come, or the end of the
+partition was reached there. Offsets without a record are normal: compaction, aborted transactions, and the marks of
+transactions leave them. If the partition ends before the range's end, the range is not complete, because Spark has seen
+records up to there.
 Source: Spark 4.0 KafkaDataConsumer, KafkaRecordToRowConverter; librdkafka 2.16 rd_kafka_consume_batch_queue.
 """
 
@@ -33,11 +33,11 @@ CHUNK_BYTES = 8 << 20
 """Bytes of values that are decoded together."""
 CHUNK_RECORDS = 20_000
 MOST_AT_ONCE, FIRST_AT_ONCE = 500, 50
-"""Records taken from the client at once: few as long as their size is not known, as each may be large."""
+"""Records taken from the client at once: few as long as their size is not known, because each may be large."""
 _POLL_SECONDS = 0.05
 _ASK_SECONDS = 20.0
 
-# Codes of librdkafka and of Kafka's protocol.
+# Error codes of librdkafka and of Kafka's protocol.
 _END_OF_PARTITION = -191
 _OUT_OF_RANGE = frozenset({-140, 1, -139})
 _NO_TOPIC = frozenset({3, -188, -190})
@@ -49,7 +49,7 @@ _PASSING = frozenset({-195, -193, -185, -187, -180, 5, 6, 7, 9, 13, 74, 75, 78})
 
 @dataclass(slots=True)
 class RangeFetch:
-    """Fetches one range after the other with one consumer; `columns` are those of Spark's Kafka source to be read."""
+    """Fetches one range after the other with one consumer; `columns` are the wanted columns of Spark's Kafka source."""
 
     consumer: Consumer
     reading: KafkaReading
@@ -60,8 +60,8 @@ class RangeFetch:
     def tables(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.Table]:
         """The records of the ranges, in order.
 
-        Raises KafkaDataLostError if records are gone and no option lets the job go on without them, and
-        KafkaUnreachableError, KafkaRefusedError, KafkaTopicMissingError and KafkaReaderError where they do not come.
+        Raises KafkaDataLostError if records were removed and no option lets the job go on without them;
+        KafkaUnreachableError, KafkaRefusedError, KafkaTopicMissingError and KafkaReaderError if records do not arrive.
         """
         small: list[pa.Table] = []
         for chunk in self._chunks(ranges):
@@ -112,11 +112,13 @@ class RangeFetch:
             self._check_login(wanted)
 
     def _most(self, left: int) -> int:
-        """How many records to take at once: a chunk in bytes at most, if they are as large as the largest lately."""
+        """How many records to take at once: as many as fit into a chunk if they are as large as the largest recent
+        record.
+        """
         return max(1, min(left, MOST_AT_ONCE, CHUNK_BYTES // max(1, self._value_bytes)))
 
     def _after_event(self, event: Message, wanted: OffsetRange, at: int) -> int:
-        """The position after an event that is no record."""
+        """The position after an event that is not a record."""
         error = event.error()
         code = error.code()
         if code == _END_OF_PARTITION:
@@ -132,7 +134,9 @@ class RangeFetch:
         raise KafkaReaderError(f"{wanted}, at {at}: {error.str()}", code=error.name())
 
     def _after_silence(self, wanted: OffsetRange, at: int) -> int:
-        """The position after a wait that was too long: records that are not there any more, or no answer."""
+        """The position after a wait that was too long. Either the records no longer exist, or the broker does not
+        answer.
+        """
         low, high = self._offsets(wanted)
         if low <= at < high:
             raise KafkaUnreachableError(
@@ -143,7 +147,7 @@ class RangeFetch:
         return self._after_loss(wanted, at)
 
     def _after_loss(self, wanted: OffsetRange, at: int) -> int:
-        """The position after records that are gone: an error, or the first record of the range that is left."""
+        """The position after missing records: the first existing record of the range; or an error."""
         if self.reading.fails_on_data_loss:
             gone = OffsetRange(wanted.topic, wanted.partition, at, wanted.end)
             raise records_removed(wanted.topic, str(gone))
@@ -174,9 +178,9 @@ class RangeFetch:
 
 
 class Chunk:
-    """Records of a range on their way into a table: their values alone, as messages hold the client's memory.
+    """Records of a range on their way into a table: only their values, because messages hold memory of the client.
 
-    Values become Arrow's at once, a few hundred at a time, while they are in the processor's cache.
+    Values are converted to Arrow at once, a few hundred at a time, while they are in the processor's cache.
     """
 
     def __init__(self, wanted: OffsetRange, columns: Sequence[str]) -> None:
@@ -187,7 +191,7 @@ class Chunk:
         self._bytes = 0
 
     def add(self, records: Sequence[Message], size: int) -> None:
-        """Takes records that follow those before, one or more, of so many bytes."""
+        """Adds records that follow those before: at least one, with that many bytes in all."""
         for name, parts in self._parts.items():
             parts.append(_TAKEN[name](records))
         self.count += len(records)
@@ -214,7 +218,9 @@ def _bytes(tables: Sequence[pa.Table]) -> int:
 
 
 def _offsets_of(records: Sequence[Message]) -> pa.Array:
-    """The offsets of records of one partition. They ascend, so that records without gaps need not be asked each."""
+    """The offsets of records of one partition. They ascend, so that records without gaps need not be read one by
+    one.
+    """
     first, last = _int(records[0].offset()), _int(records[-1].offset())
     if last - first + 1 == len(records):
         return pa.array(np.arange(first, last + 1))
@@ -222,18 +228,20 @@ def _offsets_of(records: Sequence[Message]) -> pa.Array:
 
 
 def _each(records: Sequence[Message], name: str) -> Iterator[Any]:
-    """What the method says of each. It is taken from the class: `methodcaller` costs three times as much."""
+    """The result of the method for each record. It is taken from the class, because `methodcaller` costs three times as
+    much.
+    """
     return map(getattr(type(records[0]), name), records)
 
 
 def _timestamps(records: Sequence[Message]) -> pa.Array:
-    # A record without a time has -1, in Kafka and in librdkafka.
+    # A record without a timestamp has -1, in Kafka and in librdkafka.
     times = np.fromiter((ms for _, ms in _each(records, "timestamp")), np.int64, len(records))
     return pa.array(times * 1000).cast(pa.timestamp("us", "UTC"))
 
 
 def _timestamp_types(records: Sequence[Message]) -> pa.Array:
-    # librdkafka counts from 0 for a record without a time, Kafka from -1.
+    # For a record without a timestamp librdkafka has type 0, Kafka -1.
     return pa.array(np.fromiter((kind - 1 for kind, _ in _each(records, "timestamp")), np.int32, len(records)))
 
 
@@ -253,10 +261,10 @@ _TAKEN: Mapping[str, Callable[[Sequence[Message]], pa.Array]] = {
     "timestampType": _timestamp_types,
     "headers": _headers,
 }
-"""What is kept of records, one or more."""
+"""The stored values of at least one record."""
 
 _OF_RANGE = ("topic", "partition")
-"""What all records of a range have in common."""
+"""Values that all records of a range share."""
 
 
 def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
@@ -267,8 +275,10 @@ def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def _check_place(records: Sequence[Message], wanted: OffsetRange, at: int) -> None:
-    """Returns if the records are of the range, from `at` on: none that the client still had of another one. Raises
-    KafkaReaderError."""
+    """Checks that the records belong to the range, from `at` on; the client might still hold records of another range.
+
+    Raises KafkaReaderError.
+    """
     for record in (records[0], records[-1]):
         place = (record.topic(), record.partition())
         if place != (wanted.topic, wanted.partition) or _int(record.offset()) < at:

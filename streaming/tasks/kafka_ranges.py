@@ -1,7 +1,7 @@
 """Offset ranges of Kafka as a source of tasks: a value that says which task reads which records, and how.
 
-Rows keep the order of Spark's Kafka source within a partition, whatever the split: tasks get the ranges in the order of
-topic, partition and offset, so that the number of a task and the position in it are the place of a record.
+Within a partition rows keep the order of Spark's Kafka source, whatever the split: tasks get the ranges in the order of
+topic, partition and offset, so the number of a task and the position in it give the order of records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
 
 FEWEST_RECORDS = 20_000
-"""Records for which a task more is worth its start."""
+"""From this number of records on, one more task is worth its start."""
 
 FEWEST_BYTES = 4 << 20
-"""Bytes, as the table stores them, for which a task more is worth its start."""
+"""From this number of bytes on, as the table stores them, one more task is worth its start."""
 
 MOST_RECORDS = 1_000_000
-"""Records of a task: what is lost when it is repeated."""
+"""The most records of a task: they are lost when the task is repeated."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,8 +39,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class KafkaReading:
-    """How tasks read: the settings of their clients, and what Spark's Kafka source would do where records are missing.
-
+    """How tasks read: the settings of their clients, and what Spark's Kafka source would do about missing records.
     `poll_timeout_ms` is how long a task waits for a record.
     """
 
@@ -51,9 +50,10 @@ class KafkaReading:
 
 @dataclass(frozen=True, slots=True)
 class KafkaRanges:
-    """A source: the records of offset ranges, share by share of the tasks, which `decode` turns into rows.
+    """A source: the records of offset ranges, divided among the tasks, which `decode` turns into rows.
 
-    `columns` are those of Spark's Kafka source that tasks read; `decode`, `reject_limit` and `feeds` are as in `Frame`.
+    `columns` are the columns of Spark's Kafka source that tasks read; `decode`, `reject_limit` and `feeds` are as in
+    `Frame`.
     """
 
     shares: tuple[tuple[OffsetRange, ...], ...]
@@ -65,17 +65,17 @@ class KafkaRanges:
 
     @property
     def is_alone(self) -> bool:
-        """Whether one task reads all of it."""
+        """Whether one task reads all ranges."""
         return len(self.shares) == 1
 
 
 def shared(
     ranges: Iterable[OffsetRange], parallelism: int, record_bytes: int = 0
 ) -> tuple[tuple[OffsetRange, ...], ...]:
-    """The ranges among tasks, about as many records each; one task at least.
+    """The ranges divided among tasks, with about the same number of records each; at least one task.
 
-    Tasks are as many as run at a time, fewer where there is little to do, and a multiple where they would grow large.
-    `record_bytes` is what the table stores of a record, about; 0 where that is not known.
+    There are as many tasks as run at a time; fewer if there is little to do, and a multiple if they would become large.
+    `record_bytes` is about the bytes that the table stores for a record; 0 if not known.
     """
     ordered = sorted(r for r in ranges if r.size > 0)
     records = sum(r.size for r in ordered)
@@ -83,7 +83,7 @@ def shared(
 
 
 def task_count(records: int, parallelism: int, record_bytes: int = 0) -> int:
-    """Among how many tasks so many records are shared, as `shared` says."""
+    """The number of tasks for that many records, by the rules of `shared`."""
     fewest = min(FEWEST_RECORDS, FEWEST_BYTES // max(1, record_bytes))
     tasks = max(1, min(parallelism, records // max(1, fewest)))
     if records > tasks * MOST_RECORDS:

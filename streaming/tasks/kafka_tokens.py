@@ -1,6 +1,6 @@
-"""Tokens with which clients of librdkafka log in to Kafka (OAUTHBEARER): out of a file, or from a function.
+"""Tokens with which clients of librdkafka log in to Kafka (OAUTHBEARER), from a file or a function.
 
-A client asks again before a token ends, so that a file that is replaced is read anew while a job runs.
+A client asks again before a token expires, so a file that is replaced is read again while a job runs.
 """
 
 import base64
@@ -15,13 +15,13 @@ from bucketline.conf.kafka_client import TOKEN_FILE, TOKEN_PROVIDER
 from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
 
 _UNKNOWN_LIFE_SECONDS = 60.0
-"""After so long a token that does not say when it ends is asked for again."""
+"""After this time a token without an expiry is requested again."""
 
 
 def client_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """The settings with which a client is made: a function in place of where tokens come from.
+    """The settings for creating a client, with a function that returns tokens.
 
-    Raises KafkaReaderError where the function cannot be imported.
+    Raises KafkaReaderError if the function cannot be imported.
     """
     made: dict[str, Any] = dict(settings)
     path, provider = made.pop(TOKEN_FILE, None), made.pop(TOKEN_PROVIDER, None)
@@ -33,7 +33,10 @@ def client_settings(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def token_of(give: Callable[[], object], now: Callable[[], float] = time.time) -> Callable[[object], tuple[str, float]]:
-    """What a client calls: a token, and the second of the epoch when it ends. `give` returns a token, or both."""
+    """The function that a client calls; it returns a token, and the second of the epoch at which the token expires.
+
+    `give` returns a token, or both.
+    """
 
     def called(config: object) -> tuple[str, float]:
         del config
@@ -47,7 +50,7 @@ def token_of(give: Callable[[], object], now: Callable[[], float] = time.time) -
 
 
 def _end_of(token: str) -> float | None:
-    """When a JSON web token ends; None for another token, and where it does not say."""
+    """When a JSON web token expires; None for other tokens, and if the token does not say."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

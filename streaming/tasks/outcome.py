@@ -1,4 +1,4 @@
-"""What the tasks of one Spark action have written and say, read from their results."""
+"""Reads the outcome of one Spark action, files and counts, from the results of its tasks."""
 
 from collections.abc import Iterable
 
@@ -34,7 +34,7 @@ def read_outcome(
 ) -> Outcome:
     """The outcome in the results of tasks; `retired` are messages that go with theirs.
 
-    Raises GivenBack and UnfitFileError where a task says so: what the others have made is removed then.
+    Raises GivenBack and UnfitFileError if a task reports it; the files of the other tasks are then removed.
     """
     by_kind: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
     for result in results:

@@ -1,7 +1,7 @@
-"""What tasks have to know of the buckets that they write, packed task by task: each unpacks its own alone.
+"""Facts about buckets for the tasks that write them, packed for each task: a task unpacks only its own.
 
-What a task is sent goes to every executor, and is unpickled as a whole for each task. The files of a large table as
-objects in it would cost every task what the driver pays for them once.
+Data for tasks is sent to every executor, and unpickled as a whole for each task. If it held the files of a large table
+as objects, every task would pay for them what the driver pays once.
 """
 
 import pickle
@@ -21,7 +21,7 @@ from bucketline.streaming.tasks.placement import Destination
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What a task knows of buckets that the table has, and those of them that it compacts if they get no rows."""
+    """The existing buckets that a task knows, and those of them that it compacts even if they get no rows."""
 
     states: Mapping[BucketId, BucketState] = field(default_factory=dict)
     idle: tuple[BucketId, ...] = ()
@@ -29,8 +29,9 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class OwnedBuckets:
-    """The buckets of all tasks. Packed are the share of each task, or one share of all buckets; with each, the bytes
-    that it takes unpacked.
+    """The buckets of all tasks.
+
+    The share of each task is packed, or one share with all buckets; each with the bytes that it takes unpacked.
     """
 
     among: Destination
@@ -51,13 +52,15 @@ class OwnedBuckets:
         return Owned(states, tuple(b for b in idle if self.among.task(*b) == task))
 
     def knows(self, task: int, bucket_id: BucketId) -> bool:
-        """Whether a task knows what the table holds of a bucket."""
+        """Whether a task knows what the table holds in a bucket."""
         return not self.is_shared_out or self.among.task(*bucket_id) == task
 
 
 def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destination) -> OwnedBuckets:
-    """Packs what tasks have to know of the buckets whose rows `among` sends to them. Rows that have no bucket yet may
-    get to any task, so that each has to know all buckets, unless the same assigners have all partitions.
+    """Packs what tasks have to know of the buckets whose rows `among` sends to them.
+
+    Rows without a bucket may go to any task, so then each task has to know all buckets, unless the same assigners have
+    all partitions.
     """
     waiting, is_shared_out = frozenset(idle), stage.groups is None or among.assigners.across_partitions
     shares: list[list[BucketId]] = [[] for _ in range(among.task_count if is_shared_out else 1)]

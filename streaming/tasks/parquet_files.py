@@ -1,7 +1,7 @@
 """Parquet files as a source of tasks: a value that says which task reads which parts of which files.
 
-Rows keep the order of Spark's file source: its parts are read in its order, so that the number of a task and the
-position in it are the place of a row.
+Rows keep the order of Spark's file source: its parts are read in its order, so the number of a task and the position in
+it give the order of rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 from bucketline.streaming.decode.decoder import Decoder
 
 FEWEST_BYTES = 4 << 20
-"""Bytes of files for which a task more is worth its start."""
+"""From this number of bytes on, one more task is worth its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,14 @@ class ParquetFiles:
 
     @property
     def is_alone(self) -> bool:
-        """Whether one task reads all of it."""
+        """Whether one task reads all parts."""
         return len(self.shares) == 1
 
 
 def shares_of(parts: Sequence[Sequence[FilePart]]) -> tuple[tuple[FilePart, ...], ...]:
-    """The parts of Spark's tasks, in one share where all are few bytes: what one task reads and writes needs no second
-    stage."""
+    """The parts of Spark's tasks, joined into one share if they have few bytes in all: one task that reads and writes
+    needs no second stage.
+    """
     if sum(part.end - part.start for part in chain(*parts)) <= FEWEST_BYTES:
         return (tuple(chain(*parts)),)
     return tuple(map(tuple, parts))

@@ -1,9 +1,8 @@
-"""Whether a Parquet file can be read with Arrow so that its rows are those that Spark reads, decided from its footer.
+"""Decides from its footer whether Arrow reads a Parquet file into the same rows as Spark.
 
-Each column must have the one Parquet type that Spark writes for the declared type; a file with any other is for Spark,
-which widens it, rebases it or refuses it. What a footer says of another calendar is for Spark as well.
-
-Source: Spark 4.0 ParquetReadSupport.clipParquetSchema, ParquetToSparkSchemaConverter, ParquetVectorUpdaterFactory,
+Each column must have the one Parquet type that Spark writes for the declared type. A file with any other type is left
+to Spark, which widens it, rebases it or refuses it. So is a file whose footer names another calendar. Source: Spark 4.0
+ParquetReadSupport.clipParquetSchema, ParquetToSparkSchemaConverter, ParquetVectorUpdaterFactory,
 DataSourceUtils.datetimeRebaseSpec; parquet-java 1.15 ParquetMetadataConverter.filterFileMetaDataByMidpoint.
 """
 
@@ -27,17 +26,17 @@ _BARE = {pa.bool_(): "BOOLEAN", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", p
 
 
 class UnfitFileError(BucketlineError):
-    """Tasks cannot read a Parquet file so that its rows are certainly those that Spark reads."""
+    """It is not certain that tasks would read a Parquet file into the same rows as Spark."""
 
     code = "PARQUET_READER"
 
     def to_bytes(self) -> bytes:
-        """The error with its details, as a task says it."""
+        """The error with its details, as bytes that a task sends."""
         return json.dumps([self.message, self.fields], default=str).encode()
 
     @classmethod
     def from_bytes(cls, said: bytes) -> "UnfitFileError":
-        """The error that a task says."""
+        """The error in bytes that a task has sent."""
         message, fields = json.loads(said)
         return cls(message, **fields)
 
@@ -53,15 +52,17 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
     for declared in source.declared:
         same = by_name.get(declared.name.lower() if source.ignores_case else declared.name, [])
         if len(same) > 1:
-            raise UnfitFileError(f"column {declared.name!r} is in it {len(same)} times, in other upper and lower case")
+            raise UnfitFileError(
+                f"it has column {declared.name!r} {len(same)} times, in different upper and lower case"
+            )
         if not declared.name.isascii() and (not same or same[0][0] != declared.name):
-            raise UnfitFileError(f"column {declared.name!r} is not in it under exactly this name")
+            raise UnfitFileError(f"it has no column with exactly the name {declared.name!r}")
         if not same:
             continue
         name, arrow_type, column = same[0]
         if column is None or not _fits(declared.type, arrow_type, column):
             shown = arrow_type if column is None else _shown(column)
-            raise UnfitFileError(f"column {declared.name!r} is declared as {declared.type}, and in it {shown}")
+            raise UnfitFileError(f"column {declared.name!r} is declared as {declared.type}, and the file has {shown}")
         names[declared.name] = name
     if not names:
         raise UnfitFileError("it has none of the declared columns")
@@ -69,17 +70,17 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
 
 
 def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
-    """The row groups whose middle lies in the part. Raises UnfitFileError for one that would lie in none."""
+    """The row groups whose middle lies in the part. Raises UnfitFileError for a row group that would lie in no part."""
     if part.start == 0 and part.end >= part.file_size:
         return list(range(metadata.num_row_groups))
     middles = [_middle(metadata.row_group(i)) for i in range(metadata.num_row_groups)]
     if any(not 0 <= middle < part.file_size for middle in middles):
-        raise UnfitFileError("its footer says that a row group lies outside of it")
+        raise UnfitFileError("its footer has a row group outside of the file")
     return [i for i, middle in enumerate(middles) if part.start <= middle < part.end]
 
 
 def _middle(group: pq.RowGroupMetaData) -> int:
-    """The middle of a row group by its first column's first page and its compressed size."""
+    """The middle of a row group, from its first column's first page and its compressed size."""
     first = group.column(0)
     begins = first.data_page_offset
     if first.has_dictionary_page and first.dictionary_page_offset is not None:
@@ -88,7 +89,9 @@ def _middle(group: pq.RowGroupMetaData) -> int:
 
 
 def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None:
-    """Dates and timestamps: Spark rebases those of files that it wrote before 3.0, or was asked to write so."""
+    """Checks dates and timestamps: Spark rebases them in files that were written before Spark 3.0, or in its legacy
+    mode.
+    """
     if not any(pa.types.is_temporal(f.type) for f in source.declared):
         return
     version = footer.get(_SPARK_VERSION)
@@ -96,7 +99,7 @@ def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None
         if not source.accepts_old_dates:
             raise UnfitFileError("spark.sql.parquet.datetimeRebaseModeInRead is set, and Spark did not write it")
     elif version.decode(errors="replace") < _FIRST_WITH_CALENDAR or any(key in footer for key in _OTHER_CALENDAR):
-        raise UnfitFileError("its dates and timestamps may be of another calendar, which Spark converts")
+        raise UnfitFileError("its dates and timestamps may use another calendar, which Spark converts")
 
 
 def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
@@ -111,7 +114,7 @@ def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
         yield field.name, field.type, column
         at += leaves
     if at != len(schema):
-        raise UnfitFileError("its columns are not those that Arrow makes of them")
+        raise UnfitFileError("its columns do not match the columns that Arrow makes of them")
 
 
 def _leaf_count(arrow_type: pa.DataType) -> int:
@@ -123,7 +126,7 @@ def _leaf_count(arrow_type: pa.DataType) -> int:
 
 
 def _fits(declared: pa.DataType, arrow_type: pa.DataType, column: Any) -> bool:
-    """Whether the file's column is of the one Parquet type of the declared type, and Arrow reads it so."""
+    """Whether the file's column has the one Parquet type of the declared type, and Arrow reads it into that type."""
     physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
     if declared in _BARE:
         return bool(physical == _BARE[declared]) and logical == _PLAIN and _is_read_as(declared, arrow_type)
@@ -158,7 +161,7 @@ def _is_same_time(declared: pa.DataType, arrow_type: pa.DataType, physical: str,
 
 
 def _is_read_as(declared: pa.DataType, arrow_type: pa.DataType) -> bool:
-    """Whether Arrow reads values of the declared type, be it with a dictionary or with wide offsets."""
+    """Whether Arrow reads values of the declared type, even if as a dictionary or with wide offsets."""
     if pa.types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
     wide = pa.large_string() if declared == pa.string() else pa.large_binary()

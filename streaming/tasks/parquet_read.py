@@ -1,6 +1,7 @@
-"""Executor: the rows of a share of Parquet files, as Spark reads them; files for which that is not certain are refused.
+"""Reads the rows of a share of Parquet files, on an executor, as Spark would; files for which that is not certain are
+refused.
 
-A row group is read a slice at a time, whatever its size: of each column a task holds some pages and the slice.
+A row group is read in slices, whatever its size: a task holds some pages of each column, and the slice.
 """
 
 from collections.abc import Iterator
@@ -31,9 +32,9 @@ def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.
 def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
     path = Path(part.path)
     if (path.parent / f".{path.name}.crc").exists():
-        raise UnfitFileError("a file of checksums lies beside it, which Spark compares")
+        raise UnfitFileError("a file with checksums lies next to it, which Spark compares")
     if path.stat().st_size != part.file_size:
-        raise UnfitFileError(f"its size is not {counted(part.file_size, 'byte')}, as when the batch was planned")
+        raise UnfitFileError(f"its size is no longer {counted(part.file_size, 'byte')}, as when the batch was planned")
     with pa.OSFile(str(path)) as source_file, pq.ParquetFile(source_file) as file:
         in_file = columns_in_file(file, source)
         names = {name: in_file[of] for name, of in source.declared_of.items() if of in in_file}
@@ -46,7 +47,7 @@ def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
 
 
 def _as_spark_reads(batch: pa.RecordBatch, names: dict[str, str], columns: pa.Schema) -> pa.Table:
-    """The rows with these columns. Raises ArrowInvalid for values that are none of their type."""
+    """The rows with these columns. Raises ArrowInvalid for values that do not have their type."""
     arrays = [_column(batch, names.get(field.name), field.type) for field in columns]
     return pa.Table.from_arrays(arrays, schema=columns)
 

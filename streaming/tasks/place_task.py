@@ -1,4 +1,4 @@
-"""Executor, between reading and writing: rows whose buckets are not known get them, share by share of the keys."""
+"""The stage between reading and writing, on executors: gives rows their buckets, one share of the keys at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class PlaceTask:
-    """Owns shares of the keys, and sends their rows on to the tasks that own their buckets; plain values only."""
+    """Owns shares of the keys, and sends their rows to the tasks that own their buckets; only plain values."""
 
     place: Placing
     to: Destination
@@ -69,6 +69,6 @@ class PlaceTask:
             yield Routed(task, RUN, replace(placed, consumed_rows=accepted))
             accepted = 0
         if accepted:
-            # No row went anywhere: there is none to count them with.
+            # No row was sent anywhere, so nothing else carries the counts.
             stats = stats_blob(TaskStats(accepted))
             yield routed_note(STATS, origin=share, row_count=0, blob=stats)

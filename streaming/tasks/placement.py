@@ -1,8 +1,7 @@
-"""Which task gets a bucket, and a key that Spark's hash partitioning sends to a task.
+"""Decides which task gets a bucket, and computes a key that Spark's hash partitioning sends to that task.
 
-`repartition(n, column)` hashes the column, so the hash is inverted: a task's key is the smallest non-negative int that
-lands on it. `repartitionById` exists from Spark 4.1 on only.
-
+`repartition(n, column)` hashes the column, so the hash is inverted: a task's key is the smallest non-negative int whose
+hash selects the task. `repartitionById` exists only from Spark 4.1 on.
 Source: Spark 4.0 HashPartitioning (pmod of Murmur3Hash, seed 42) and Murmur3_x86_32.hashInt.
 """
 
@@ -52,8 +51,10 @@ def task_keys(task_count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The tasks of the next stage, and which of them gets what. `first` is the task that one begins to count with: of
-    many small tables each begins with another."""
+    """The tasks of the next stage, and which of them gets which bucket.
+
+    `first` is the task at which counting begins; of many small tables each begins with another task.
+    """
 
     task_count: int
     assigners: Assigners = field(default_factory=Assigners)
@@ -69,7 +70,9 @@ class Destination:
 
 
 def _task_of_bucket(partition: bytes, bucket: int, task_count: int) -> int:
-    """The task of a bucket: those of one partition go round, so that no task gets two before each has one."""
+    """The task of a bucket. The buckets of a partition go round the tasks, so that no task gets two before each has
+    one.
+    """
     return (_first_task(partition) + bucket) % task_count
 
 

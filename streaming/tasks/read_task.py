@@ -1,8 +1,8 @@
-"""Executor, first stage: rows → sealed runs, each on its way to the task that places or writes it.
+"""The first stage, on executors: turns rows into sealed runs, each on its way to the task that places or writes it.
 
-Rows of a frame come as record batches under `mapInArrow`; records of offset ranges are fetched by the task. Rows of one
-key come from one input partition in offset order when the record key is the primary key; across input partitions the
-lower partition id counts as earlier. Rows of parts (files, buckets) are read where the task runs.
+Rows of a DataFrame come as record batches in `mapInArrow`; the task fetches records of offset ranges itself. If the
+record key is the primary key, the rows of one key come from one input partition in offset order; across input
+partitions, the lower partition id counts as earlier. Rows of parts (files, buckets) are read where the task runs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,11 +47,12 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A source: the records of a Spark DataFrame, which `decode` turns into rows; without it they are rows.
+    """A source: the records of a Spark DataFrame, which `decode` turns into rows; without `decode` they are rows.
 
-    A task says of about `reject_limit` records why they were refused: when that is more than the job allows, more would
-    change nothing. With None the first bad row is a SchemaMismatchError. `is_alone` when it has so few records that one
-    task is to read all of it. `feeds` says which partition of a topic each record came from, where that matters.
+    A task reports about `reject_limit` refused records with reasons: if that is more than the job allows, more would
+    change nothing. With None the first bad row raises SchemaMismatchError. `is_alone` is true if there are so few
+    records that one task reads all of them. `feeds` says which partition of a topic each record came from, if that
+    matters.
     """
 
     frame: Any
@@ -62,12 +63,12 @@ class Frame:
 
 
 _MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
-"""Messages of a few rows are joined until they have this many rows or bytes."""
+"""Messages with few rows are joined until they have this many rows or bytes."""
 
 _NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
 Records = Frame | KafkaRanges | ParquetFiles
-"""The source of the records of a batch: a frame, offset ranges of Kafka, or Parquet files."""
+"""The source of the records of a batch: a DataFrame, offset ranges of Kafka, or Parquet files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class ReadPlan:
     """How rows or records become sealed runs; plain values only, so that it travels. `decode`, `reject_limit` and
     `feeds` are as in `Frame`.
 
-    Once its records need what the table does not have, a task goes on only to say what else they need: the batch will
-    be run again.
+    `decode`, `reject_limit` and `feeds` are as in `Frame`. Once its records need a column that the table lacks, a task
+    continues only to find what else they need: the batch will be run again.
     """
 
     seal: SealPlan
@@ -86,7 +87,7 @@ class ReadPlan:
     feeds: KafkaFeeds | None = None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """What goes to other tasks for the tables of this one, in order."""
+        """The runs and notes for other tasks that are made from this task's tables, in order."""
         sealing = Sealing(self)
         for rows in tables:
             yield from sealing.add(rows)
@@ -94,7 +95,7 @@ class ReadPlan:
 
 
 class Sealing:
-    """A reading that is under way in one task, which takes rows or records as they come."""
+    """A reading in progress in one task, which takes rows or records as they come."""
 
     def __init__(self, reading: ReadPlan) -> None:
         self._reading = reading
@@ -111,7 +112,7 @@ class Sealing:
         return self._sealer.pending_bytes
 
     def add(self, rows: pa.Table) -> Iterator[Routed]:
-        """Takes what follows; what goes to other tasks already."""
+        """Takes the next rows; yields runs that are ready to be sent."""
         reading, origin = self._reading, self._origin
         limit = reading.reject_limit or 0
         feeds = None
@@ -145,7 +146,7 @@ class Sealing:
             yield Routed(run.owner, RUNS, run)
 
     def flush(self) -> Iterator[Routed]:
-        """Seals the rows that are not sealed yet, so that they take no memory."""
+        """Seals the rows that are not sealed yet, so that they use no memory."""
         for run in self._sealer.finish() if not self._needs else ():
             yield Routed(run.owner, RUNS, run)
 
@@ -160,7 +161,7 @@ class Sealing:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Reads the records of a frame; plain values only, so that it travels."""
+    """Reads the records of a DataFrame; only plain values, so that it can be sent to tasks."""
 
     reading: ReadPlan
 
@@ -170,7 +171,7 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadMessagesTask:
-    """Reads the records of a frame from messages of Arrow; plain values only, so that it travels."""
+    """Reads the records of a DataFrame from Arrow messages; only plain values, so that it can be sent to tasks."""
 
     reading: ReadPlan
     schema: pa.Schema
@@ -181,7 +182,7 @@ class ReadMessagesTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadKafkaTask:
-    """Reads the offset ranges of its share from Kafka; plain values only, so that it travels."""
+    """Reads the offset ranges of its share from Kafka; only plain values, so that it can be sent to tasks."""
 
     reading: ReadPlan
     source: KafkaRanges
@@ -196,9 +197,11 @@ class ReadKafkaTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadParquetTask:
-    """Reads its share of Parquet files; plain values only, so that it travels. It ends with the first file that is for
-    Spark to read, and says so to each task that it writes to: the batch will be run again. If it runs a second time, as
-    what it had sent is lost, some of them may have ended."""
+    """Reads its share of Parquet files; only plain values, so that it can be sent to tasks.
+
+    It ends at the first file that only Spark can read, and reports that to each task to which it sends: the batch will
+    be run again. If it runs a second time because its output was lost, some of those tasks may have ended.
+    """
 
     reading: ReadPlan
     source: ParquetFiles
@@ -213,7 +216,7 @@ class ReadParquetTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadPartsTask:
-    """Reads every n-th part, n the number of tasks; plain values, so that it travels."""
+    """Reads every n-th part, where n is the number of tasks; only plain values, so that it can be sent to tasks."""
 
     seal: SealPlan
     to: Destination
@@ -227,7 +230,9 @@ class ReadPartsTask:
 
 
 def leaves_out_values(decode: Decoder) -> bool:
-    """Whether a column UNAVAILABLE says which values of rows the source left out: without it they would be null."""
+    """Whether the rows have a column UNAVAILABLE that marks values that the source left out; without it they would be
+    null.
+    """
     return isinstance(decode, DecodeStep) and decode.leaves_out_values
 
 
@@ -237,7 +242,7 @@ def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
 
 
 def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
-    """A run of a part on its way to the task that gets it, or its report, which any task passes on."""
+    """A run of a part on its way to its task; or the report of the part, which any task passes on."""
     if isinstance(result, PartReport):
         return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)
     return routed_run(result, to)
@@ -253,7 +258,7 @@ def _rejects(rejects: RejectedRows, origin: int) -> Routed:
 
 
 def joined_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of messages, about as many at a time as Spark hands to a task at once."""
+    """The rows of messages, in tables of about the size that Spark passes to a task at once."""
     kept, rows, size = list[pa.RecordBatch](), 0, 0
     for message in messages:
         kept.append(pa.ipc.read_record_batch(pa.py_buffer(message), schema))
@@ -273,12 +278,12 @@ def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterat
 
 
 def task_number() -> int:
-    """The number of the task that this process runs, 0 outside of Spark."""
+    """The number of the task that this process runs; 0 outside of Spark."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
 
 def drain(items: Iterator[Any]) -> None:
-    """Takes what Spark hands to a task that has its work from elsewhere."""
+    """Reads and drops the items that Spark passes to a task whose work comes from elsewhere."""
     for item in items:
         del item

@@ -1,4 +1,4 @@
-"""Settings of a Spark session that hold for a moment, whichever threads run jobs in it at the same time."""
+"""Sets a setting of a Spark session for the time of a block, even if several threads run jobs in the session."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class _Held:
-    """What a session said before, and by how many blocks it says otherwise now."""
+    """The former value of a setting, and how many blocks hold another value now."""
 
     before: str
     count: int = 0
@@ -21,9 +21,11 @@ _lock = Lock()
 
 @contextmanager
 def held_setting(spark: Any, key: str, value: str, default: str | None = None) -> Iterator[None]:
-    """Inside, the session says `value`. Once the last of the blocks that hold it is left, it says what it said before.
+    """Sets the setting to `value` inside of the block. When the last block that holds it ends, the former value is
+    restored.
 
-    All who hold a key want the same value of it. `default` is what a session says that has no such setting.
+    All blocks that hold a key at a time must want the same value. `default` is the value if the session has no such
+    setting.
     """
     place = spark._jsparkSession, key
     with _lock:

@@ -1,7 +1,7 @@
-"""The engine of Spark: each run of stages or jobs is one action, whose tasks read, place and write.
+"""The engine of Spark: each run of stages or jobs is one Spark action, whose tasks read, place and write.
 
-Sealed runs cross between tasks as a few large values, and so does what comes back. Nothing is cached but a DataFrame
-that is read more than once.
+Sealed runs go between tasks as a few large values, and so do the results. Only a DataFrame that is read more than once
+is cached.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,8 +43,11 @@ _MOST_TASKS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """Runs stages and jobs in tasks of a Spark session. Errors of tasks arrive as Spark's, and what other tasks of the
-    same run have written by then is left for orphan removal; but for GivenBack, which leaves nothing behind."""
+    """Runs stages and jobs in tasks of a Spark session.
+
+    Errors of tasks arrive as Spark's errors. Files that other tasks of the same run have written are then left to
+    orphan removal, except after GivenBack, which leaves no files.
+    """
 
     spark: Any
 
@@ -57,7 +60,7 @@ class SparkEngine:
         return given_frame(self.spark, data, row_kinds)
 
     def run(self, work: Stages[Parts] | Stages[Joined] | Stages[Records] | Jobs) -> Outcome:
-        """As `Engine.run`; rows may come from a DataFrame, and from Kafka, as well."""
+        """As `Engine.run`; rows may also come from a DataFrame or from Kafka."""
         if isinstance(work, Jobs):
             return self._done(work)
         if isinstance(work.source, Parts) and not work.source.parts:
@@ -65,7 +68,9 @@ class SparkEngine:
         return self._written(work)
 
     def _done(self, work: Jobs, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
-        """Jobs send nothing to each other: the session is as they find it, and another thread may use it meanwhile."""
+        """Runs jobs, which send nothing to each other. The session's settings are unchanged, and another thread may use
+        it meanwhile.
+        """
         jobs = tuple(work.jobs)
         if not jobs:
             return Outcome(retired)
@@ -77,7 +82,7 @@ class SparkEngine:
         if write is None:
             results = self._results(stages, WriteTask(stages.write))
         elif write == 1 and stages.place is None and _reads_alone(stages.source):
-            # Runs of a task that writes them itself do not travel: they are compressed only where they go to disk.
+            # Runs that a task writes itself are not sent: they are compressed only when they go to disk.
             alone = owning(stages, Destination(1, stages.assigners), packs_spills=True)
             results = self._results(replace(stages, seal=replace(stages.seal, form=RunForm.PLAIN)), alone)
         else:
@@ -112,25 +117,25 @@ class SparkEngine:
         return frame_job(self.spark, frame, _then(ReadTask(reading), write), after)
 
     def _tasks(self, count: int) -> Any:
-        """A frame of so many tasks that get nothing."""
+        """A DataFrame of that many tasks without input."""
         return self.spark.range(0, count, 1, count)
 
 
 def read_destination(stages: Stages[Any]) -> Destination:
-    """Where rows go from the tasks that read them."""
+    """The destinations of rows from the tasks that read them."""
     count = stages.tasks.write or 1 if stages.place is None else stages.tasks.place
     return Destination(count, stages.assigners)
 
 
 def _reads_alone(source: Parts | Joined | Records) -> bool:
-    """Whether one task reads all; what it reads needs no shuffle to get to one task that writes."""
+    """Whether one task reads everything; then no shuffle is needed to reach one task that writes."""
     if isinstance(source, Parts):
         return len(source.parts) == 1
     return not isinstance(source, Joined) and source.is_alone
 
 
 def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
-    """The stages that get what is read: one that places rows where they need it, and the one that writes."""
+    """The stages after reading: one that places rows, if they need it, and one that writes."""
     among = Destination(write, stages.assigners)
     writing: tuple[int, Next] = (write, owning(stages, among))
     if stages.place is None:
@@ -141,7 +146,7 @@ def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
 
 
 def _then(read: Callable[..., Iterator[Routed]], write: WriteTask | None) -> Callable[..., Iterator[Any]]:
-    """What a task does that reads, and that writes as well if it has `write`."""
+    """The work of a task that reads, and also writes if there is `write`."""
     return read if write is None else _Both(read, write)
 
 

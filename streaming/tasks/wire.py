@@ -1,7 +1,8 @@
-"""What crosses between driver and executors: routed runs and notes, and the results of tasks; as bytes, and as rows.
+"""The messages between driver and executors: routed runs and notes, and results of tasks; as bytes, and as rows.
 
-Our own bytes (Arrow IPC, messages) travel in a few large values a task: Spark never sees the data. A job whose tasks
-get nothing from Spark sends each value as bytes; where Spark hands rows to tasks, values are rows of binary columns.
+bucketline's own bytes (Arrow IPC, messages) go in a few large values for each task: Spark never sees the data. In a job
+whose tasks get nothing from Spark, each value is bytes; if Spark passes rows to tasks, values are rows of binary
+columns.
 """
 
 import json
@@ -44,13 +45,13 @@ TABLES = "tables"
 ERROR = "error"
 
 ANY_TASK = 0
-"""The task for what may go to any."""
+"""Stands for any task, for messages that any task may pass on."""
 
 _KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED, RUNS, TABLES)
 _HEAD = Struct("<BxxxIIiiiqqqi")
 """The kind, the lengths of the partition and the feeds, and the numbers of a run."""
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count", "group")
-"""The members of a run between its partition and its feeds, in the order of bytes."""
+"""The members of a run between its partition and its feeds, in the order in which they are written."""
 _RUNS_HEAD = Struct("<BxxxIiiii")
 """The kind, the length of the pieces, and the numbers of the run of an owner: its table, owner, origin and flush."""
 _ALIGNED = 16
@@ -59,8 +60,10 @@ _ALIGNED = 16
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A sealed run on its way to a task of the next stage, of one bucket (RUN) or of all that the task owns (RUNS); or,
-    with another kind, a note whose blob any task passes on, or that the writer of a bucket has to know.
+    """A sealed run on its way to a task of the next stage: of one bucket (RUN), or of everything that the task owns
+    (RUNS).
+
+    With another kind it is a note whose blob any task passes on, or that the writer of a bucket has to know.
     """
 
     task: int
@@ -69,7 +72,7 @@ class Routed:
 
 
 Sent = tuple[str, SealedRun | OwnerRun]
-"""What arrives of it: the kind and the run."""
+"""The received form of a message: its kind, and the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,11 @@ class TaskResult:
 
 
 Next = Callable[[Iterator[Sent]], Iterator[Any]]
-"""A task of a later stage: yields Routed, and that of the last stage Result."""
+"""A task of a later stage: yields Routed; in the last stage Result."""
 
 
 def routed_note(kind: str, *, origin: int, row_count: int, blob: bytes) -> Routed:
-    """What is no run and belongs to no bucket: rejected records, statistics, the token of a note."""
+    """A message that is not a run and belongs to no bucket: rejected records, statistics, the token of a note."""
     return Routed(ANY_TASK, kind, _no_run(b"", 0, origin, row_count, blob))
 
 
@@ -113,13 +116,13 @@ def _no_run(partition: bytes, bucket: int, origin: int, row_count: int, blob: by
 
 
 def pack(routed: Routed) -> bytes:
-    """What is routed as bytes, but for the task; the blob is copied once."""
+    """A message as bytes, without the number of its task; the blob is copied once."""
     head = _head(routed)
     return b"".join((head, bytes(-len(head) % _ALIGNED), memoryview(routed.run.blob)))
 
 
 def unpack(data: bytes) -> Sent:
-    """What is in the bytes; the blob of a run is a part of them, not copied."""
+    """The message in bytes; the blob of a run is a part of them, not a copy."""
     end = _head_size(data)
     return _sent(data, pa.py_buffer(data).slice(end + -end % _ALIGNED))
 
@@ -141,7 +144,7 @@ def _head_size(data: bytes) -> int:
 
 
 def _sent(head: bytes, blob: pa.Buffer) -> Sent:
-    """What a head, which may be followed by other bytes, and a blob say."""
+    """The message that a head, which may be followed by other bytes, and a blob make up."""
     kind = _KINDS[head[0]]
     if kind == RUNS:
         _, size, table, owner, origin, flush = _RUNS_HEAD.unpack_from(head)
@@ -166,7 +169,7 @@ def _sent(head: bytes, blob: pa.Buffer) -> Sent:
 
 
 def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
-    """What is routed as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
+    """A message as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
     blob = routed.run.blob
     columns = [pa.array([task_keys(task_count)[routed.task]], pa.int32()), pa.array([_head(routed)], pa.binary())]
     offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
@@ -175,7 +178,7 @@ def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
 
 
 def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
-    """What is in each routed row; blobs are copied out of the batch, so that it can be freed."""
+    """The message in each row; blobs are copied out of the batch, so that it can be freed."""
     heads, blobs = batch.column("head"), batch.column("blob")
     for i in range(batch.num_rows):
         yield _sent(heads[i].as_py(), pa.py_buffer(blobs[i].as_py()))
@@ -203,7 +206,7 @@ def stats_result(stats: TaskStats) -> TaskResult:
 
 
 def stats_blob(stats: TaskStats) -> bytes:
-    """Statistics as results and notes carry them."""
+    """Statistics as bytes, for results and notes."""
     return json.dumps(asdict(stats)).encode()
 
 

@@ -1,7 +1,9 @@
-"""Executor, last stage: the runs of each bucket → level-0 files, a compaction where one is due → commit messages.
+"""The last stage, on executors: turns the runs of each bucket into level-0 files, compacts if due, and makes commit
+messages.
 
-One task owns the buckets that are sent to it: it alone writes them in this run. Files get fresh names in every attempt,
-and only messages that reach the driver are committed, so a retried or speculative attempt leaves orphans at worst.
+One task owns the buckets that are sent to it: only that task writes them in this run. Files get new names in every
+attempt, and only messages that reach the driver are committed, so a repeated or speculative attempt at worst leaves
+orphans.
 """
 
 from collections.abc import Iterator
@@ -44,10 +46,10 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes what it is sent, then compacts those of the idle buckets that it owns and that got no rows.
+    """Writes what it is sent, then compacts those of its idle buckets that got no rows.
 
-    With `owned` the buckets of the table are there and not in `stage`. Without it, runs are not sent by bucket, and no
-    bucket is this task's. With `packs_spills` runs do not travel: they come as they are, and are compressed where they
+    With `owned`, the table's buckets are in there and not in `stage`. Without it, runs are not sent by bucket, and the
+    task owns no bucket. With `packs_spills`, runs arrive uncompressed from the same task, and are compressed when they
     go to disk.
     """
 
@@ -118,9 +120,9 @@ class WriteTask:
 
 
 def owning(stages: Stages[Any], among: Destination, *, packs_spills: bool = False) -> WriteTask:
-    """The task that writes the buckets that `among` sends it."""
+    """The task that writes the buckets that `among` sends to it."""
     if not isinstance(stages.write.states, dict):
-        # States that depend on the rows are found by asking, and travel with what they ask.
+        # States that depend on the rows are found by asking, and are sent with the question.
         assert not stages.idle, "buckets that wait for a compaction are known"
         return WriteTask(stages.write, None, packs_spills)
     owned = owned_buckets(stages.write, stages.idle, among)

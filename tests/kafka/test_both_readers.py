@@ -254,5 +254,5 @@ tables: [{{topic: "regex:by-topic-(orders|items)", table: "{tmp_path}/k.db/{{1}}
         assert open_table(str(tmp_path / "k.db" / name)).to_arrow()["id"].to_pylist() == [0, 1, 2]
     found = [r for file in (tmp_path / "bad").rglob("*.parquet") for r in pq.read_table(file).to_pylist()]
     assert sorted((r["reason"], r["offset"]) for r in found) == [
-        ("no route is for topic by-topic-others", n) for n in range(3)
+        ("no route takes topic by-topic-others", n) for n in range(3)
     ]

@@ -31,7 +31,7 @@ def test_a_job_moves_to_another_topic(spark: Any, kafka_broker: KafkaBroker, tmp
     kafka_broker.create_topic("move-topic-v2", partitions=1)
     kafka_broker.produce("move-topic-v2", [KafkaRecord(b'{"id": 100, "n": 1}')])
     before = orders.checkpoint_files()
-    with pytest.raises(OtherTopicError, match=r"is about topic move-topic, .* new checkpoint .*docs/kafka\.md") as e:
+    with pytest.raises(OtherTopicError, match=r"belongs to topic move-topic, .* new checkpoint .*docs/kafka\.md") as e:
         run_job(orders.job("source.options.subscribe=move-topic-v2"), spark)
     assert e.value.code == "KAFKA_OTHER_TOPIC" and orders.checkpoint_files() == before
 
@@ -51,7 +51,7 @@ def test_a_job_moves_to_another_cluster_with_the_same_topic(
         other.create_topic("move-cluster", partitions=2)
         orders.put(range(20, 60), broker=other)
         servers = f"source.options.kafka.bootstrap.servers={other.bootstrap_servers}"
-        with pytest.raises(OtherClusterError, match=r"is about Kafka cluster \S+, and the brokers belong to") as e:
+        with pytest.raises(OtherClusterError, match=r"belongs to Kafka cluster \S+, and the brokers belong to") as e:
             run_job(orders.job(servers), spark)
         assert e.value.code == "KAFKA_OTHER_CLUSTER" and len(orders.sums()) == 10
         # Another name of the same brokers is no other cluster.
@@ -120,7 +120,9 @@ def test_a_topic_is_left_out_and_read_again_from_where_the_table_is(
     orders.put(range(10, 16), "left-out")
     run_job(orders.job(both), spark)
     orders.put([6])
-    orders.begins_again(spark, error=OtherTopicError, match="to leave topics out, run it once with --reset-identity")
+    orders.begins_again(
+        spark, error=OtherTopicError, match="to leave topics out, run the job once with --reset-identity"
+    )
     assert orders.sums() == dict.fromkeys([*range(7), *range(10, 16)], 1)
 
     orders.put([7])

@@ -216,7 +216,7 @@ def test_a_job_without_kafka_on_its_class_path_is_told_what_to_add(spark: Any, f
 
 
 def test_only_kafka_has_offsets_to_begin_again_from(spark: Any, folder: Folder) -> None:
-    with pytest.raises(OptionError, match="--reset-identity begins again at the Kafka offsets"):
+    with pytest.raises(OptionError, match="--reset-identity needs Kafka offsets"):
         run_job(folder.config(*CREATE), spark, reset_identity=True)
 
 

@@ -1,4 +1,4 @@
-"""Base64 and hexadecimal texts as bytes, and bytes as decimals, whole columns at a time."""
+"""Converts base64 and hexadecimal texts to bytes, and bytes to decimals, whole columns at a time."""
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +35,9 @@ def decode_hex(texts: pa.Array) -> pa.Array:
 
 
 def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
-    """The bytes of standard base64 texts; without `padded` the signs at their end may be missing. Shapes: n string in,
-    n large_binary out, nulls kept.
+    """The bytes of standard base64 texts. Shapes: n string in, n large_binary out, nulls kept.
 
-    Raises ValueError for a text that is not base64.
+    Without `padded` the `=` signs at the end may be missing. Raises ValueError for a text that is not base64.
     """
     if not padded:
         missing = pc.bit_wise_and(pc.negate(pc.binary_length(texts)), 3)

@@ -1,7 +1,7 @@
-"""Where the values of fields are in JSON objects, found in all of them at once.
+"""Finds the values of fields in JSON objects, in all of them at once.
 
-The texts are known to be JSON: somebody has read them before. Quotes that are not escaped come in pairs, the brackets
-outside of them in pairs of the same depth. Positions are those of bytes in one array, in which all texts stand one
+The texts are known to be JSON, because another reader has read them before. Quotes that are not escaped come in pairs,
+and brackets outside of strings in pairs of the same depth. Positions are bytes in one array that holds all texts one
 after the other.
 """
 
@@ -25,19 +25,19 @@ _IS_BLANK[list(b" \t\n\r")] = True
 _ENDS_SCALAR = _IS_BLANK.copy()
 _ENDS_SCALAR[list(b",}]")] = True
 _CASE, _OPENS_OR_CLOSES = np.uint8(0x20), np.uint8(0x02)
-"""The bits in which curly brackets differ from square ones, and closing ones from opening ones."""
+"""The bits that distinguish curly from square brackets, and closing from opening brackets."""
 _DEEPEST = 100
 _LARGE_SHARE = 8
 _PADDING = np.frombuffer(b"\n", np.uint8)
 
 
 class NotScanned(ValueError):
-    """The texts are not what was expected of them; another way has to read them."""
+    """The texts do not have the expected form; another reader has to read them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Parts of texts: the number of the text that each is of, and where it begins and ends."""
+    """Parts of texts: the number of the text, and where each part begins and ends."""
 
     texts: Positions
     starts: Positions
@@ -93,7 +93,9 @@ class ScannedJson:
         return Ranges(self._text_of(starts), starts, self.partners[is_root] + 1)
 
     def values_at(self, path: Sequence[str]) -> Ranges:
-        """The values at the end of a path of fields, where there are such; of a field that is there twice the last."""
+        """The values at the end of a path of fields, for objects that have it. If a field occurs twice, the last one
+        counts.
+        """
         found = self.roots
         for level, name in enumerate(path, 1):
             objects = found.chosen(self.data[found.starts] == _OPEN_OBJECT)
@@ -111,7 +113,7 @@ class ScannedJson:
         return Ranges(texts, starts, ends), Ranges(texts, values, self._ends(values))
 
     def _fields(self, objects: Ranges, name: str, level: int) -> Ranges:
-        """The values of a field in objects that are that deep."""
+        """The values of a field in objects at that depth."""
         wanted = np.frombuffer(name.encode(), np.uint8)
         at = self.opening[self.closing - self.opening - 1 == len(wanted)]
         at = at[np.all(self.data[at[:, None] + 1 + np.arange(len(wanted))] == wanted, axis=1)]
@@ -131,7 +133,7 @@ class ScannedJson:
         return Ranges(objects.texts[has_field], starts, self._ends(starts))
 
     def _ends(self, starts: Positions) -> Positions:
-        """Where the values end that begin there."""
+        """The ends of the values that begin at these positions."""
         first = self.data[starts]
         ends = starts.copy()
         is_text, is_nested = first == _QUOTE, _STEPS[first] > 0
@@ -144,7 +146,7 @@ class ScannedJson:
         return ends
 
     def _depth_at(self, at: Positions) -> Positions:
-        """How many brackets are open there."""
+        """The number of brackets that are open at these positions."""
         before = np.searchsorted(self.brackets, at) - 1
         depths: Positions = np.where(before < 0, 0, self.depths[np.maximum(before, 0)]) if len(self.depths) else at * 0
         return depths
@@ -163,7 +165,7 @@ class ScannedJson:
 
 
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
-    """The bytes of texts with one more behind them, and where each text begins, with the end of the last."""
+    """The bytes of texts with one more byte at the end, and where each text begins, then the end of the last text."""
     large = texts.cast(pa.large_binary())
     if len(large) == 0:
         return _PADDING, np.zeros(1, dtype=np.int64)
@@ -174,7 +176,7 @@ def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
 
 
 def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
-    """Whether the bytes are anywhere in the texts."""
+    """Whether the bytes occur in any of the texts."""
     data, _ = bytes_of(pc.fill_null(texts, b""))
     count = len(data) - len(wanted) + 1
     found = np.ones(max(count, 0), dtype=bool)
@@ -184,7 +186,7 @@ def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
 
 
 def slices(data: Bytes, starts: Positions, ends: Positions) -> pa.Array:
-    """The bytes from each start to its end, as a binary column. No slice begins before the one before it ends."""
+    """The bytes from each start to its end, as a binary column. No slice may begin before the previous one ends."""
     lengths = ends - starts
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] * _LARGE_SHARE > len(data):
@@ -216,7 +218,7 @@ def without_blanks(texts: pa.Array) -> pa.Array:
 
 
 def _without_escaped(data: Bytes, quotes: Positions) -> Positions:
-    """The quotes that no backslash escapes: before which their number is even."""
+    """The quotes that no backslash escapes: an even number of backslashes comes before them."""
     doubtful = np.flatnonzero((quotes > 0) & (data[quotes - 1] == _BACKSLASH))
     if not len(doubtful):
         return quotes

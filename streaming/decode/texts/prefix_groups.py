@@ -1,8 +1,8 @@
-"""Texts by the prefix that they begin with: the schema that stands before each payload.
+"""Groups texts by their prefix, which is the schema before each payload.
 
-A prefix is many times longer than what follows it, and a block may have hundreds of them that differ in a few bytes. So
-a group of texts is split where two of its texts differ first, by the eight bytes that stand there: all texts of a
-hundred tables are told apart in a few steps, and each text is compared as a whole once.
+A prefix is many times longer than the rest, and a block may have hundreds of prefixes that differ in a few bytes. So a
+group of texts is split at the first position where two of its texts differ, by the eight bytes there: the texts of a
+hundred tables are separated in a few steps, and each text is compared as a whole once.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PrefixGroup:
-    """The texts that begin with a prefix: their positions, ascending, and what follows it in each."""
+    """The texts with a prefix: their positions, ascending, and the rest of each text."""
 
     prefix: bytes
     positions: Positions
@@ -33,8 +33,8 @@ def group_by_prefix(
 ) -> Iterator[PrefixGroup]:
     """The texts at the positions by their prefixes. Shapes: n binary without nulls in.
 
-    `prefix_of` finds the prefix of one text, and is called for few texts of each prefix. A text without one is in no
-    group; those of one prefix may be in several.
+    `prefix_of` finds the prefix of one text, and is called for few texts of each prefix. A text without a prefix is in
+    no group; the texts of one prefix may be in several groups.
     """
     bytes_of = _Bytes.of(texts)
     pending = [positions]
@@ -65,7 +65,9 @@ def group_by_prefix(
 
 
 def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int | None:
-    """Where a text of the group differs from the prefix; None where none of a few does."""
+    """The position at which a text of the group differs from the prefix; None if the few texts that are compared do
+    not.
+    """
     for at in np.linspace(0, len(group) - 1, min(_SAMPLES, len(group))).astype(np.int64):
         text = texts.text(int(group[at]))
         if not text.startswith(prefix):
@@ -74,7 +76,7 @@ def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int |
 
 
 def _mismatch(text: bytes, prefix: bytes) -> int:
-    """The first place where the text is not as the prefix, which it does not begin with."""
+    """The first position at which the text differs from the prefix."""
     length = min(len(text), len(prefix))
     same = np.frombuffer(text, np.uint8, length) == np.frombuffer(prefix, np.uint8, length)
     return length if same.all() else int(np.argmin(same))
@@ -101,7 +103,7 @@ class _Bytes:
         return self.data[self.starts[at] : self.ends[at]].tobytes()
 
     def split(self, group: Positions, at: int) -> list[Positions]:
-        """The group by the bytes that stand there in its texts; behind the end of a text stand zeros."""
+        """The group split by the bytes at that position; texts that end before it count as zeros there."""
         places = (self.starts[group] + at)[:, None] + np.arange(_WORD_BYTES)
         inside = places < self.ends[group][:, None]
         words = np.where(inside, self.data[np.where(inside, places, 0)], 0).astype(np.uint8)

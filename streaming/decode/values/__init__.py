@@ -1,1 +1,1 @@
-"""Values of one kind, whole columns at a time."""
+"""Conversions for special kinds of values, whole columns at a time."""

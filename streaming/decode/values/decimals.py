@@ -1,4 +1,4 @@
-"""Numbers in bytes as decimals, or as texts, which hold any number of digits."""
+"""Converts numbers in bytes to decimals, or to texts, which hold any number of digits."""
 
 from decimal import Decimal
 
@@ -24,7 +24,7 @@ def decimals_as(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
         try:
             return decimal_texts(decimals_of_bytes(numbers, scale))
         except ValueError:
-            pass  # more digits than Arrow's decimals have, in a few of them
+            pass  # a few numbers have more digits than Arrow's decimals
     return pa.array([None if one is None else _text(one, scale) for one in numbers.to_pylist()], target)
 
 

@@ -1,8 +1,7 @@
-"""Dates and times that come in parts, and moments that are infinite.
+"""Converts dates and times that come in parts, and infinite times.
 
-Debezium's `time.precision.mode=structured` writes the parts of a date or a time as an object. Of Postgres' infinity it
+Debezium's `time.precision.mode=structured` writes the parts of a date or a time as an object. For Postgres' infinity it
 writes a word, or a number that stands for it.
-
 Source: Debezium, io.debezium.time.StructuredTemporal and its types; PostgresValueConverter of Debezium 3.5.
 """
 
@@ -22,7 +21,7 @@ PARTS = pa.struct(
     [(name, pa.int64()) for name in (*_DATE, *_CLOCK, *_SECOND_PARTS, *_OTHER_NUMBERS)]
     + [(name, pa.string()) for name in _OTHER_TEXTS]
 )
-"""What an object of parts may have."""
+"""The parts that an object may have."""
 
 WORDS = {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}
 _MICROS = {9223372036825200000: "infinity", -9223372036832400000: "-infinity"}
@@ -42,27 +41,27 @@ def parts_of(values: pa.Array) -> pa.Array:
 
 
 def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
-    """`infinity` and `-infinity` for counts of the unit that stand for them; null for all others."""
+    """`infinity` or `-infinity` for counts of the unit that stand for it; null for all other counts."""
     known: Mapping[int, str] = _MICROS
     if unit == "d":
         known = _DAYS
     elif unit == "ms":
-        # Cut to milliseconds, or as the driver has them.
+        # The numbers for infinity, cut to milliseconds or as the driver has them.
         known = {**_MICROS, **{count // _PER_UNIT["ms"]: word for count, word in _MICROS.items()}}
     at = pc.index_in(counts, value_set=pa.array(list(known), counts.type))
     return pa.array(list(known.values()), pa.string()).take(at)
 
 
 def words_of_parts(parts: pa.Array) -> pa.Array:
-    """The same, of objects of parts."""
+    """`infinity` or `-infinity` for objects of parts that stand for it; null for all others."""
     at = pc.index_in(pc.struct_field(parts, _SPECIAL), value_set=pa.array(list(WORDS), pa.string()))
     return pa.array(list(WORDS.values()), pa.string()).take(at)
 
 
 def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Array:
-    """The parts as ISO 8601 texts of the local date, time, or both; a part that is missing makes none of it.
+    """The parts as ISO 8601 texts of the local date, time, or both.
 
-    Shapes: n structs of `PARTS` in, n string out; null where the struct is.
+    Shapes: n structs of `PARTS` in, n strings out; null for a null struct. If a part is missing, the text is invalid.
     """
     written = []
     if has_date:
@@ -71,12 +70,12 @@ def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Ar
         clock = _joined(parts, _CLOCK, ":")
         written.append(pc.binary_join_element_wise(clock, _fraction(parts), "."))
     text = written[0] if len(written) == 1 else pc.binary_join_element_wise(*written, "T")
-    # Without a part there is no text, and a value that is there has to be refused.
+    # A value that lacks a part has no text, and must be refused.
     return if_else(parts.is_valid(), pc.fill_null(text, ""), None)
 
 
 def offset_seconds(parts: pa.Array) -> pa.Array:
-    """By how many seconds a moment's clock is ahead of UTC; 0 where that is not said."""
+    """By how many seconds the clock of a time is ahead of UTC; 0 if the value does not say."""
     return pc.fill_null(pc.struct_field(parts, "offsetSeconds"), 0)
 
 

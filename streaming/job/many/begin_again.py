@@ -29,7 +29,7 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Cal
     """Renames the checkpoint, and writes into the new one the ledger that its query begins with. `earliest` asks Kafka
     for the first offsets that it still has: a table that needs older ones is parked.
 
-    Raises OptionError for another source than Kafka, and if no ledger says up to where the tables have their records.
+    Raises OptionError for a source other than Kafka, and if no ledger says up to where the tables have their records.
     """
     common = routed.common
     if common.source.format != KAFKA:
@@ -42,8 +42,8 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Cal
     ledger = files.read(numbers[-1]) if numbers else files.read_start()
     if ledger is None:
         raise OptionError(
-            f"--reset-identity: {files.root} has no ledger, which says what each table of the job has. Restore that "
-            "folder; or give each table a job of its own, which begins at the table's offsets",
+            f"--reset-identity: {files.root} has no ledger, so it is not known which records each table of the job "
+            "has. Restore that folder; or write a job for each table, which begins at the table's offsets",
             key=CHECKPOINT.key,
         )
     reached = {name: _reached(routed, name, entry, ledger.query) for name, entry in ledger.tables.items()}
@@ -54,7 +54,13 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Cal
             _LOG.warning("%s is parked: %s", name, parked.why)
     kept = set_aside(spark, common.checkpoint)
     files.put_start(start)
-    _LOG.warning("the old checkpoint was renamed to %s; the new one goes on where the tables have got to", kept)
+    _LOG.warning(
+        (
+            "the old checkpoint was renamed to %s; the new one begins at the offsets up to which the tables have their "
+            "records"
+        ),
+        kept,
+    )
 
 
 def first_offsets(admin: JvmAdmin) -> FeedOffsets:
@@ -93,7 +99,7 @@ def go_on(
     now = partitions()
     known = {topic: {str(p): _EARLIEST for p in numbers} for topic, numbers in now.items()}
     for (topic, partition), offset in start.end.items():
-        # If the partitions are not known, those that were read are taken.
+        # If the partitions are not known, the partitions that were read before are taken.
         if str(partition) in known.get(topic, {}) or not now:
             known.setdefault(topic, {})[str(partition)] = offset
     return dict(start_at(options, json.dumps(known)))

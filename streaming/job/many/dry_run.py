@@ -57,15 +57,15 @@ whether it exists, the number of rows, the number of bad records with the first 
 
 
 def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: SparkLog) -> pa.Table:
-    """A row (SHOWN) for each source table or topic: what the job would do with the first records.
+    """A row (SHOWN) for each source table or topic: what the job would do with its first records.
 
     Raises OptionError for a job without records to decode, and the errors of the start of a job.
     """
     common = job if isinstance(job, JobConfig) else job.common
     if common.source.decode is RecordFormat.NONE:
         raise OptionError(
-            f"--dry-run shows what becomes of messages, and {SOURCE_DECODE.key} is none: rows go into the table as "
-            "they are; --print-config shows the settings",
+            f"--dry-run needs messages, and {SOURCE_DECODE.key} is none, so rows go into the table unchanged; "
+            "--print-config shows the settings",
             key=SOURCE_DECODE.key,
         )
     options = first_records(common.source.format, source_options(common.source).options)
@@ -89,7 +89,7 @@ def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: 
 
 
 def shown(job: JobConfig | RoutedJob, records: pa.Table, registry: RegistrySchemas | None = None) -> pa.Table:
-    """A row (SHOWN) for each origin of these records: what the job would do with them."""
+    """A row (SHOWN) for each source table or topic of these records: what the job would do with them."""
     routes = job if isinstance(job, RoutedJob) else _OneTable(job)
     reader = None if registry is None else AvroReader(registry)
     splitter = Splitter(routes, routes.decode, reader)
@@ -153,7 +153,7 @@ def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: Re
 
 
 def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableSchema]:
-    """Whether the table exists, and its schema, or the schema that it would be created with."""
+    """Whether the table exists, and its schema; or the schema with which it would be created."""
     if has_table(config):
         return True, handle_of(open_existing(config)).table_schema
     create = config.create
@@ -173,7 +173,7 @@ def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableS
 def _decoded(
     config: JobConfig, schema: TableSchema, records: pa.Table, registry: RegistrySchemas | None
 ) -> dict[str, Any]:
-    """The number of rows that the records make, and of bad records, with the first reason."""
+    """The number of rows in the records, and the number of bad records with the first reason."""
     step = decode_step(
         config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
     )

@@ -1,4 +1,4 @@
-"""The settings of a job that decide which rows its tables get: they are pinned before a batch is committed."""
+"""The settings of a job that affect the rows of its tables. They are pinned (stored) before a batch is committed."""
 
 import hashlib
 import json
@@ -11,18 +11,19 @@ from bucketline.conf.routes.routed_job import RoutedJob, routed_job
 from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import KEY_ORDER
 
-PINNED = "the settings that the batch was begun with"
+PINNED = "the settings with which the batch was begun"
 _REGISTRY = "source.registry."
 _FREE = tuple(o.key for o in (CHECKPOINT, TRIGGER, SOURCE_READER, COMMIT_PARALLELISM, ON_TABLE_FAILURE, KEY_ORDER))
-"""Settings that decide no rows, so that a job may change them in the middle of a batch."""
+"""Settings that do not affect rows, so a job may change them in the middle of a batch."""
 _FREE_NAMES = ("bad-records.", "metrics.")
 _FREE_FAMILIES = (SOURCE_OPTIONS, STORAGE, CATALOG, _REGISTRY)
-"""Families of settings that say how a system is reached, and hold secrets. They decide no rows, since the batch's
-offsets say what is read."""
+"""Prefixes of settings that say how a system is reached, and hold secrets. They do not affect rows, since the batch's
+offsets say what is read.
+"""
 
 
 def is_pinned(key: str) -> bool:
-    """Whether a setting decides rows."""
+    """Whether a setting affects rows."""
     name = key
     if key.startswith(TABLES):
         name = key.removeprefix(TABLES).partition(".")[2]
@@ -31,7 +32,7 @@ def is_pinned(key: str) -> bool:
 
 
 def pinned_settings(job: RoutedJob) -> tuple[str, str]:
-    """The settings that decide rows as a text, and its hash."""
+    """The settings that affect rows as a text, and the hash of the text."""
     texts = {key: setting.shown for key, setting in job.settings.items() if is_pinned(key)}
     shown = {key: text for key, text in sorted(texts.items()) if mask(key, text) == text}
     text = json.dumps(shown, separators=(",", ":"))
@@ -39,8 +40,9 @@ def pinned_settings(job: RoutedJob) -> tuple[str, str]:
 
 
 def with_pinned(job: RoutedJob, text: str) -> RoutedJob:
-    """The job with the pinned settings in place of its own. Secrets, and settings that decide no rows, stay as the job
-    has them now."""
+    """The job with the pinned settings in place of its own. Secrets, and settings that do not affect rows, stay as they
+    are now.
+    """
     texts: Mapping[str, str] = json.loads(text)
     settings = {key: setting for key, setting in job.settings.items() if not is_pinned(key)}
     for key, value in texts.items():

@@ -1,4 +1,4 @@
-"""The streaming job of a job file with several tables: source → sink → query, until it is done or asked to end.
+"""Runs the streaming job of a job file with several tables: source → sink → query, until it is done or asked to end.
 
 A table is opened when the first records for it come. The start reads only the checkpoint.
 """
@@ -74,7 +74,7 @@ _NAME, _TABLES = "bucketline tables", "several"
 _KEPT = "spark.sql.streaming.minBatchesToRetain"
 _MOST_REJECTS = 1 << 31
 _NO_COLUMN = DataField(0, "_no_table", DataType(TypeRoot.VARCHAR, length=2**31 - 1))
-"""The one column of the schema that records of no table are decoded with: a decoder needs a column."""
+"""A decoder needs a column, so records that belong to no table are decoded with this one."""
 
 
 def run_any(job: JobConfig | RoutedJob, *, ending: Ending, log: SparkLog, **flags: bool) -> None:
@@ -111,8 +111,10 @@ def run_routed(
     ending: Ending | None = None,
     log: SparkLog = SparkLog.OURS_ONCE,
 ) -> None:
-    """Runs a job of several tables, as `run_job` runs one of one table. Raises OptionError for settings that such a job
-    does not support."""
+    """Runs a job of several tables, as `run_job` runs a job of one table.
+
+    Raises OptionError for settings that such a job does not support.
+    """
     with (
         nullcontext(ending) if ending is not None else ending_by_signals() as asked,
         broken_silence("looking at the checkpoint") as silence,
@@ -210,7 +212,7 @@ def _run_until(
 
 
 def _between(options: Mapping[str, str], spark: Any, span: BatchSpan) -> Any:
-    """A frame of Kafka's records between offsets. A partition without a start offset begins at its first record."""
+    """A DataFrame of Kafka's records between offsets. A partition without a start offset begins at its first record."""
     start, end = (json.dumps(json.loads(offsets_text(offsets))[0]) for offsets in (span.start, span.end))
     return records_between(spark, options, start, end)
 

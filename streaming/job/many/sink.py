@@ -37,8 +37,8 @@ Pinned = Callable[[str, str], tuple[ManyJob, ManyState]]
 class ManySink:
     """Writes the batches of one query into many tables; use as `foreachBatch(sink)`, in one process.
 
-    `make_state` makes the state once the query's name is known. `kafka` gives the reader with which tasks read Kafka
-    themselves, `between` a frame of Kafka's records between offsets.
+    `make_state` makes the state once the query's name is known. `kafka` returns the reader with which tasks read Kafka
+    themselves, `between` a DataFrame of Kafka's records between offsets.
     """
 
     job: ManyJob
@@ -64,8 +64,8 @@ class ManySink:
         other = begun_otherwise(job, state, identity)
         if other is not None:
             _LOG.warning(
-                "batch %d was begun with other settings of the job, and some of its tables hold it: it is finished "
-                "with those; the settings as they are now count from the next batch on",
+                "batch %d was begun with other settings of the job, and some of its tables hold it already: it is "
+                "finished with those settings; the current settings apply from the next batch on",
                 identity.batch_id,
             )
             job, state = self.pinned(other, identity.commit_user(None))
@@ -94,7 +94,7 @@ class ManySink:
     def _missed(self, spark: Any, span: BatchSpan) -> Records:
         """The records between offsets that a table has missed."""
         if self.between is None:
-            raise UnsupportedTableError("only records of Kafka are read again for a table that was parked")
+            raise UnsupportedTableError("records for a parked table can only be read again from Kafka")
         return Frame(self.between(spark, span), self.job.nameless)
 
     def _tell(self, told: Told, identity: BatchIdentity, state: ManyState) -> None:

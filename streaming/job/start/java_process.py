@@ -1,4 +1,4 @@
-"""Spark's JVM as a process that this one starts: what it prints, why it did not start, and its end."""
+"""Spark's JVM as a child process: what it prints, why it did not start, and its end."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class Printed:
         self._thread = threading.Thread(target=self._pass_on, name="bucketline-java-prints", daemon=True)
 
     def started(self) -> None:
-        """To be called when the process has the pipe, or has ended."""
+        """Must be called when the process has the pipe, or has ended."""
         os.close(self.pipe)
         self._thread.start()
 
@@ -69,7 +69,9 @@ class Printed:
 
 
 def _write(data: bytes) -> None:
-    """Writes to our standard error. Errors are ignored, so that the process never waits for a reader who is gone."""
+    """Writes to the standard error of this process. Errors are ignored, so that the JVM never waits for a reader that
+    is gone.
+    """
     with suppress(OSError):
         sys.stderr.flush()
         while data:
@@ -77,8 +79,10 @@ def _write(data: bytes) -> None:
 
 
 def why_not_started(printed: str, error: str, packages: str | None) -> str:
-    """Why Spark did not start, with the remedy, from what its JVM printed and what PySpark raised; `packages` are the
-    Maven packages that it was to fetch."""
+    """Why Spark did not start, with the remedy, from what its JVM printed and what PySpark raised.
+
+    `packages` are the Maven packages that it had to fetch.
+    """
     missing = list(dict.fromkeys((*_UNRESOLVED.findall(printed), *_DOWNLOAD.findall(printed))))
     if missing:
         return (
@@ -96,7 +100,7 @@ def why_not_started(printed: str, error: str, packages: str | None) -> str:
     if cause is not None:
         return f"Spark did not start: {(cause['thrown'] or cause['error']).strip()}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    said = f"the last that it printed is {lines[-1]!r}" if lines else "it printed nothing"
+    said = f"the last line that it printed is {lines[-1]!r}" if lines else "it printed nothing"
     return f"Spark did not start, and {said}: {error.splitlines()[0] if error else 'no error'}"
 
 

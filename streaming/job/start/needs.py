@@ -25,12 +25,14 @@ _VARIABLES_WITH_JARS = ("SPARK_DIST_CLASSPATH", "SPARK_CLASSPATH", "HADOOP_CLASS
 
 
 def require_packages(config: JobConfig, options: Mapping[str, str], has: Callable[[str], bool] | None = None) -> None:
-    """Returns if the Python packages that the job needs are installed. Raises OptionError naming the missing one."""
+    """Checks that the Python packages that the job needs are installed. Raises OptionError that names the missing
+    package.
+    """
     installed = has or (lambda name: find_spec(name) is not None)
     if not installed("pandas"):
         raise OptionError(
-            "a job needs pandas, without which PySpark runs no function over Arrow: install the extra 'spark', or "
-            "pip install 'pandas>=2.2,<4'",
+            "PySpark needs pandas to run functions over Arrow data: install the extra 'spark', or pip install "
+            "'pandas>=2.2,<4'",
             key="spark",
         )
     is_native = config.source.format == KAFKA and config.source.reader is ReaderChoice.NATIVE
@@ -48,9 +50,11 @@ def require_kafka_jar(
     version: str,
     variables: Mapping[str, str] = os.environ,
 ) -> None:
-    """Returns if the Spark that this process is to start may have a Kafka source. Raises OptionError naming the package
-    if it certainly has none: no jar is named in its arguments and settings or stands in its folder, and there is no
-    `spark-env.sh` that may add one."""
+    """Checks that the Spark that this process starts may have a Kafka source.
+
+    Raises OptionError that names the package if Spark certainly has none: no jar is named in its arguments and settings
+    or lies in its folder, and there is no `spark-env.sh` that may add one.
+    """
     if source_format != KAFKA:
         return
     named = any(a == n or a.startswith(f"{n}=") for a in arguments for n in _NAMES_JARS)
@@ -78,7 +82,7 @@ def no_kafka_source(version: str) -> str:
 def shown_as_up(
     settings: MetricsOptions, name: str, table: str, registry: Registry = REGISTRY
 ) -> Iterator[dict[str, str]]:
-    """Opens the outlets of metrics, and shows that the job is up until the block ends. Gives the labels of the job.
+    """Opens the outlets of metrics, and shows that the job is up until the block ends. Yields the labels of the job.
 
     Raises OptionError for an outlet that cannot be opened, such as a port that is in use.
     """

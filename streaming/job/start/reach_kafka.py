@@ -1,4 +1,4 @@
-"""Whether Kafka can be reached, and whether it has the topics of a job: asked before Spark starts.
+"""Checks before Spark starts that Kafka can be reached, and that it has the topics of a job.
 
 An opened connection shows that a broker answers. Topics are asked for with librdkafka where it is installed and takes
 the job's options; else Spark's JVM is asked, once it is up.
@@ -25,8 +25,9 @@ _PAUSE_SECONDS = 0.25
 _SERVER = re.compile(r"(?:\w+://)?(?:[^@\s]*@)?(?:\[(?P<six>[\da-fA-F:.%\w]+)\]|(?P<host>[^\s:/]+)):(?P<port>\d{1,5})")
 
 Connect = Callable[[tuple[str, int], float], None]
-"""(host and port, seconds) → returns if something listens there. Raises OSError if not, after that many seconds at
-most."""
+"""(host and port, seconds) → connects to the server. Raises OSError if nothing listens there within that many
+seconds.
+"""
 
 
 def connect(server: tuple[str, int], seconds: float) -> None:
@@ -42,7 +43,7 @@ def reach_kafka(
     now: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Returns if a broker of a Kafka source answers and its topics exist, if librdkafka can ask for them.
+    """Checks that a broker of a Kafka source answers and, if librdkafka can ask for them, that its topics exist.
 
     Waits for a broker for ten seconds. Raises KafkaUnreachableError and KafkaTopicMissingError, and OptionError for a
     server without a port.
@@ -74,7 +75,7 @@ def _servers(text: str) -> Sequence[tuple[str, int]]:
         match = _SERVER.fullmatch(part)
         if match is None or not 0 < int(match["port"]) < 1 << 16:
             raise OptionError(
-                f"source.options.{SERVERS}: a broker is written host:port, as localhost:9092, and one of them is not",
+                f"source.options.{SERVERS}: each broker must be written host:port, as localhost:9092, and one is not",
                 key=SERVERS,
             )
         found.append((match["six"] or match["host"], int(match["port"])))

@@ -1,4 +1,4 @@
-"""Says what a job is doing, when it has logged nothing for five seconds."""
+"""Logs what a job is doing, if it has logged nothing for five seconds."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ _LOOK_SECONDS = 0.25
 
 
 class Silence:
-    """Knows what a job is doing, and when it last logged a line. Nothing is said during a phase that is None."""
+    """What a job is doing, and when it last logged a line. In a phase that is None nothing is logged."""
 
     def __init__(self, tell: Callable[[str], None] | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell if tell is not None else lambda line: _LOG.info("%s", line)
@@ -22,16 +22,16 @@ class Silence:
         self._since = self._said_at = now()
 
     def doing(self, what: str | None) -> None:
-        """To be called when the job begins another phase; None for a phase that logs its own lines."""
+        """Must be called when the job begins another phase; None for a phase that logs its own lines."""
         if what != self._doing:
             self._doing, self._since = what, self._now()
 
     def heard(self) -> None:
-        """To be called when any line has been logged."""
+        """Must be called when any line has been logged."""
         self._said_at = self._now()
 
     def look(self) -> None:
-        """Says what the job is doing, if nothing has been logged for five seconds."""
+        """Logs what the job is doing, if nothing has been logged for five seconds."""
         moment, doing = self._now(), self._doing
         if doing is not None and moment - max(self._said_at, self._since) >= _LONGEST_SECONDS:
             self._said_at = moment
@@ -40,8 +40,10 @@ class Silence:
 
 @contextmanager
 def broken_silence(doing: str, tell: Callable[[str], None] | None = None) -> Iterator[Silence]:
-    """A `Silence` whose `look` a thread calls four times a second while the block runs. The lines of all loggers of
-    bucketline count."""
+    """A `Silence` whose `look` a thread calls four times a second while the block runs.
+
+    A line of any logger of bucketline ends the silence.
+    """
     silence, ended = Silence(tell), threading.Event()
     silence.doing(doing)
     handler = _Heard(silence)

@@ -51,8 +51,8 @@ _UNNAMED = "the message names no table, and no route is for its topic"
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """How the records of one table become runs. `first` is the task that its buckets begin with, `assigners` as in
-    `Stages`; `looks` says whether it keeps each record's topic partition, because the order of rows matters.
+    """How the records of one table become sealed runs. `first` is the task at which its buckets begin, `assigners` is
+    as in `Stages`; `looks` says whether each record's topic partition is kept, because the order of rows matters.
     """
 
     seal: SealPlan
@@ -67,7 +67,7 @@ class TableReading:
         return Destination(tasks, self.assigners, self.first % tasks)
 
     def sealing(self, tasks: int, feeds: KafkaFeeds | None, now_us: int | None) -> Sealing:
-        """A new reading of the table in this task; `now_us` is the time of the batch."""
+        """A new reading of the table in this task; `now_us` is the time of the batch, in microseconds since 1970."""
         of_rows, decode = feeds if self.looks else None, self.decode
         if decode.computed is not None and decode.computed.tells_time:
             decode = replace(decode, now_us=now_us)
@@ -200,12 +200,13 @@ class _Reading:
         place = part.origin, why
         self._left[place] = self._left.get(place, 0) + part.records.num_rows
         if why is Left.UNMATCHED and self._plan.unmatched is Unmatched.BAD_RECORD:
-            reason = f"no route is for {part.origin}"
+            reason = f"no route takes {part.origin}"
             yield from self._refuse(part.records, [reason] * part.records.num_rows)
 
     def _nameless(self, part: Part) -> Iterator[Routed]:
-        """Counts tombstones, heartbeats and the like. A broken message, or a change of a row that names no table, is a
-        bad record."""
+        """Counts tombstones, heartbeats and similar messages. A broken message, or a change of a row that names no
+        table, is a bad record.
+        """
         made = self._plan.nameless(part.records)
         self._seen = joined_seen((self._seen, made.seen))
         if made.rejects is not None:
@@ -270,7 +271,9 @@ class _Reading:
             yield from self._of_table(largest, self._sealing[largest].flush)
 
     def _of_table(self, number: int, work: Callable[[], Iterator[Routed]]) -> Iterator[Routed]:
-        """What the work sends, with the number of its table. An error is noted, and ends the table in this task."""
+        """The messages of the work, with the number of its table. An error is noted, and ends the table in this
+        task.
+        """
         note = self._notes.get(number, TableNote())
         if note.error is not None:
             return
@@ -297,7 +300,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfKafka:
-    """Reads the offset ranges of its share from Kafka; plain values only, so that it travels."""
+    """Reads the offset ranges of its share from Kafka; only plain values, so that it can be sent to tasks."""
 
     reading: ReadTables
     source: KafkaRanges
@@ -312,7 +315,7 @@ class ReadTablesOfKafka:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfFrame:
-    """Reads the records of a frame from messages of Arrow; plain values only, so that it travels."""
+    """Reads the records of a DataFrame from Arrow messages; only plain values, so that it can be sent to tasks."""
 
     reading: ReadTables
     schema: pa.Schema

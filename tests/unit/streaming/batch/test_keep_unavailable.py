@@ -260,5 +260,5 @@ def test_a_group_of_numbers_is_no_hindrance(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("decode", [RecordFormat.JSON, RecordFormat.CANAL_JSON])
 def test_other_formats_refuse_it(tmp_path: Path, decode: RecordFormat) -> None:
-    with pytest.raises(OptionError, match="unavailable is about messages of Debezium"):
+    with pytest.raises(OptionError, match="unavailable needs messages of Debezium"):
         Job(tmp_path, {"bucket": "1"}, decode=decode)

@@ -217,7 +217,7 @@ def test_without_one_partition_nothing_is_written(tmp_path: Path, topics: dict[s
         ({"bucket": "1", "changelog-producer": "lookup"}, {}, "changelog-producer = lookup"),
         ({"bucket": "1", "changelog-producer": "input"}, {}, "changelog-producer = input"),
         ({"bucket": "-1"}, {"partition_by": ("n",)}, "cross-partition"),
-        ({"bucket": "1"}, {"shards": Shards.DISTINCT_KEYS}, "several tables feed it"),
+        ({"bucket": "1"}, {"shards": Shards.DISTINCT_KEYS}, "several source tables"),
         (
             {"bucket": "1"},
             {"columns": f"{COLUMNS}, _source_table STRING NOT NULL", "key": ("id", "_source_table")},

@@ -163,7 +163,7 @@ infinity: null
 """
     assert resolve_job(read_settings(text, name="job.yaml")).messages.infinity is Infinity.NULL
     schema = plan_schema("id BIGINT NOT NULL", ("id",), (), {"bucket": "1"}, None, time_ms=0)
-    with pytest.raises(OptionError, match="infinity is about messages of Debezium"):
+    with pytest.raises(OptionError, match="infinity needs messages of Debezium"):
         decode_step(RecordFormat.CANAL_JSON, schema, BadRecords(None, 0), MessageOptions(infinity=Infinity.NULL))
 
 

@@ -148,7 +148,7 @@ def test_truncates_are_passed_over_where_the_job_says_so() -> None:
         assert refused.rejects is not None and not refused.seen.skipped
     schema = plan_schema("id BIGINT NOT NULL", ("id",), (), {"bucket": "1"}, None, time_ms=0)
     for decode in (RecordFormat.JSON, RecordFormat.DEBEZIUM_FLAT_JSON, RecordFormat.NONE):
-        with pytest.raises(OptionError, match="truncate is about messages"):
+        with pytest.raises(OptionError, match="truncate needs messages"):
             decode_step(decode, schema, BadRecords(None, 0), MessageOptions(truncate=Truncate.SKIP))
     with pytest.raises(OptionError, match="must be one of reject, skip, apply"):
         message_options({"truncate": "empty"})

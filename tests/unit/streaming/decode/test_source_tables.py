@@ -120,5 +120,5 @@ def test_an_option_that_says_nothing_of_a_format_is_refused(
     decode: RecordFormat, messages: MessageOptions, key: str
 ) -> None:
     schema = plan_schema("id BIGINT NOT NULL", ("id",), (), {"bucket": "1"}, None, time_ms=0)
-    with pytest.raises(OptionError, match=f"{key} is about messages"):
+    with pytest.raises(OptionError, match=f"{key} needs messages"):
         decode_step(decode, schema, BadRecords(None, 0), messages)

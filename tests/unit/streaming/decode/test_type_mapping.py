@@ -149,7 +149,7 @@ def test_a_tinyint_that_debezium_has_made_a_boolean_is_a_number_again() -> None:
 def test_formats_that_do_not_tell_types_refuse_it() -> None:
     schema = plan_schema("id BIGINT NOT NULL", ("id",), (), {"bucket": "1"}, None, time_ms=0)
     for decode in (RecordFormat.JSON, RecordFormat.NONE):
-        with pytest.raises(OptionError, match="type-mapping is about types of a database"):
+        with pytest.raises(OptionError, match="type-mapping needs messages with types of a database"):
             decode_step(decode, schema, BadRecords(None, 0), mapped("to-string"))
     with pytest.raises(OptionError, match="longtext-to-bytes needs messages that name the type"):
         decode_step(RecordFormat.MAXWELL_JSON, schema, BadRecords(None, 0), mapped("longtext-to-bytes"))

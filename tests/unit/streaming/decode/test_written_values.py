@@ -209,7 +209,7 @@ def test_what_messages_do_not_need_is_refused() -> None:
         (MessageOptions(**typed("BIGINT")), "types"),
     ):
         for decode in (RecordFormat.CANAL_JSON, RecordFormat.MAXWELL_JSON, RecordFormat.NONE):
-            with pytest.raises(OptionError, match=f"{key} is about JSON"):
+            with pytest.raises(OptionError, match=f"{key} needs JSON"):
                 decode_step(decode, schema, BadRecords(None, 0), messages)
 
 

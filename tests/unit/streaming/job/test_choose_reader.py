@@ -67,7 +67,7 @@ def test_auto_lets_spark_read_else_and_says_why(caplog: pytest.LogCaptureFixture
     assert chosen(ReaderChoice.AUTO, kafka_max_poll_records="5") is None
     assert "Spark reads Kafka (source.reader = auto): kafka.max.poll.records has no counterpart" in caplog.text
     assert chosen(ReaderChoice.AUTO, kafka_fetch_min_bytes="-7") is None
-    assert "librdkafka does not take the settings" in caplog.text
+    assert "librdkafka refuses the settings" in caplog.text
     source = SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.AUTO)
     tokens = Session(random.Random(1), application={"spark.kafka.clusters.a.auth.bootstrap.servers": "x"})
     with started(tokens) as beside:

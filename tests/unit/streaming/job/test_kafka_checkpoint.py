@@ -33,13 +33,13 @@ def test_a_job_that_reads_more_topics_goes_on(options: dict[str, str]) -> None:
     "options", [{"subscribe": "orders-2"}, {"subscribePattern": "order"}, {"assign": '{"other":[0]}'}]
 )
 def test_a_job_that_does_not_read_a_topic_of_the_checkpoint_is_refused(options: dict[str, str]) -> None:
-    with pytest.raises(OtherTopicError, match="ck is about topic orders, which the job does not read"):
+    with pytest.raises(OtherTopicError, match="ck belongs to topic orders, which the job does not read"):
         check_source(Checkpoint("ck", ("orders",), None), options, None)
 
 
 def test_another_cluster_is_refused_where_both_are_known() -> None:
     options = {"subscribe": "orders"}
-    with pytest.raises(OtherClusterError, match="is about Kafka cluster one, and the brokers belong to two"):
+    with pytest.raises(OtherClusterError, match="belongs to Kafka cluster one, and the brokers belong to two"):
         check_source(Checkpoint("ck", ("orders",), "one"), options, "two")
     check_source(Checkpoint("ck", ("orders",), None), options, "two")
     check_source(Checkpoint("ck", ("orders",), "one"), options, None)

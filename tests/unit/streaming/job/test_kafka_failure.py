@@ -95,9 +95,9 @@ def test_several_topics_are_named_together() -> None:
 @pytest.mark.parametrize(
     ("reads", "remedy"),
     [
-        ({"subscribe": "a"}, "Start a new checkpoint at its first record with --allow-reprocess"),
+        ({"subscribe": "a"}, "Start a new checkpoint at the first record of the topic with --allow-reprocess"),
         ({"subscribe": "a,b"}, "run the job once with --reset-identity: the other topics go on"),
-        ({"subscribePattern": "a|b"}, "whose startingOffsets are those that `bucketline offsets` prints"),
+        ({"subscribePattern": "a|b"}, "use the startingOffsets that `bucketline offsets` prints"),
         ({"assign": '{"a": [0], "b": [0]}'}, "with -2 for each partition of this topic"),
     ],
 )

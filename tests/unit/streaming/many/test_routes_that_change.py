@@ -71,7 +71,7 @@ def test_records_that_no_route_takes_are_bad_records_where_the_job_says_so(tmp_p
     job = Shop(tmp_path, text)
     job.topic.change("a", row(1))
     job.topic.change("b", row(2))
-    with pytest.raises(RejectedRecordsError, match=r"1 bad record.*no route is for shop\.b"):
+    with pytest.raises(RejectedRecordsError, match=r"1 bad record.*no route takes shop\.b"):
         job.batch()
     job.text = text + f"bad-records: {{path: {tmp_path}/bad, max: 5}}\n"
     job.crash()
@@ -80,7 +80,7 @@ def test_records_that_no_route_takes_are_bad_records_where_the_job_says_so(tmp_p
     (bad,) = (tmp_path / "bad").rglob("*.parquet")
     found = pq.read_table(bad).to_pylist()
     assert [(r["reason"], json.loads(r["value"])["after"]) for r in found] == [
-        ("no route is for shop.b (topic shop)", row(2))
+        ("no route takes shop.b (topic shop)", row(2))
     ]
 
 

@@ -363,5 +363,5 @@ def test_a_branch_has_its_own_stream_and_consumers(tmp_path: Path) -> None:
 def test_an_offset_survives_the_checkpoint() -> None:
     for offset in (Offset(StreamPosition(3, 2)), Offset(StreamPosition(4, 1, True), StreamPosition(4, 0, True))):
         assert offset_of(offset.to_json()) == offset
-    with pytest.raises(OptionError, match="none of this source"):
+    with pytest.raises(OptionError, match="does not belong to this source"):
         offset_of({"topic": {"0": 1}})

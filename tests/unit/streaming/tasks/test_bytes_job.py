@@ -144,7 +144,7 @@ def test_a_job_of_one_stage_says_in_the_order_of_its_tasks() -> None:
 
 @pytest.mark.parametrize("most", [0, 1, 22, 23])
 def test_results_that_are_cut_short_are_an_error_of_a_lost_jvm(most: int) -> None:
-    with pytest.raises(Py4JNetworkError, match=r"of 12 tasks have said all") as caught:
+    with pytest.raises(Py4JNetworkError, match=r"of 12 tasks have sent all") as caught:
         bytes_job(Cluster(random.Random(1), serves_at_most=most), 12, Number())
     assert is_jvm_lost(caught.value)
 

@@ -120,7 +120,7 @@ def test_a_record_that_is_nested_too_deeply_is_rescued_as_a_whole() -> None:
 def test_a_column_that_cannot_take_it_is_refused_and_so_are_other_formats() -> None:
     for columns, why in (
         ("id BIGINT NOT NULL, n INT", "the table has no column '_rescued'"),
-        ("id BIGINT NOT NULL, _rescued INT", "has to be a STRING"),
+        ("id BIGINT NOT NULL, _rescued INT", "must be a nullable STRING"),
         ("id BIGINT NOT NULL, _rescued STRING NOT NULL", "may be null"),
     ):
         with pytest.raises(OptionError, match=why):
