@@ -131,7 +131,7 @@ class CatalogSettings:
 
     @property
     def is_case_sensitive(self) -> bool:
-        """Whether names may hold capitals; in a JDBC catalog they never do."""
+        """Whether names may hold capital letters; names in a JDBC catalog never do."""
         return self.metastore is not MetastoreKind.JDBC and CASE_SENSITIVE.get(self.options)
 
     @property

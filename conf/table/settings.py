@@ -24,7 +24,7 @@ class Settings:
 
 
 class OptionValue(Generic[T]):
-    """A member that holds what is set for an option, or its default. Raises OptionError naming the key."""
+    """A member of `Settings` that is the value of an option, or its default. Raises OptionError that names the key."""
 
     def __init__(self, option: Option[T]) -> None:
         self.option = option

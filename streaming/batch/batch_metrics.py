@@ -121,5 +121,5 @@ def _add(report: BatchReport, labels: Mapping[str, str], now_ms: int, registry: 
 
 
 def measure_parked(tables: Collection[str], writer: str, registry: Registry = REGISTRY) -> None:
-    """Says which tables of a job are parked; those that are not named any more are gone from the metric."""
+    """Sets the metric of parked tables. Tables that are no longer in `tables` are removed from the metric."""
     registry.replace(PARKED, {(("table", table),): 1.0 for table in tables}, {"writer": writer})

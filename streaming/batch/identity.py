@@ -210,14 +210,17 @@ def running_query(spark: Any, query_id: str) -> Any:
 
 
 def _offsets(spark: Any, root: str, batch_id: int) -> SourceOffsets | None:
-    """What `offsets/N` says of each source; None if there is no such file."""
+    """The offsets of each source in `offsets/N`; None if there is no such file."""
     path = f"{root}/offsets/{batch_id}"
     text = _read(spark, path)
     return None if text is None else parse_offsets(text, path)
 
 
 def _initial_offsets(spark: Any, root: str, sources: list[str]) -> SourceOffsets | None:
-    """Where Kafka sources began: `sources/<id>/0`, a zero byte, a version line and JSON; None for other sources."""
+    """The offsets at which Kafka sources began; None for other sources.
+
+    Spark writes them to `sources/<id>/0`: a zero byte, a version line, and JSON.
+    """
     starts = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
     return starts if any(f is not None for f in starts.values()) else None
 
@@ -260,7 +263,7 @@ def query_of(spark: Any, root: str) -> str | None:
 
 
 def newest_offsets_of(spark: Any, root: str) -> SourceOffsets:
-    """The newest offsets in the checkpoint folder of a query that reads Kafka; empty where no batch was planned yet.
+    """The newest offsets in the checkpoint folder of a query that reads Kafka; empty if no batch was planned yet.
 
     Raises CorruptFileError if a file that a start reads was not written completely.
     """
@@ -288,12 +291,12 @@ def newest_done_batch(spark: Any, root: str) -> int | None:
 
 
 def has_ledger(spark: Any, root: str) -> bool:
-    """Whether a checkpoint folder is that of a job of many tables."""
+    """Whether a checkpoint folder belongs to a job of many tables."""
     return _newest(spark, f"{root}/{_NOTES}/ledger") is not None
 
 
 def _newest(spark: Any, folder: str) -> str | None:
-    """The file of the newest batch in a folder of a checkpoint; None where there is none."""
+    """The file of the newest batch in a folder of a checkpoint; None if there is none."""
     context = spark.sparkContext
     location = context._jvm.org.apache.hadoop.fs.Path(folder)
     files = location.getFileSystem(context._jsc.hadoopConfiguration())
@@ -308,7 +311,7 @@ def _kafka_start(text: str) -> Any:
 
 
 def _file_names(spark: Any, root: str, source: str, old: Any, new: Any) -> list[str] | None:
-    """The files a file source hands to this batch; None when the source is not one."""
+    """The files that a file source gives to this batch; None if the source is not a file source."""
     if not isinstance(new, dict) or "logOffset" not in new:
         return None
     first = old["logOffset"] + 1 if isinstance(old, dict) else 0
@@ -321,7 +324,7 @@ def _file_names(spark: Any, root: str, source: str, old: Any, new: Any) -> list[
 
 
 def _read(spark: Any, path: str) -> str | None:
-    """The text of a file on any file system Spark knows; None when it is not there."""
+    """The text of a file on any file system that Spark knows; None if the file does not exist."""
     context = spark.sparkContext
     new_path, texts = _classes(context._jvm)
     location = new_path(path)
@@ -337,5 +340,5 @@ def _read(spark: Any, path: str) -> str | None:
 
 @lru_cache(1)
 def _classes(jvm: Any) -> tuple[Any, Any]:
-    """Classes of the JVM that each batch uses: to find one by its name takes a call for each part of the name."""
+    """The JVM classes that each batch uses, looked up once: a lookup by name takes a call for each part of the name."""
     return jvm.org.apache.hadoop.fs.Path, jvm.org.apache.commons.io.IOUtils

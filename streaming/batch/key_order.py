@@ -236,8 +236,10 @@ def check_begun_partitions(
 
 
 def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) -> set[TopicPartition]:
-    """The partitions that the stream has not gained on its way: those that the query began with, in its first offsets
-    `began`; of topics that it goes on with where other queries have got to, those that anybody had read of by then.
+    """The partitions that existed when the stream began, and so were not added later.
+
+    They are the partitions in the query's first offsets `began`. For topics that the query goes on with from the
+    offsets of other queries, the partitions that any query had read by then are added.
     """
     read = [(p, offset) for other in others for p, offset in other.items() if offset > 0]
     anew = {p[0] for p, offset in read if began.get(p, 0) < offset}
@@ -247,7 +249,7 @@ def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) 
 
 
 def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: int | None) -> bool:
-    """Whether a batch may leave records behind, as it takes about as many as it may.
+    """Whether a batch may leave records behind, because it takes about as many as the limit allows.
 
     Spark shares the limit among partitions by their numbers of records, rounds each share down, and gives one record to
     partitions that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
@@ -256,7 +258,7 @@ def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: in
 
 
 def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
-    """Whether a batch takes the first records of a partition, and records of another one of its topic."""
+    """Whether a batch takes the first records of a partition, and records of another partition of the same topic."""
     taken = _taken(starts, ends)
     begun = {topic for topic, partition in taken if starts.get((topic, partition), 0) == 0}
     return any(sum(place[0] == topic for place in taken) > 1 for topic in begun)
@@ -265,8 +267,9 @@ def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
 def begun_beside(
     starts: OffsetOfPartition, ends: OffsetOfPartition, known: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions whose first records a batch takes, though they are not known, beside records of known ones of
-    their topic; ascending. A full batch takes records of each partition that holds any.
+    """The new partitions, ascending, whose first records a batch takes together with records of known partitions.
+
+    Both must belong to the same topic. A full batch takes records of each partition that holds any.
     """
     taken, before = _taken(starts, ends), set(known)
     beside = {topic for topic, partition in taken if (topic, partition) in before}
@@ -274,5 +277,5 @@ def begun_beside(
 
 
 def _taken(starts: OffsetOfPartition, ends: OffsetOfPartition) -> dict[TopicPartition, int]:
-    """How many records a batch takes of each partition that it takes any of."""
+    """How many records a batch takes of each partition; partitions without records are left out."""
     return {p: end - starts.get(p, 0) for p, end in ends.items() if end > starts.get(p, 0)}

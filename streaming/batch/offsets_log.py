@@ -14,7 +14,7 @@ from typing import Any
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 
 SourceOffsets = dict[str, Any]
-"""From a source's id to its offset: parsed JSON, the text where it is none, None where the source has no offset yet."""
+"""A source's id → its offset: parsed JSON; the text if it is not JSON; None if the source has no offset yet."""
 
 _NONE = "-"
 

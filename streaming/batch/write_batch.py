@@ -427,7 +427,7 @@ def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Ta
 
 
 def _waiting(target: Target) -> PostponeBacklog:
-    """What waits in a postpone table."""
+    """The rows that wait in the postpone bucket."""
     at = target.at
     if not at.plan.mode.postpones:
         return PostponeBacklog()

@@ -101,7 +101,7 @@ def given_place_arguments() -> str:
 
 
 def given_place(path: str, options: Mapping[str, str]) -> tuple[TableAddress, dict[str, str]]:
-    """Where the table of the argument PATH is, and the options to open it with."""
+    """The place of the table that PATH names, and the options to open it with."""
     named_catalog = given_catalog()
     if named_catalog is None:
         return TableAddress(path, given_storage()), dict(options)

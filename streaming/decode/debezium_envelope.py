@@ -174,7 +174,7 @@ def source_tables(events: pa.Array) -> frozenset[str]:
 
 
 def _read_unwrapped(part: Unwrapped, images: Images, watch: WatchFor) -> Objects:
-    """The events with schemas. These declare all their fields, so unknown fields are not looked for in the values."""
+    """The events with schemas. Their schemas declare all fields, so unknown fields are not searched in the values."""
     events = part.payloads
     objects = _without_others(read_objects(events, part.shape, _only_wider(watch)), events, images)
     declared = NO_NEED
@@ -365,7 +365,7 @@ def _read_unusual(
 
 
 def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: Images, watch: WatchFor) -> pa.DataType:
-    """The schema needs of one event; with a schema, its declared fields count."""
+    """The columns and types that one event needs; if it has a schema, the declared fields count."""
     if watch is WatchFor.NOTHING:
         return NO_NEED
     if not source:

@@ -358,8 +358,10 @@ class DecodeStep:
 
 
 def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
-    """The last place of those records in each Kafka partition. Raises UnsupportedTableError where records do not say
-    so."""
+    """The last position of those records in each Kafka partition.
+
+    Raises UnsupportedTableError if records have no positions.
+    """
     lacking = [name for name in _PLACE if name not in records.column_names]
     if lacking:
         raise UnsupportedTableError(

@@ -74,7 +74,7 @@ class Objects:
 
 
 def read_objects(values: pa.Array, shape: Shape, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-    """The objects in JSON texts. Shapes: n binary without nulls in; at most n structs and bad values together out."""
+    """The objects in JSON texts. Shapes: n binary without nulls in; structs and bad values together are at most n."""
     parts = [
         part
         for start, stop in _blocks(values)
@@ -127,7 +127,9 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> 
 
 
 def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Objects | None:
-    """As `read_fast`, with the schema needs of the values. Values that the fast way reads fit their columns."""
+    """As `read_fast`, with the columns and types that the values need. Values that the fast way reads fit their
+    columns.
+    """
     positions = np.arange(start, start + len(values))
     if watch is WatchFor.ALL:
         watched = _read_watching(values, shape, NO_NEED)
@@ -203,7 +205,7 @@ def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: WatchFor =
     need = NO_NEED
     if watch is not WatchFor.NOTHING:
         for value, is_good in zip(parsed, good, strict=True):
-            # A bad value needs nothing, unless it is bad only because of its columns' types.
+            # A bad value needs nothing, unless it is bad only because of the types of its columns.
             if is_good or not pa.types.is_null(need_of(value, shape, WatchFor.WIDER)):
                 need = joined(need, need_of(value, shape, watch))
     return Objects(structs.filter(pa.array(good)), at[good], tuple(sorted(bad.items())), need)

@@ -37,7 +37,7 @@ def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
 
 
 def late_columns(scan: ScannedJson, count: int, shapes: Mapping[Path, Shape], read: Read) -> dict[Path, pa.Array]:
-    """The columns in `count` texts. Raises ValueError where one cannot be read."""
+    """The columns in `count` texts. Raises ValueError if one cannot be read."""
     return {path: _column(scan, scan.values_at(path), count, shape, read) for path, shape in shapes.items()}
 
 
@@ -130,7 +130,7 @@ def _map(raw: pa.Array, shape: Shape, read: Read) -> pa.Array:
 
 
 def _are_plain(scan: ScannedJson, names: pa.Array, shape: Shape) -> bool:
-    """Whether the keys are texts that stand there as they are."""
+    """Whether the keys are texts without escapes."""
     is_text = shape.children[0].type.root in (TypeRoot.CHAR, TypeRoot.VARCHAR)
     return is_text and not np.any(scan.data == _BACKSLASH)
 

@@ -88,7 +88,9 @@ class RowReader(Protocol):
     """A reader of rows from records in another format than JSON."""
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor) -> Objects:
-        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
+        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad records together are
+        n.
+        """
 
 
 _OPS = ("c", "r", "u", "d", "m", "t")
@@ -348,7 +350,7 @@ def _moved(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]
 
 
 def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[DecodedChange]:
-    """The rows in events apart from deletes, which come before them in each record."""
+    """The rows in events except deletes, which come before them in each record."""
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after
     changes = []

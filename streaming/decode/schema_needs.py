@@ -122,7 +122,9 @@ def inferred(value: object, depth: int = 0) -> pa.DataType:
 
 
 def need_of(value: object, shape: Shape, watch: WatchFor) -> pa.DataType:
-    """What a parsed JSON value needs beyond the shape, including fields that are null or empty."""
+    """The columns and types that a parsed JSON value needs and the shape lacks, including fields that are null or
+    empty.
+    """
     if shape.is_row:
         return _need_of_row(value, shape, watch) if isinstance(value, dict) else NO_NEED
     if shape.children:

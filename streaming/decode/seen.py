@@ -78,6 +78,6 @@ def joined_seen(parts: Iterable[Seen]) -> Seen:
 
 
 def last_places(places: Iterable[RecordPlace]) -> tuple[RecordPlace, ...]:
-    """The last place of each partition, in their order."""
+    """The last position in each partition, in the order of partitions."""
     last = {(place.topic, place.partition): place for place in sorted(places)}
     return tuple(last.values())

@@ -34,7 +34,7 @@ Partitions = Callable[[], Mapping[str, Sequence[str]]]
 
 
 class QueryWatch(Protocol):
-    """Looks at a query while it runs."""
+    """Called again and again while a query runs, to look at the query."""
 
     def watch(self, query: Any, batch: BatchGate, /) -> None: ...
 

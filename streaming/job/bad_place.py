@@ -50,7 +50,7 @@ def places_of(job: RoutedJob) -> list[JobConfig]:
 
 @dataclass(frozen=True, slots=True)
 class BadRecordPlaces:
-    """The places that the tables of a job name, each made ready once. `common` is what the job says of all tables."""
+    """The places that the tables of a job name, each prepared once. `common` holds the settings for all tables."""
 
     common: JobConfig
     source_options: Mapping[str, str]

@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.1
 
 
 class InThread(Protocol):
-    """Begins work in a thread of its own: what it returns or raises."""
+    """Starts work in a thread of its own; returns the future of its result."""
 
     def __call__(self, work: Callable[[], T]) -> "Future[T]": ...
 
@@ -40,9 +40,11 @@ class Patience:
 
 @contextmanager
 def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[InThread]:
-    """Begins work while it is open; its Spark jobs are those of `context`, a SparkContext. At its end it waits for the
-    work that still runs; only for a short time if `is_asked` says that a signal has come. Then it cancels the jobs of
-    work that is not done. An error of the work is raised where its result is asked for, and nowhere else."""
+    """Starts work while the block runs; the Spark jobs of the work belong to `context`, a SparkContext.
+
+    At its end it waits for running work, and only for a short time if `is_asked` says that a signal has come. Then it
+    cancels the Spark jobs of unfinished work. An error of the work is raised only when its result is asked for.
+    """
     begun: list[Future[Any]] = []
     tag = f"bucketline-start-{uuid4().hex}"
 

@@ -30,8 +30,9 @@ _SPLITS = ("minPartitions", "maxRecordsPerPartition")
 _TOKENS = "spark.kafka.clusters."
 
 ChosenReader = Callable[[], KafkaReader | None]
-"""How tasks read Kafka themselves; None when Spark reads. Waits until that is known. Raises OptionError where tasks are
-to read and cannot."""
+"""A function that returns how tasks read Kafka themselves; None if Spark reads. It waits until that is known, and
+raises OptionError if tasks must read and cannot.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ def splits(options: Mapping[str, str]) -> bool:
 def choose_reader(
     spark: Any, source: SourceConfig, options: Mapping[str, str], beside: InThread
 ) -> ChosenReader | None:
-    """How tasks read Kafka themselves, to be asked by the first batch; None when Spark reads. Either way workers are
-    started.
+    """How tasks read Kafka themselves, for the first batch to ask; None if Spark reads. Workers are started in both
+    cases.
 
     Raises OptionError if `native` is asked for and is known to be impossible.
     """

@@ -67,7 +67,7 @@ def has_table(config: JobConfig) -> bool:
 
 
 def require_publish(config: JobConfig) -> None:
-    """Returns if commits can be published where the job's table is, or will be. Raises UnsupportedTableError."""
+    """Checks that commits can be published at the place of the job's table. Raises UnsupportedTableError if not."""
     place = TableAddress(config.table, config.storage)
     if config.catalog is not None:
         try:

@@ -21,7 +21,7 @@ _AT_LATEST, _AT_EARLIEST = -1, -2
 PARTITION_BEHIND = Metric(
     "partition_behind_records",
     MetricKind.GAUGE,
-    "records of a Kafka partition that are not read yet, labels name, topic, partition",
+    "records of a Kafka partition that are not read yet, by labels name, topic, partition",
 )
 
 TopicOffsets = Mapping[str, Mapping[str, int]]

@@ -76,8 +76,10 @@ class Attempt:
         self._started = self._planned = self._ran = time.monotonic()
 
     def write(self) -> TaskNotes:
-        """Decides for each table whether it lacks the batch, and writes its files. Nothing is committed. Raises the
-        error of a check that fails."""
+        """Decides for each table whether it lacks the batch, and writes its files. Nothing is committed.
+
+        Raises the error of a check that fails.
+        """
         notes = self._read_and_write()
         self._settle(notes)
         return notes
@@ -166,7 +168,9 @@ class Attempt:
             )
 
     def _open(self, notes: TaskNotes) -> bool:
-        """Whether there are tables that the tasks did not know. They are opened, or created if the job says so."""
+        """Opens the tables that the tasks did not know, or creates them if the job says so. Returns whether there were
+        any.
+        """
         tables = self._state.tables
         names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]
         works = []
@@ -184,7 +188,7 @@ class Attempt:
         return bool(names)
 
     def _take_notes(self, notes: TaskNotes) -> None:
-        """Makes a turn for each table that has records. A turn of an earlier read gets the notes of this one."""
+        """Makes a turn for each table that has records. A turn of an earlier read gets the notes of this read."""
         for number, note in notes.tables.items():
             if number == NO_TABLE:
                 continue
@@ -234,7 +238,7 @@ class Attempt:
                     self._note_failure(turn, e)
 
     def _settle(self, notes: TaskNotes) -> None:
-        """Makes every check that may fail a table, and puts bad records aside, before the first commit."""
+        """Makes every check that may fail a table, and stores bad records, before the first commit."""
         try:
             self._check_topics()
             aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]] = {}

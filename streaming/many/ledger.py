@@ -136,7 +136,7 @@ def offsets_in(topics: Mapping[str, Mapping[str, int]]) -> dict[Feed, int]:
 
 
 def offsets_text(offsets: FeedOffsets) -> str:
-    """Offsets as the text that a batch's identity has for a Kafka source."""
+    """Offsets as the text that a Kafka source has in a batch's identity."""
     return json.dumps([_topics(offsets)], sort_keys=True)
 
 

@@ -29,8 +29,9 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class BatchPin:
-    """The settings that decide the rows of a batch, without secrets, by their hash; and the tables that it writes, each
-    with the number of its route."""
+    """The settings that affect the rows of a batch, without secrets, under their hash; and the tables that the batch
+    writes, each with the number of its route.
+    """
 
     batch: int
     digest: str | None
@@ -146,11 +147,11 @@ class LedgerFiles:
         return None if data is None else decode_pin(data, path)
 
     def put_pin(self, pin: BatchPin) -> None:
-        """Pins a batch. A pin that is there is replaced: callers that must keep it check first."""
+        """Pins a batch. An existing pin is replaced: callers that must keep it check first."""
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
 
     def requests(self) -> tuple[TableRequest, ...]:
-        """What the job is asked to do. Raises CorruptFileError."""
+        """The requests to the job. Raises CorruptFileError."""
         found = []
         for name in self.io.list_names(f"{self.root}/requests"):
             path = f"{self.root}/requests/{name}"

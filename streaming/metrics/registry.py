@@ -11,7 +11,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class MetricKind(Enum):
-    """A counter only grows; a gauge is what was measured last."""
+    """A counter only grows; a gauge is the last measured value."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -38,13 +38,13 @@ class Registry:
         self._values: dict[Metric, dict[Labels, float]] = {}
 
     def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
-        """The value of a gauge."""
+        """Sets the value of a gauge."""
         assert metric.kind is MetricKind.GAUGE, metric.name
         with self._lock:
             self._values.setdefault(metric, {})[_labels(labels)] = value
 
     def add(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
-        """What a counter has grown by."""
+        """Adds to a counter."""
         assert metric.kind is MetricKind.COUNTER and value >= 0, metric.name
         with self._lock:
             values = self._values.setdefault(metric, {})
@@ -52,7 +52,7 @@ class Registry:
             values[key] = values.get(key, 0.0) + value
 
     def replace(self, metric: Metric, values: Mapping[Labels, float], labels: Mapping[str, str]) -> None:
-        """All values of a gauge that have these labels beside others; those that are not named are gone."""
+        """Sets all values of a gauge that have these labels among others; values that are not given are removed."""
         assert metric.kind is MetricKind.GAUGE, metric.name
         common = set(labels.items())
         with self._lock:

@@ -98,12 +98,12 @@ class StreamPlan:
         return end
 
     def check_not_rolled_back(self, at: StreamPosition) -> None:
-        """Returns if the table still has the snapshot before a position. Raises SnapshotExpiredError."""
+        """Checks that the table still has the snapshot before a position. Raises SnapshotExpiredError if not."""
         if (self.table.snapshot_store.latest_id() or 0) + 1 < at.snapshot:
             raise self._expired(at.snapshot - 1)
 
     def between(self, start: StreamPosition, end: StreamPosition) -> tuple[Scan | None, list[ChangeUnit]]:
-        """What is read from `start` to `end`: units of a whole snapshot, if any, and files with changes, in order."""
+        """What is read from `start` to `end`: units of a whole snapshot, if any; then files with changes, in order."""
         scan = None
         if start.is_full:
             scan = self.full(start.snapshot)

@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """What was read: everything before it."""
+    """A position: everything before it was read."""
 
     snapshot: int
     index: int = 0
@@ -44,7 +44,7 @@ class Offset:
 
 
 BEGINNING = Offset(StreamPosition(0))
-"""Before the start, wherever that is: no snapshot has the id 0."""
+"""The offset before the start, wherever that is: no snapshot has the id 0."""
 
 
 def offset_of(stored: Mapping[str, Any]) -> Offset:

@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return naming_expiry(partition.rows(), self._place.uri, snapshot_id, REMEDY)
 
     def commit(self, end: JsonObject) -> None:
-        """Spark has committed all before `end`: the consumer needs it no more."""
+        """Spark has committed everything before `end`: the consumer no longer needs it."""
         self._note_progress(offset_of(end).at)
 
     @property

@@ -68,8 +68,9 @@ def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
 
 
 def start_of(table: TableHandle, options: ReaderOptions, newest_id: int | None) -> StreamPosition:
-    """Where the options say that a stream starts. `newest_id` is the newest snapshot. Raises OptionError for a version
-    that does not exist.
+    """The position at which a stream starts by its options. `newest_id` is the newest snapshot.
+
+    Raises OptionError for a version that does not exist.
     """
     if options.consumer_id is not None and not options.ignores_progress:
         progress = next_of_consumers(table.io, table.metadata_path).get(options.consumer_id)

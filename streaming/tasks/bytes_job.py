@@ -54,9 +54,10 @@ queries would have twice as many workers.
 def bytes_job(
     spark: Any, count: int, first: FirstOfNothing, after: Sequence[tuple[int, Next]] = ()
 ) -> list[TaskResult]:
-    """Runs `count` tasks that get nothing, and after them so many tasks of each further stage, which get what is routed
-    to them. Returns what the last stage says, by the number of the task. Raises Py4JNetworkError where Spark's JVM ends
-    before it has handed over all of that.
+    """Runs `count` tasks without input, then the tasks of each further stage, which get what is routed to them.
+
+    `after` gives the number of tasks and the task of each further stage. Returns the results of the last stage, by the
+    number of the task. Raises Py4JNetworkError if Spark's JVM ends before it has passed on all of them.
     """
     return rdd_job(spark, nothing(spark, count), count, WithoutInput(first), after)
 
@@ -87,8 +88,9 @@ def rdd_job(
 
 
 def results_of(said: Sequence[bytes], task_count: int) -> list[TaskResult]:
-    """What so many tasks have said. Raises Py4JNetworkError where it is not all: PySpark takes the end of the
-    connection for the end of what is said."""
+    """The results of that many tasks. Raises Py4JNetworkError if some are missing: PySpark takes the end of the
+    connection for the end of the results.
+    """
     if said.count(_END) != task_count:
         raise Py4JNetworkError(
             f"only {said.count(_END)} of {task_count} tasks have sent all their results: the JVM has ended meanwhile"
@@ -214,7 +216,9 @@ class JobTask:
     jobs: tuple[bytes, ...]
 
     def __call__(self) -> Iterator[TaskResult]:
-        """The message of the job, as one result; or that it was given back, as in `WriteTask`."""
+        """The message of the job, as one result; or a result that says that the work was given back, as in
+        `WriteTask`.
+        """
         job: TaskJob = pickle.loads(self.jobs[task_number()])
         try:
             result = TaskResult(MESSAGES, encode_messages([job.message()]))

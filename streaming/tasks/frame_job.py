@@ -39,8 +39,10 @@ FirstOfRows = Callable[[Batches], Iterator[Any]]
 
 
 def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[TaskResult]:
-    """Runs `first` in a task for each partition of the frame, and after that so many tasks of each further stage, which
-    get what is routed to them. Returns what the last stage says, by the number of the task.
+    """Runs `first` in a task for each partition of the DataFrame, then the tasks of each further stage.
+
+    `after` gives the number of tasks and the task of each further stage, which get what is routed to them. Returns the
+    results of the last stage, by the number of the task.
     """
     _bound_arrow(spark)
     # Actions inside of this block keep the plan with which they start.

@@ -32,7 +32,7 @@ _KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN
 def read_outcome(
     results: Iterable[TaskResult], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()
 ) -> Outcome:
-    """The outcome in the results of tasks; `retired` are messages that go with theirs.
+    """The outcome in the results of tasks; `retired` are commit messages that are added to theirs.
 
     Raises GivenBack and UnfitFileError if a task reports it; the files of the other tasks are then removed.
     """

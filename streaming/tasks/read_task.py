@@ -73,8 +73,7 @@ Records = Frame | KafkaRanges | ParquetFiles
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How rows or records become sealed runs; plain values only, so that it travels. `decode`, `reject_limit` and
-    `feeds` are as in `Frame`.
+    """How rows or records become sealed runs; only plain values, so that it can be sent to tasks.
 
     `decode`, `reject_limit` and `feeds` are as in `Frame`. Once its records need a column that the table lacks, a task
     continues only to find what else they need: the batch will be run again.

@@ -95,7 +95,7 @@ class SparkEngine:
         write: WriteTask | None,
         *after: tuple[int, Next],
     ) -> list[TaskResult]:
-        """What the tasks say; `write` is done by those that read, `after` by others, stage by stage."""
+        """The results of the tasks; `write` is done by the tasks that read, `after` by other tasks, stage by stage."""
         source, to = stages.source, read_destination(stages)
         if isinstance(source, Joined):
             frame, join = join_stage(self._tasks, source, stages.seal, to, 2 * self.workers.parallelism)

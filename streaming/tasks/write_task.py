@@ -58,11 +58,9 @@ class WriteTask:
     packs_spills: bool = False
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
-        """Runs and notes in, results out: one of messages and one of statistics a task. After an error none of the new
-        files are left.
-
-        Work that was given back ends with a result that says so: an error would make Spark end the other tasks before
-        they have removed their files.
+        """Runs and notes in, results out: one of messages and one of statistics a task. After an error no new files are
+        left. If the work was given back the result says so: an error would make Spark end the other tasks before they
+        have removed their files.
         """
         try:
             yield from self._results(sent)

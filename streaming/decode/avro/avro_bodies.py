@@ -114,7 +114,7 @@ def _arrow_ready(value: object, node: Node) -> object:
 
 
 def _branch_of(value: object, branches: Sequence[Node]) -> Node:
-    """A branch with the form of the value; all branches that are not null have the same Arrow type."""
+    """The branch of a union that fits a value. All branches but null have the same Arrow type."""
     kinds = (AvroKind.MAP, AvroKind.RECORD) if isinstance(value, dict) else (AvroKind.ARRAY,)
     return next((branch for branch in branches if branch.kind in kinds), branches[0])
 

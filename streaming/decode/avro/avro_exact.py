@@ -153,7 +153,7 @@ class _Reading:
         return entries
 
     def _items(self, node: Node, path: str) -> Iterator[None]:
-        """Once for each item that comes next."""
+        """Yields once for each item that follows."""
         fewest = node.children[0].fewest_bytes + (node.kind is AvroKind.MAP)
         while count := self._number(path):
             if count < 0:

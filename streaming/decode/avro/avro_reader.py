@@ -71,7 +71,9 @@ class AvroReader:
     schemas: KnownSchemas = field(compare=False)
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor = WatchFor.NOTHING) -> Objects:
-        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad ones are n together."""
+        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad records together are
+        n.
+        """
         groups, bad = self._groups(records)
         known = {f.name for f in fields}
         parts = [_nothing(bad, row_shape(fields).arrow)]
@@ -150,7 +152,7 @@ def _wanted(images: Images) -> Mapping[str, object]:
 
 
 def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: WatchFor) -> pa.DataType:
-    """What the values need beyond their columns. Without values nothing is needed, whatever a schema declares."""
+    """The wider types that the values need. Without values nothing is needed, whatever the schema declares."""
     if watch is WatchFor.NOTHING or not len(read.values):
         return NO_NEED
     need = wider_need(read.values, shape)

@@ -123,7 +123,7 @@ def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
 
 def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
     form = shape.form_of(_kind_of(values.type))
-    if form is None and pa.types.is_binary(values.type):  # Avro's big-decimal, which has its scale among its bytes
+    if form is None and pa.types.is_binary(values.type):  # Avro's big-decimal, whose bytes contain the scale
         form = next((one for one in shape.forms if one.reading is ValueReading.VARIABLE_DECIMAL), None)
     if form is None:
         return _none(values, shape, places, path, misfits)

@@ -21,7 +21,7 @@ from bucketline.state.errors import SchemaMismatchError
 
 
 class AvroKind(Enum):
-    """What is written in the bytes."""
+    """How a value is written in the bytes."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -279,7 +279,7 @@ def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
 
 
 def _widest(branches: Sequence[Node]) -> pa.DataType:
-    """The type of the values of all branches; text where none holds them exactly."""
+    """The type that holds the values of all branches; text if no other type holds them exactly."""
     kinds = {branch.kind for branch in branches} - {AvroKind.NULL}
     for narrow, wide in _WIDER:
         if kinds <= {narrow, wide} and not any(branch.is_text for branch in branches):

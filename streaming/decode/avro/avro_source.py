@@ -46,7 +46,7 @@ def source_of(schema: AvroSchema) -> SourceSchema:
 
 
 def value_node(node: Node) -> Node:
-    """The node itself, or that of the values of a union with null."""
+    """The node itself; for a union with null, the node of its values."""
     if node.kind is not AvroKind.UNION or node.is_text:
         return node
     present = [child for child in node.children if child.kind is not AvroKind.NULL]
@@ -83,7 +83,9 @@ def _of_values(node: Node) -> SourceSchema:
 
 
 def _is_entries(node: Node) -> bool:
-    """Whether an array is a map of Connect whose keys are no texts, or may be null: Avro's maps have texts alone."""
+    """Whether an array is a map of Connect whose keys are not texts, or may be null. Avro's maps have only texts as
+    keys.
+    """
     entry = node.children[0] if node.kind is AvroKind.ARRAY else node
     if entry is node or entry.kind is not AvroKind.RECORD or entry.names != ("key", "value"):
         return False

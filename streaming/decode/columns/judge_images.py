@@ -44,7 +44,7 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
 
 
 def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, inserted: Bools) -> tuple[Kinds, Bools]:
-    """The new kinds, and which rows stay. `inserted` are rows that the source says are new."""
+    """The new kinds, and which rows stay. `inserted` marks the rows that the source says are new."""
     kinds = kinds.copy()
     if images is JudgedImages.INSERTS:
         return kinds, passes

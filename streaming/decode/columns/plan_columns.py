@@ -206,7 +206,7 @@ def _type_of(source: SourceType) -> DataType:
 
 
 def _check_deletes(where: SqlExpression | None, images: JudgedImages, schema: TableSchema) -> None:
-    """Raises OptionError if a row that does not pass would have to be deleted, but the table takes no deletes."""
+    """Raises OptionError if the condition may delete rows, but the table takes no deletes."""
     merge = schema.settings.merge
     if where is None or images is not JudgedImages.NEW:
         return

@@ -53,7 +53,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class ScannedJson:
-    """JSON objects, with the places of their strings and brackets."""
+    """JSON objects, with the positions of their strings and brackets."""
 
     data: Bytes
     bounds: Positions
