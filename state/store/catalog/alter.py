@@ -1,6 +1,7 @@
-"""Commits changes of a table's schema: each is decided on the newest schema and published under the next id. A writer
-that loses the id decides again, on the winner's schema. So concurrent changes of different columns all succeed, and two
-writers that add the same column end with one column.
+"""Commits changes of a table's schema: each is decided on the newest schema and published under the next id.
+
+A writer that loses the race for an id decides again, on the winner's schema. So concurrent changes of different columns
+all succeed, and if two writers add the same column the table has one column.
 Source: Paimon 2.0 SchemaManager.commitChanges.
 """
 
@@ -44,7 +45,7 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
     """The table with its newest schema after the changes, which make one version together.
 
     Raises SchemaMismatchError and OptionError as `change_schema`, and as `check_columns` where the changes bring a
-    problem; StorageError when it may or may not have happened.
+    problem; StorageError if it is not known whether the change was committed.
     """
     has_snapshots = table.snapshot_store.latest_id() is not None
 
@@ -56,8 +57,11 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
 
 
 def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
-    """Returns if a table can get that schema in place of its own. Raises OptionError for other partition columns,
-    UnsupportedTableError for a table whose schemas a REST catalog keeps."""
+    """Checks that a table can get that schema in place of its own.
+
+    Raises OptionError for other partition columns, UnsupportedTableError for a table whose schemas a REST catalog
+    keeps.
+    """
     newest = newest_schema(table.io, table.metadata_path, table=table.path)
     if newest.partition_keys != planned.partition_keys:
         raise OptionError(
@@ -74,9 +78,9 @@ def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
 
 
 def replace_schema(table: Handle, planned: TableSchema) -> Handle:
-    """The table with another schema, whatever its newest one is. Older snapshots keep theirs.
+    """Gives the table another schema, whatever its newest schema is. Older snapshots keep theirs.
 
-    Raises StorageError when it may or may not have happened.
+    Raises StorageError if it is not known whether the schema was committed.
     """
     return _commit(table, lambda newest: replace(planned, id=newest.id + 1))
 
@@ -115,7 +119,7 @@ def column_path(name: str | Sequence[str]) -> ColumnPath:
     """A column by its name, or a nested field by its path of names."""
     path = (name,) if isinstance(name, str) else tuple(name)
     if not path:
-        raise OptionError("a column has a name", key="name")
+        raise OptionError("a column needs a name", key="name")
     return path
 
 
@@ -160,8 +164,10 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
 
 
 def _check_columns(old: TableSchema, new: TableSchema) -> None:
-    """Raises the first of `column_problems` of the new schema that the old schema did not have, or that it has of an
-    option with another value."""
+    """Raises the first of `column_problems` of the new schema, unless the old schema had the same problem.
+
+    A problem with an option counts as new if the option's value has changed.
+    """
     before = {_subject(problem) for problem in column_problems(old)}
     for problem in column_problems(new):
         key = problem.key if isinstance(problem, OptionError) else None
@@ -171,7 +177,7 @@ def _check_columns(old: TableSchema, new: TableSchema) -> None:
 
 
 def _check_branches(table: TableHandle, old: TableSchema, new: TableSchema) -> None:
-    """Raises OptionError if the table is made to read a branch that is not there."""
+    """Raises OptionError if the table would read a branch that does not exist."""
     if not branches_read(new):
         return
     branches = (MAIN, *Branches(table.io, table.path).known())
@@ -186,7 +192,7 @@ def _subject(problem: OptionError | UnsupportedTableError) -> tuple[object, obje
 
 
 def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, wanted: TableSchema) -> bool:
-    """Whether the catalog made the change; False when the schema was changed meanwhile, so that it refused."""
+    """Whether the catalog made the change; False if it refused because the schema was changed meanwhile."""
     try:
         owner.change_schema(newest, wanted)
         return True
@@ -209,7 +215,7 @@ def _publish(table: TableHandle, wanted: TableSchema) -> bool:
     try:
         return schemas.create(wanted)
     except StorageError:
-        # It may have happened, and not every change can be repeated.
+        # The schema may have been published, and not every change can be repeated.
         try:
             return schemas.get(wanted.id) == wanted
         except StorageError as missing:

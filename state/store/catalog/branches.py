@@ -23,7 +23,9 @@ from bucketline.state.store.storage.rest_table_io import owner_of
 MAIN = "main"
 
 _LISTINGS = 5
-"""How often the folder of a branch that goes is listed at most: writers that are late give up once the schema went."""
+"""How many times the folder of a branch that is deleted is listed; late writers give up once the schema no longer
+exists.
+"""
 
 
 class Branches:
@@ -36,14 +38,17 @@ class Branches:
         self._directory = f"{path}/{BRANCH_DIR}"
 
     def names(self) -> list[str]:
-        """The names of the branches that have a folder, sorted: those whose files matter. Not what late processes have
-        left of one that was deleted: it has no schema, and a note says why."""
+        """The names of the branches that have a folder, sorted.
+
+        Folders that late processes have left of a deleted branch do not count: they have no schema, and a note says
+        why.
+        """
         found = sorted(filter(None, map(parse_branch, self._io.list_names(self._directory))))
         deleted = Notebook(self._io, self._path).deleted() if found else set()
         return [n for n in found if self._history(n) not in deleted or self._has_schema(n)]
 
     def known(self) -> list[str]:
-        """The names of the branches, sorted, as the catalog says where one decides."""
+        """The names of the branches, sorted; from the catalog if a catalog keeps branches."""
         return self.names() if self._owner is None else self._owner.branches()
 
     def path(self, name: str) -> str:
@@ -60,9 +65,9 @@ class Branches:
     ) -> None:
         """Creates a branch: empty with the newest schema, or at a tag.
 
-        `check` raises where what keeps the tag's files has gone. It is called before the branch is there, and after it:
-        then the branch goes again. Raises OptionError for an existing or invalid name, RemovalUnderWayError while a
-        branch of that name is being removed.
+        `check` raises if nothing keeps the tag's files any more. It is called before the branch is created, and after
+        it; if it raises then, the branch is removed again. Raises OptionError for an existing or invalid name,
+        RemovalUnderWayError while a branch of that name is being removed.
         """
         check_branch_name(name)
         if self._owner is not None:
@@ -89,7 +94,7 @@ class Branches:
         branch_schemas = Schemas(self._io, root)
         ids = range(last + 1) if tag is not None else (last,)
         for schema_id in ids:
-            # Of two that make one branch at the same time, one makes its first file.
+            # If two processes create one branch at the same time, only one of them creates its first file.
             if not branch_schemas.create(schemas.get(schema_id)) and schema_id == ids[0]:
                 raise _name_taken(name)
         if tag is not None:
@@ -107,7 +112,7 @@ class Branches:
         notebook = Notebook(self._io, self.path(name))
         announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH), world)
         self._remove(name, world, lambda: notebook.is_there(announced))
-        # With what an earlier removal of it has left that died.
+        # This includes files that an earlier, interrupted removal of the branch has left.
         for note, removal in notebook.look(announced).removals.items():
             if removal is not None and removal.history == notebook.history:
                 notebook.drop(note)
@@ -116,7 +121,7 @@ class Branches:
 
     def rename(self, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
         """Gives a branch another name: its metadata is copied, and then removed under the old one. No writer may write
-        to it meanwhile. Raises OptionError for a branch that is not there and for a name that is taken, and as
+        to it meanwhile. Raises OptionError for a branch that does not exist and for a name that is taken, and as
         `create`.
         """
         if self._owner is not None:
@@ -131,7 +136,7 @@ class Branches:
         with pinned(self._io, self._path, Pin((Hold(self._history(to), 0),)), world) as pins:
             files = self._io.list_files(source)
             with undone(lambda: self._remove(to, world)):
-                # The schema comes last: readers take a copy that died for no branch, and `delete` removes it.
+                # The schema is copied last: readers ignore an incomplete copy, and `delete` removes it.
                 for file in sorted(files, key=lambda f: f.path.startswith(f"{source}/{SCHEMA_DIR}/")):
                     place = f"{target}{file.path.removeprefix(source)}"
                     self._io.overwrite(place, self._io.read(file.path))
@@ -139,8 +144,9 @@ class Branches:
         self.delete(name, world=world)
 
     def finish_removals(self, notes: Notes, world: World) -> None:
-        """Removes what is left of branches whose removal was announced, and drops the announcements; and what late
-        processes have left of branches that were deleted."""
+        """Completes announced removals of branches and drops their announcements; also removes files that late
+        processes have left of deleted branches.
+        """
         notebook = Notebook(self._io, self._path)
         for note, removal in notes.removals.items():
             name = self._of_whole(removal)
@@ -151,8 +157,10 @@ class Branches:
             self._clear(name, world)
 
     def _clear_for(self, name: str, world: World) -> None:
-        """Makes way for a new branch of a name that was deleted. Raises RemovalUnderWayError where what is left of the
-        old one is in use by another process."""
+        """Prepares for a new branch with the name of a deleted one.
+
+        Raises RemovalUnderWayError if another process uses files that are left of the old branch.
+        """
         notebook = Notebook(self._io, self.path(name))
         if not self._clear(name, world):
             raise RemovalUnderWayError(
@@ -160,13 +168,15 @@ class Branches:
                 "nothing is done; try again",
                 path=self.path(name),
             )
-        # From now on a folder of that name without a schema is one that has lost it.
+        # From now on a folder with that name and without a schema is a branch that has lost its schema.
         for note, removal in notebook.look().deleted.items():
             if removal is not None and removal.history == notebook.history:
                 notebook.drop(note)
 
     def _clear(self, name: str, world: World) -> bool:
-        """Removes the folder of a branch without a schema; False where somebody is making a branch of that name."""
+        """Removes the folder of a branch without a schema; False if another process is creating a branch with that
+        name.
+        """
         if self._has_schema(name) or not self._io.list_files(self.path(name)):
             return True
         notebook = Notebook(self._io, self.path(name))
@@ -181,13 +191,14 @@ class Branches:
             notebook.drop(announced)
 
     def _remove(self, name: str, world: World, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Removes a branch, as long as `goes_on` says that no other process has finished that meanwhile."""
+        """Removes a branch, as long as `goes_on` says that no other process has finished the removal meanwhile."""
         root = self.path(name)
         Notebook(self._io, root).note_deleted(world)
         for _ in range(_LISTINGS):
             files = self._io.list_files(root)
-            # A branch without a schema stops every orphan clean-up, so the schema goes last. A writer looks for it
-            # after its commit: what was committed before it went is listed next time.
+            # A branch without a schema stops every orphan clean-up, so the schema is removed last. A writer looks for
+            # the schema after its commit; snapshots that were committed before the removal of the schema are listed by
+            # the next attempt.
             for file in sorted(files, key=lambda f: f.path.startswith(f"{root}/{SCHEMA_DIR}/")):
                 if not goes_on():
                     return
@@ -197,7 +208,7 @@ class Branches:
         self._io.delete_folder(root)
 
     def _of_whole(self, removal: Removal | None) -> str | None:
-        """The branch that a note or an announcement says goes, or went, as a whole."""
+        """The branch whose removal as a whole a note or an announcement is about; None for other removals."""
         if removal is None or removal.end < WHOLE_BRANCH:
             return None
         return branch_at(self._path, f"{self._path}/{removal.history}")
@@ -209,14 +220,17 @@ class Branches:
         return Schemas(self._io, self.path(name)).latest_id() is not None
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """As `states_of`, for all branches. Raises MissingSnapshotError for one that has lost some."""
+        """As `states_of`, for all branches. Raises MissingSnapshotError for a branch that has lost snapshots."""
         for name in self.names():
             self.check_complete(name)
         return [state for name in self.names() for state in self.states_of(name)]
 
     def check_complete(self, name: str) -> None:
-        """Raises MissingSnapshotError for a branch that has lost snapshots; not for one that is being deleted, or whose
-        deletion was cut short: its snapshots go before its schema."""
+        """Raises MissingSnapshotError for a branch that has lost snapshots.
+
+        A branch that is being deleted, or whose deletion was interrupted, is not meant: its snapshots are removed
+        before its schema.
+        """
         try:
             Snapshots(self._io, self.path(name)).check_complete()
         except MissingSnapshotError:
@@ -224,12 +238,16 @@ class Branches:
                 raise
 
     def is_going(self, name: str) -> bool:
-        """Whether a branch is being deleted, or was."""
+        """Whether a branch is being deleted, or was deleted."""
         return self._history(name) in Notebook(self._io, self._path).deleted()
 
     def states_beside(self, root: str) -> list[tuple[str, Snapshot]]:
-        """Snapshots that together have all files that others share with the table or branch whose metadata is at
-        `root`, with a name for each: those of the other branches, and of the table itself. Errors as `states`."""
+        """Snapshots that together have all files that other histories share with the one at `root`, with a name for
+        each.
+
+        `root` is the metadata folder of the table or of a branch; other histories are the other branches and the table
+        itself. Errors as of `states`.
+        """
         if root == self._path:
             return self.states()
         for name in self.names():
@@ -268,9 +286,10 @@ class Branches:
         return states if known is None else [*states, (f"snapshot {known.id}", known)]
 
     def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
-        """The snapshots of a branch, ascending, that the history at `root` has or had too. They are the first ones, so
-        bisection finds their end. Of those older than all at `root`, which may have expired there, the last counts as
-        shared, so that its files are kept.
+        """The snapshots of a branch, ascending, that the history at `root` has or had too.
+
+        They are the first ones of the branch, so bisection finds their end. Of the snapshots older than all at `root`,
+        which may have expired there, the last counts as shared, so that its files are kept.
         """
         main = Snapshots(self._io, root)
         earliest = main.earliest_id()
@@ -284,7 +303,7 @@ class Branches:
                 low = middle + 1
             else:
                 high = middle
-        # What both have had may have expired on one side; the table itself has a longer past than its branches.
+        # Common snapshots may have expired on one side; the table itself has a longer past than its branches.
         return [*(expired if branch.root == self._path else expired[-1:]), *known[:low]]
 
 
@@ -293,7 +312,7 @@ def _name_taken(name: str) -> OptionError:
 
 
 def check_branch_name(name: str) -> None:
-    """Returns if a branch can have that name. Raises OptionError."""
+    """Checks that a branch can have that name. Raises OptionError if not."""
     if not name.strip():
         raise OptionError("Branch name shouldn't be blank.", key="branch", value=name)
     if name in (".", ".."):

@@ -47,20 +47,20 @@ def set_next_of_consumer(io: FileIO, path: str, name: str, next_snapshot: int) -
 
 
 def drop_consumer(io: FileIO, path: str, name: str) -> None:
-    """Removes a consumer; one that is not there is no error."""
+    """Removes a consumer; no error if it does not exist."""
     io.delete(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}")
 
 
 def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_snapshot: int, world: World) -> None:
-    """As `set_next_of_consumer`, by a reader that has just begun: it may need snapshots that no consumer has held.
+    """As `set_next_of_consumer`, for a reader that has just begun and may need snapshots that no consumer has kept.
 
-    Raises RemovalUnderWayError where they are being removed; then nothing is stored.
+    Raises RemovalUnderWayError if they are being removed; then nothing is stored.
     """
     held = next_of_consumers(io, path).get(name)
     is_held = held is not None and held <= next_snapshot
     snapshot = None if is_held else snapshots.get(next_snapshot)
     if snapshot is None:
-        # One that has gone is not held: the reader will see that.
+        # A snapshot that no longer exists is not kept: the reader will find out.
         if is_held or next_snapshot > (snapshots.latest_id() or 0):
             set_next_of_consumer(io, path, name, next_snapshot)
         return
@@ -73,7 +73,7 @@ def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, world: World) -> list[str]:
     """Removes the consumers whose files have not changed for `idle_ms`, and names them.
 
-    The storage's clock, which decides, is asked only if a consumer seems to be idle by the clock of `world`.
+    The storage's clock decides; it is asked only if a consumer seems to be idle by the clock of `world`.
     """
     modified, now_ms = {}, world.clock.now_ms()
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):

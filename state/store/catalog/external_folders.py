@@ -1,7 +1,7 @@
-"""Which table an external folder belongs to: a small file in it says so, written before the first data file.
+"""Marks which table an external folder belongs to, with a small file that is written before the first data file.
 
 Data files in an external folder have the path of their bucket, without the table's name. Two tables in one folder could
-not be told apart, and the removal of orphan files of one would take those of the other.
+not be distinguished, and the removal of orphan files of one table would remove files of the other.
 """
 
 from bucketline.conf.table.external_options import EXTERNAL_PATHS
@@ -14,8 +14,8 @@ _NAME = ".bucketline-table"
 
 
 def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
-    """Writes into each external folder that new files go to which table it belongs to; one small read each if it says
-    so already.
+    """Writes the name of the table into each external folder for new files; one small read for each that has it
+    already.
 
     Raises UnsupportedTableError for a folder of another table, or of a storage on which nothing can be published.
     """
@@ -51,6 +51,8 @@ def own_folders(io: FileIO, path: str, schema: TableSchema) -> list[str]:
 
 
 def _identity(io: FileIO, path: str) -> bytes:
-    """Where a table is, and when its first schema was made: neither a copy nor a table made anew is the same."""
+    """The identity of a table: its path, and when its first schema was created. Copies and tables created again
+    differ.
+    """
     first = Schemas(io, path).get(min(Schemas(io, path).ids(), default=0))
     return f"{path}\n{first.time_ms}\n".encode()

@@ -1,8 +1,8 @@
 """Makes a branch the newest history of its table: `main` gets the branch's schemas, snapshots and tags.
 
-What `main` has beyond the last snapshot that both share is replaced. It begins with a rollback to that snapshot, and
-then adds one snapshot after the other, so an interrupted run leaves `main` at a state of the branch, and is repeated.
-No writer of `main` should commit at the same time. The branch stays as it is.
+Snapshots of `main` after the last one that both share are replaced. The forward begins with a rollback to that
+snapshot, and then adds one snapshot after the other, so an interrupted run leaves `main` at a state of the branch, and
+can be repeated. No writer of `main` should commit at the same time. The branch stays as it is.
 Source: Paimon 2.0 FileSystemBranchManager.fastForward; unlike there, tags of shared snapshots stay.
 """
 
@@ -26,12 +26,14 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
 
 _TRIES = 5
-"""How often a snapshot of a writer that commits meanwhile is taken out of the way."""
+"""How often the snapshot of a writer that commits meanwhile is removed before giving up."""
 
 
 def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WORLD) -> Snapshot:
-    """The newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch that is
-    not there, or has no snapshot, RemovalUnderWayError while snapshots of one of the two are being removed."""
+    """The newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch that
+    does not exist or has no snapshot, RemovalUnderWayError while snapshots of the table or the branch are being
+    removed.
+    """
     branches = Branches(io, path)
     names = branches.known()
     if branch not in names:
@@ -58,7 +60,7 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
         forwards=branch,
     )
     with pinned(io, path, pin, world) as pins:
-        # All of the branch is in memory; it was there, whole, beside the pin.
+        # The whole branch is in memory, and it was complete while the pin existed.
         if _Copied.of(io, root) != copied or _last_shared(copied.snapshots, target) != shared:
             raise RemovalUnderWayError(
                 f"{path}: branch '{branch}' or the table changed meanwhile; try again", path=path, branch=branch
@@ -69,8 +71,10 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
 
 
 def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
-    """The branches to which, as pins say, the table at `path` is being fast-forwarded, or was when the process died:
-    its newest snapshot is not that of the branch yet."""
+    """The branches to which the table at `path` is being fast-forwarded, or was when the process died, by its pins.
+
+    The table's newest snapshot is not yet the newest snapshot of the branch.
+    """
     branches = Branches(io, path)
     begun = {pin.forwards for pin in pins if pin is not None and pin.forwards}
     return {name for name in begun & set(branches.names()) if not _same_newest(io, path, branches.path(name))}
@@ -85,7 +89,9 @@ def _same_newest(io: FileIO, path: str, root: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """All that the table gets of a branch: snapshots by id, ascending, tags, and schema files by id, ascending."""
+    """Everything that the table gets from a branch: snapshots by id, ascending, tags, and schema files by id,
+    ascending.
+    """
 
     snapshots: Mapping[int, Snapshot]
     tags: Sequence[Tag]
@@ -93,12 +99,12 @@ class _Copied:
 
     @classmethod
     def of(cls, io: FileIO, root: str) -> "_Copied":
-        """Raises StorageError, OptionError where the branch has gone meanwhile."""
+        """Reads a branch. Raises StorageError; OptionError if the branch was removed meanwhile."""
         snapshots, schemas = Snapshots(io, root), Schemas(io, root)
         read = {i: s for i in snapshots.ids() if (s := snapshots.get(i)) is not None}
         files = {i: data for i in schemas.ids() if (data := io.read_optional(schemas.path(i))) is not None}
         if not read or not files:
-            raise OptionError(f"{root} has gone meanwhile", key="branch")
+            raise OptionError(f"{root} was removed meanwhile", key="branch")
         return cls(read, Tags(io, root).list(), files)
 
 
@@ -120,7 +126,7 @@ def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: in
     for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
         io.delete(schemas.path(schema_id))
     if target.exists(ids[-1] + 1):
-        # A commit that came meanwhile; its schema may just have gone.
+        # A commit that came meanwhile; its schema may just have been removed.
         rollback_to(io, path, ids[-1], world=world)
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
@@ -139,7 +145,7 @@ def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | Non
 
 
 def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
-    """Publishes a snapshot of the branch; one of a writer that has taken its id meanwhile goes, as those before it."""
+    """Publishes a snapshot of the branch; the snapshot of a writer that has taken its id meanwhile is removed."""
     for _ in range(_TRIES):
         if target.get(snapshot.id) == snapshot or target.publish(snapshot):
             return
@@ -154,7 +160,7 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
 
 
 def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
-    """Puts the branch's snapshots in the place of others with their ids, and removes those that come after."""
+    """Puts the branch's snapshots in the place of snapshots with the same ids, and removes those after them."""
     if newest is None or newest < min(source):
         return
     for snapshot_id, snapshot in source.items():

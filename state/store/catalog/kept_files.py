@@ -1,6 +1,5 @@
-"""Which files a snapshot needs: expiry keeps them, orphan removal counts them as used, doctor checks them.
-
-Source: Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
+"""The files that a snapshot needs: expiry keeps them, orphan removal counts them as used, doctor checks them. Source:
+Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
 """
 
 import re
@@ -20,7 +19,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str]:
-    """The full paths of a data file and of the files beside it."""
+    """The full paths of a data file and of the files that belong to it."""
     names = (entry.file.file_name, *entry.file.extra_files)
     if entry.file.external_path is not None:
         folder = entry.file.external_path.rpartition("/")[0]
@@ -30,7 +29,7 @@ def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str
 
 
 def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
-    """The path of an index file below the table, or its full path if it is elsewhere."""
+    """The path of an index file below the table; or its full path, if it lies outside of the table."""
     if entry.external_path is not None:
         return entry.external_path
     return f"{index_folder(schema, entry.partition, entry.bucket)}/{entry.file_name}"
@@ -42,7 +41,9 @@ def located(root: str, path: str) -> str:
 
 
 def reach(io: FileIO, schema: TableSchema, path: str) -> tuple[FileIO, str]:
-    """What reaches a file of the table by its full path: the table's own storage, or that of the path."""
+    """The storage of a file of the table that is given by its full path: the table's own storage, or that of the
+    path.
+    """
     return file_io_for(path, schema.storage) if _URI.match(path) else (io, path)
 
 
@@ -59,8 +60,9 @@ def exists_file(io: FileIO, schema: TableSchema, path: str) -> bool:
 
 
 def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> None:
-    """Removes files of the table as `remove_file`, step after step; those of one step at the same time where storage
-    answers late."""
+    """Removes files of the table as `remove_file`, step after step; files of one step in parallel if storage is
+    slow.
+    """
     for paths in steps:
         all_at_once(io, [partial(remove_file, io, schema, path) for path in paths])
 
@@ -115,10 +117,10 @@ def index_only(snapshot: Snapshot) -> frozenset[str]:
 
 
 def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
-    """The snapshot's delta, or no entry at all when a part of it is gone.
+    """The changes of the snapshot; no entry at all if a part of them no longer exists.
 
-    A part of a delta would be worse than none: without its ADD, the DELETE of an upgraded file looks as if the file
-    were dead.
+    A part of the changes would be worse than none: without its ADD, the DELETE of an upgraded file looks as if the file
+    were removed.
     """
     try:
         return manifests.delta_entries(snapshot)
@@ -144,7 +146,7 @@ def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[Manif
 
 
 def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[ManifestEntry]) -> set[FileKey]:
-    """Which data files of the buckets of `among` are live in a snapshot; manifests of other buckets are not read."""
+    """Which data files are live in a snapshot, in the buckets of `among`; manifests of other buckets are not read."""
     if not among:
         return set()
     wanted = EntryFilter(buckets=frozenset((e.partition, e.bucket) for e in among))
@@ -152,7 +154,7 @@ def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[Manifest
 
 
 def reraise_unless_missing(error: StorageError) -> None:
-    """Returns if the error means that a file does not exist."""
+    """Raises the error again, unless it means that a file does not exist."""
     if not error.missing:
         raise error
 

@@ -1,7 +1,7 @@
-"""Brings the live files of a table to its newest snapshot.
+"""Updates the live files of a table to its newest snapshot.
 
-So a batch costs what changed since the last one, not the size of the table: the deltas of all snapshots in between are
-applied, from all writers. The table is read again where one of them has expired.
+A batch then costs what changed since the last one, not the size of the table: the changes of all snapshots in between
+are applied, from all writers. If one of these snapshots has expired, the table is read again.
 """
 
 from bucketline.state.commit.live_files import LiveFiles
@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, world: World) -> LiveFiles:
     """The live files at the newest snapshot, from those that are known.
 
-    A rollback that was cut short is finished. Raises MissingSnapshotError when snapshots are gone that were there.
+    An interrupted rollback is finished. Raises MissingSnapshotError if snapshots are missing that had been committed.
     """
     while True:
         latest, seen = newest_to_write(snapshots, world), live.snapshot
@@ -30,7 +30,7 @@ def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, wor
             )
             return LiveFiles().after(latest, manifests.live_entries(latest)) if advanced is None else advanced
         except StorageError as e:
-            # A process that is stopped while it reads finds that the snapshot has expired meanwhile.
+            # A process that is paused while it reads may find that the snapshot has expired meanwhile.
             if not snapshots.is_gone(latest, e):
                 raise
 
@@ -38,9 +38,10 @@ def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, wor
 def _advanced(
     live: LiveFiles, seen: Snapshot, latest: Snapshot, snapshots: Snapshots, manifests: Manifests
 ) -> LiveFiles | None:
-    """The live files after the deltas up to `latest`; None when one is gone or was replaced, which asks for a new
-    start."""
-    # A rollback may have put other snapshots under the ids that were seen.
+    """The live files after the changes up to `latest`; None if a snapshot has expired or was replaced, so that all must
+    be read again.
+    """
+    # A rollback may have replaced the snapshots with the ids that were seen.
     current = latest if latest.id == seen.id else snapshots.get(seen.id)
     if not seen.is_same_as(current):
         return None

@@ -1,6 +1,5 @@
-"""Manifests, manifest lists and index manifests of a table: read with their recorded sizes, written under new names.
-
-Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileStoreScan.
+"""The manifests, manifest lists and index manifests of a table: they are read by their recorded sizes, and written
+under new names. Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileStoreScan.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -49,7 +48,7 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries are wanted: those of any of the partitions, or of any of the buckets; None wants all.
+    """A filter for entries: those of any of the partitions, or of any of the buckets; None takes all.
 
     `buckets` are (partition, bucket) pairs. Partitions are serialized rows, compared byte by byte.
     """
@@ -81,7 +80,7 @@ _DEFAULT_MERGING = ManifestMergeOptions()
 
 
 class Manifests:
-    """The manifest folder of the table at `path`. New files are synced before their name is given out."""
+    """The manifest folder of the table at `path`. New files are synced before their names are returned."""
 
     def __init__(
         self,
@@ -121,7 +120,7 @@ class Manifests:
         return self._io.exists(self.path(name))
 
     def read_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
-        """The manifests that a list names, oldest first. `size` is what the snapshot says of it."""
+        """The manifests that a list names, oldest first. `size` is the size that the snapshot records for it."""
         data = self._read(name, size)
         with naming_file(self.path(name)):
             return decode_manifest_list(data)
@@ -154,7 +153,7 @@ class Manifests:
         return self.read_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """What a snapshot changed, in the order written."""
+        """The changes of a snapshot, in the order written."""
         return [e for meta in self.delta(snapshot) for e in self.read(meta)]
 
     def changelog_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
@@ -179,8 +178,8 @@ class Manifests:
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
         """The bucket count of each partition that has live files with a positive one; the others are left out.
 
-        Reads from the newest manifest back, and stops when every partition is known: a DELETE never stands before the
-        ADD it undoes.
+        Reads from the newest manifest backwards, and stops when every partition is known: a DELETE never comes before
+        the ADD that it removes.
         """
         missing, totals = set(partitions), dict[bytes, int]()
         deleted: set[EntryIdentity] = set()
@@ -211,7 +210,9 @@ class Manifests:
                 yield meta
 
     def write(self, entries: Sequence[ManifestEntry], schema_id: int) -> list[ManifestFileMeta]:
-        """Writes entries in order into as few manifests of about the target size as hold them; none for none."""
+        """Writes entries in order into as few manifests of about the target size as possible; none if there are no
+        entries.
+        """
         if not entries:
             return []
         data = encode_manifest(entries, self._encoding)
@@ -223,21 +224,22 @@ class Manifests:
         return [self._write_one(encode_manifest(c, self._encoding), c, schema_id) for c in chunks]
 
     def write_list(self, metas: Sequence[ManifestFileMeta]) -> tuple[str, int]:
-        """Writes a manifest list; its name and size in bytes."""
+        """Writes a manifest list; returns its name and its size in bytes."""
         name, data = manifest_list_name(self._world.ids.new_uuid(), 0), encode_manifest_list(metas, self._encoding)
         self._write_new(name, data)
         return name, len(data)
 
     def write_index(self, entries: Sequence[IndexManifestEntry]) -> str:
-        """Writes an index manifest; its name."""
+        """Writes an index manifest; returns its name."""
         name = index_manifest_name(self._world.ids.new_uuid(), 0)
         self._write_new(name, encode_index_manifest(entries, self._encoding))
         return name
 
     def merge(self, metas: Sequence[ManifestFileMeta], schema_id: int) -> list[ManifestFileMeta]:
-        """The same live files in fewer manifests, where that is due; new ones are written, old ones stay on disk.
+        """The same live files in fewer manifests, if a merge is due; new manifests are written, old ones stay in
+        storage.
 
-        A base that does not merge cleanly, as after a doubled append by another writer, is kept as it is.
+        Entries that do not merge cleanly, as after a repeated append by another writer, are left unchanged.
         """
         plan = plan_manifest_merge(metas, self._merging)
         if plan.changes_nothing:
@@ -272,7 +274,7 @@ class Manifests:
         return [m for m in metas if m.file_name not in replaced] + self.write(rewritten, schema_id)
 
     def _merge_group(self, group: MergeGroup) -> list[ManifestEntry] | None:
-        """The entries to write in the group's place; None when it stays."""
+        """The entries to write in place of the group; None if the group stays."""
         return None if group.is_kept else merge_entries(e for m in group.manifests for e in self.read(m))
 
     def _write_new(self, name: str, data: bytes) -> None:
@@ -288,7 +290,9 @@ class Manifests:
         return [e for e in self.read(meta) if wanted.wants(e)]
 
     def _read(self, name: str, size: int | None) -> bytes:
-        """The file's bytes, as many as the table says. Paimon reads so many, and misses entries if they are too few."""
+        """The bytes of the file, which must have the size that the table records. Paimon reads that many bytes, and
+        would miss entries if the size is too small.
+        """
         path = self.path(name)
         data = self._io.read_unchanging(path)
         if size is not None and size != len(data):
@@ -304,11 +308,14 @@ class Manifests:
 
 
 def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> None:
-    """Returns if a manifest has as many entries of each kind as its list says."""
+    """Checks that a manifest has as many entries of each kind as its list says."""
     deleted = sum(e.kind is FileKind.DELETE for e in entries)
     if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
         added = counted(len(entries) - deleted, "file")
         raise CorruptFileError(
-            f"it adds {added} and deletes {deleted}, its list says {meta.num_added_files} and {meta.num_deleted_files}",
+            (
+                f"it adds {added} and deletes {deleted} files, but its list says {meta.num_added_files} and "
+                f"{meta.num_deleted_files}"
+            ),
             offset=0,
         )

@@ -76,7 +76,7 @@ def plan_schema(
 
 
 def check_columns(schema: TableSchema) -> None:
-    """Returns when the columns suit the options that name them, the merge engine and the formats of files.
+    """Checks that the columns suit the options that name them, the merge engine and the file formats.
 
     Raises the first of `column_problems`.
     """
@@ -90,7 +90,7 @@ def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTa
     try:
         yield from ColumnSettings(schema.options).problems([f.name for f in schema.fields])
     except OptionError as e:
-        # An option that cannot be read: those after it are not looked at.
+        # After an option that cannot be read, the checks that need it are skipped.
         yield e
     checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable, fold_for, check_defaults)
     for check in checks:
@@ -109,7 +109,7 @@ def _check_names(schema: TableSchema) -> None:
 
 
 def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:
-    """Makes the table at `root`; False when there is one.
+    """Creates the table at `root`; returns False if there is one.
 
     Raises CorruptFileError for snapshots without a schema, UnsupportedTableError on storage that cannot publish, and
     OptionError as `check_partitions_kept`.
@@ -121,15 +121,15 @@ def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:
         return False
     if Snapshots(io, root).latest_id() is not None:
         raise CorruptFileError(
-            f"{root} has snapshots and no schema: a table is there whose schema files are gone; put them back from a "
-            "copy, or make the new table elsewhere",
+            f"{root} has snapshots but no schema: it is a table whose schema files are missing; restore them from a "
+            "copy, or create the new table elsewhere",
             path=root,
         )
     return schemas.create(new)
 
 
 def check_table_path(path: str) -> None:
-    """Returns when the path ends in valid names. Raises OptionError for `.`, `..` and empty names."""
+    """Checks that the path ends in valid names. Raises OptionError for `.`, `..` and empty names."""
     parts = path.partition("://")[2] if "://" in path else path
     names = parts.rstrip("/").split("/")
     database = names[-2].removesuffix(".db") if len(names) > 1 and names[-2].endswith(".db") else "default"

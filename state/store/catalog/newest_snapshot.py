@@ -1,6 +1,7 @@
-"""Finds the newest snapshot when the hint LATEST does not say it: by listings, tags, changelogs, hints. Other writers
-may be active, so nothing is refused after one check: a hint may be read before it is written, and a listing may be
-older than a tag.
+"""Finds the newest snapshot if the hint LATEST does not tell it: from listings, tags, changelogs and hints.
+
+Other writers may be active, so no table is refused after one check: a hint may be read before it is written, and a
+listing may be older than a tag.
 """
 
 import logging
@@ -31,8 +32,8 @@ from bucketline.state.store.storage.file_io import FileIO
 
 _LOG = logging.getLogger(__name__)
 LEFTOVERS_TEXT = (
-    "there are manifests and no snapshot, and nothing says that one was committed: the first commit crashed or is "
-    "under way, or all metadata of snapshots was removed"
+    "there are manifests but no snapshot, and nothing shows that a snapshot was committed: the first commit has "
+    "failed or is running, or all metadata of snapshots was removed"
 )
 
 _LOOKS = 5
@@ -49,7 +50,7 @@ class Newest:
 def find_newest(io: FileIO, root: str) -> Newest:
     """The newest snapshot of the metadata folder `root`, whatever its hints say.
 
-    Raises MissingSnapshotError when snapshots were published whose files are gone, CorruptFileError, StorageError.
+    Raises MissingSnapshotError if snapshots were published whose files are missing, CorruptFileError, StorageError.
     """
     before: CutShort | Vanished | None = None
     for _ in range(_LOOKS):
@@ -69,7 +70,10 @@ def find_newest(io: FileIO, root: str) -> Newest:
                 return Newest(snapshot, verdict)
         before = None if isinstance(verdict, NewestId) else verdict
     raise StorageError(
-        f"{root}: the newest snapshot cannot be read, each listing names another one, or one that is not there",
+        (
+            f"{root}: the newest snapshot cannot be read: each listing names another snapshot, or one whose file does "
+            "not exist"
+        ),
         path=f"{root}/{SNAPSHOT_DIR}",
         retryable=True,
         missing=False,
@@ -77,8 +81,8 @@ def find_newest(io: FileIO, root: str) -> Newest:
 
 
 def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:
-    """The snapshots of the folder `root`. Tags and changelogs are read only if they matter: not when LATEST names the
-    newest file, unless `all_references`. Unreadable tags are skipped.
+    """The snapshots of the folder `root`. Tags and changelogs are read only if LATEST does not name the newest file, or
+    with `all_references`. Unreadable tags are skipped.
     """
     directory = f"{root}/{SNAPSHOT_DIR}"
     latest, earliest = read_hint(io, directory, LATEST), read_hint(io, directory, EARLIEST)
@@ -98,7 +102,7 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
 
 
 def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> MissingSnapshotError:
-    """The error of reads and writes of a table whose newest snapshots are missing, with the remedies."""
+    """The error for reads and writes of a table whose newest snapshots are missing, with the remedies."""
     return MissingSnapshotError(
         f"{root}: {missing_text(root, vanished, references)}",
         path=f"{root}/{SNAPSHOT_DIR}",
@@ -109,28 +113,28 @@ def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Referen
 
 
 def missing_text(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> str:
-    """What is missing, how that is known, and the remedies."""
+    """What is missing, what proves it, and the remedies."""
     named = "shows that snapshots" if vanished.snapshot_id is None else f"names snapshot {vanished.snapshot_id}, which"
     verb = "were" if vanished.snapshot_id is None else "was"
     left = f"the newest file is that of snapshot {vanished.newest}" if vanished.newest else "there is no snapshot file"
     gone = f"{vanished.proof} {named} {verb} committed, but {left}"
-    ways = [f"put the files back into {root}/{SNAPSHOT_DIR} from a copy"]
+    ways = [f"restore the files in {root}/{SNAPSHOT_DIR} from a copy"]
     if vanished.newest:
-        ways.append(f"give up what is gone by `rollback_to({vanished.newest})`")
+        ways.append(f"give up the missing snapshots by `rollback_to({vanished.newest})`")
     later = (r for r in references if r.tag is not None and r.snapshot_id > vanished.newest)
     tag = max(later, key=lambda r: r.snapshot_id, default=None)
     if tag is not None:
         ways.append(f"go to snapshot {tag.snapshot_id}, which a tag keeps, by `rollback_to({tag.tag!r})`")
     if len(ways) == 1:
-        ways.append("make the table anew elsewhere")
+        ways.append("create the table again elsewhere")
     return f"{gone}. So the newest state is neither read nor written. Either {'; or '.join(ways)}"
 
 
 def cut_short_text(cut_short: CutShort) -> str:
     """The message about an interrupted rollback."""
     return (
-        f"a rollback to {cut_short.target!r} was cut short; snapshot {cut_short.snapshot_id} is the newest, and the "
-        f"next write removes what came after it, as `rollback_to({cut_short.target!r})` does"
+        f"a rollback to {cut_short.target!r} was interrupted; snapshot {cut_short.snapshot_id} is the newest, and the "
+        f"next write removes the snapshots after it, as `rollback_to({cut_short.target!r})` does"
     )
 
 
@@ -142,7 +146,7 @@ def _target(io: FileIO, root: str, cut_short: CutShort) -> Snapshot | None:
 
 
 def _time_ms(io: FileIO, root: str, snapshot_id: int) -> int | None:
-    """When a snapshot was committed; None when that cannot be read."""
+    """When a snapshot was committed; None if that cannot be read."""
     try:
         snapshot = read_snapshot(io, root, snapshot_id) if snapshot_id else None
     except CorruptFileError:
@@ -174,7 +178,7 @@ def _reference(io: FileIO, path: str, subject: str, tag: str | None) -> Iterator
     data = io.read_optional(path)
     if data is None:
         return
-    # A tag that cannot be read names nothing: `doctor` reports it.
+    # A tag that cannot be read is skipped; `doctor` reports it.
     with suppress(CorruptFileError):
         snapshot = decode_snapshot(data)
         yield Reference(subject, snapshot.id, snapshot.time_ms, tag)

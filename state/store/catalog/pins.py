@@ -1,8 +1,9 @@
 """Pins, announcements of removals, and notes of deleted branches, in the folder `bucketline/` of a table, which its
 branches share.
 
-Each is a file of its own with a fresh name: made if absent, never changed. Pins and announcements are removed by their
-makers; the next process that removes files removes old ones (`maintenance/left_pins`).
+A pin keeps a snapshot for a process that is about to refer to it. Each pin, announcement or note is a file with a new
+name: created if absent, never changed. Pins and announcements are removed by the process that wrote them; old ones are
+removed by the next process that removes files (`maintenance/left_pins`).
 """
 
 import logging
@@ -39,12 +40,14 @@ end."""
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What one look showed, by the name of each file. None: it cannot be read, so that it counts against everything."""
+    """The contents of one look, by the name of each file. None: the file cannot be read, so it must be assumed to
+    forbid everything.
+    """
 
     pins: Mapping[str, Pin | None] = field(default_factory=dict)
     removals: Mapping[str, Removal | None] = field(default_factory=dict)
     deleted: Mapping[str, Removal | None] = field(default_factory=dict)
-    """Branches that were deleted, so that a folder of that name without a schema has lost nothing."""
+    """Branches that were deleted. A folder with such a name and without a schema has lost nothing."""
 
 
 class Notebook:
@@ -56,7 +59,7 @@ class Notebook:
         self._folder = f"{self.table}/{OWN_DIR}"
 
     def look(self, own: str | None = None) -> Notes:
-        """One listing, and a read of each pin, announcement and note but `own`. Raises StorageError."""
+        """One listing, and a read of each pin, announcement and note except `own`. Raises StorageError."""
         names = [name for name in self._io.list_names(self._folder) if name != own]
         return Notes(
             self._read(names, _PIN, decode_pin),
@@ -65,23 +68,23 @@ class Notebook:
         )
 
     def deleted(self) -> set[str]:
-        """The histories of branches that were deleted lately, as notes say: one listing, and a read of each note."""
+        """The histories of branches that were deleted lately, by their notes: one listing, and a read of each note."""
         notes = self._read(self._io.list_names(self._folder), _DELETED, decode_removal)
         return {note.history for note in notes.values() if note is not None}
 
     def note_deleted(self, world: World) -> None:
-        """Notes, for the branch whose notebook this is, that it was deleted and has not lost its schema."""
+        """Writes a note that the branch of this notebook was deleted, and has not lost its schema."""
         name = f"{_DELETED}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(Removal(self.history, WHOLE_BRANCH)))
 
     def pin(self, pin: Pin, world: World) -> str:
-        """Writes a pin; its name. Raises StorageError."""
+        """Writes a pin; returns its name. Raises StorageError."""
         name = f"{_PIN}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_pin(pin))
         return name
 
     def announce(self, removal: Removal, world: World) -> str:
-        """Writes an announcement; its name. Raises StorageError."""
+        """Writes an announcement; returns its name. Raises StorageError."""
         name = f"{_REMOVAL}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(removal))
         return name
@@ -114,28 +117,29 @@ class Notebook:
 
 @dataclass(frozen=True, slots=True)
 class HeldPin:
-    """A pin that has been written, and no process is removing what it needs."""
+    """A pin that has been written, while no process is removing what the pin keeps."""
 
     notebook: Notebook
     name: str
 
     def check(self) -> None:
-        """Returns if the pin is still there: whoever removes has given way to it. Raises RemovalUnderWayError: this
-        process was stopped for so long that the pin was dropped."""
+        """Checks that the pin still exists, so that removers respect it.
+
+        Raises RemovalUnderWayError if this process was paused for so long that the pin was dropped.
+        """
         if not self.notebook.is_there(self.name):
             raise RemovalUnderWayError(
-                f"{self.notebook.table}: this process was stopped for more than an hour, so what it was about to refer "
-                "to may be gone; nothing has been changed; try again",
+                f"{self.notebook.table}: this process was paused for more than an hour, so the snapshot that it was "
+                "about to refer to may have been removed; nothing has been changed; try again",
                 path=self.notebook.path(self.name),
             )
 
 
 @contextmanager
 def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
-    """Inside, what the pin names stays; `root` is the metadata folder of the table, or of a branch of it.
-
-    Whoever publishes a reference inside looks first whether its source is still there, and again after it.
-    Raises RemovalUnderWayError where a removal has been announced and does not end within some seconds.
+    """While the block runs, what the pin names is kept; `root` is the metadata folder of the table, or of a branch.
+    Code that publishes a reference inside of the block checks before and after it that the source still exists. Raises
+    RemovalUnderWayError if a removal has been announced and does not end within some seconds.
     """
     notebook = Notebook(io, root)
     name = notebook.pin(pin, world)
@@ -143,7 +147,7 @@ def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
         _wait_for_removals(notebook, pin, world)
         yield HeldPin(notebook, name)
     except BaseException:
-        # One that stays only keeps files for longer.
+        # A pin that is left behind only keeps files for longer.
         with suppress(StorageError):
             notebook.drop(name)
         raise
@@ -151,7 +155,9 @@ def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
 
 
 def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
-    """A pin of a snapshot of the history at `root`, and of the later ones; `first` is an earlier id to hold from."""
+    """A pin for a snapshot of the history at `root`, and for later ones; `first` is an earlier id from which on
+    snapshots are kept.
+    """
     history = history_of(root)[1]
     return Pin((Hold(history, snapshot.id if first is None else min(first, snapshot.id)),), (snapshot,))
 

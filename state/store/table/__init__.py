@@ -1,1 +1,1 @@
-"""The handle that users hold, and each of its operations in this process."""
+"""The handle that users hold, and the operations on it in this process."""

@@ -1,9 +1,9 @@
-"""Rows of append tables changed: rows are taken out of data files, and new ones are appended.
+"""Changes rows of append tables: rows are taken out of data files, and new rows are appended.
 
 With deletion vectors the positions of the rows are marked in index files. Without them, the files that hold such rows
-are written again without them (copy on write). Either way it is one OVERWRITE snapshot, which conflicts with whoever
-has compacted, changed or replaced one of these files since they were read.
-Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
+are written again without them (copy on write). Either way it is one OVERWRITE snapshot, which conflicts with a commit
+that has compacted, changed or replaced one of these files since they were read. Source: Paimon 2.0
+DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -48,20 +48,20 @@ _NUMBER = Struct("<i")
 
 
 class AppendedChange(Protocol):
-    """What becomes of rows of a table without a primary key; a plain value, so that it travels."""
+    """What happens to rows of a table without a primary key; a plain value that can be sent to tasks."""
 
     def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The rows that are taken out; None for none."""
+        """The rows to take out; None if there are none."""
         ...
 
     def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
-        """The rows that are appended for rows that are taken out; None for none."""
+        """The rows to append in place of rows that are taken out; None if there are none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PassingRows:
-    """The rows of one file that pass, with `FILE` and `POSITION` behind the columns; a value that travels.
+    """The rows of one file that pass, with the columns `FILE` and `POSITION` added; a value that can be sent to tasks.
 
     `vectors` are the index files that have a vector of the file.
     """
@@ -99,7 +99,7 @@ class PassingRows:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A source: what a change makes of the rows of one file. It finds which of them are taken out."""
+    """A source: the result of a change for the rows of one file. It finds which of them are taken out."""
 
     stored: PassingRows
     change: AppendedChange
@@ -127,13 +127,13 @@ def _with_ids(new: pa.Table, before: pa.RecordBatch) -> pa.Table:
 
 
 class Removed:
-    """Positions of rows that are taken out, by the number of their file."""
+    """The positions of rows that are taken out, by the number of their file."""
 
     def __init__(self) -> None:
         self.positions: dict[int, BitMap] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes out rows that `PassingRows` has given."""
+        """Takes out rows that `PassingRows` has returned."""
         files, positions = np.asarray(rows[FILE]), np.asarray(rows[POSITION])
         for number in np.unique(files).tolist():
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
@@ -194,16 +194,16 @@ class KeptAndTaken:
             yield from part.batches()
 
     def take_out(self, rows: pa.RecordBatch) -> None:
-        """Remembers rows that `read` has given as taken out."""
+        """Remembers that rows which `read` has returned are taken out."""
         self.removed.add(rows)
 
     def marked(self) -> Iterator[CommitMessage]:
-        """What marks the rows in index files, bucket by bucket."""
+        """The messages that mark the rows in index files, bucket by bucket."""
         for bucket_id, changes in self._by_bucket().items():
             yield self._marked(bucket_id, changes)
 
     def copies(self) -> Jobs:
-        """What writes the files again without the rows."""
+        """The jobs that write the files again without the rows."""
         totals = self._at.view.total_of_bucket
         return Jobs(
             [
@@ -224,8 +224,11 @@ class KeptAndTaken:
         return CommitMessage(*bucket_id, total_buckets=self._at.view.total_of_bucket(bucket_id))
 
     def _marked(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> CommitMessage:
-        """The rows marked in index files; a file of which no row is left goes. A bucket has one index file, which a new
-        one replaces; without buckets those that hold a changed vector are replaced by name."""
+        """The message that marks rows in index files; a file of which no row is left is removed.
+
+        A bucket has one index file, which a new one replaces; without buckets, index files with a changed vector are
+        replaced one by one.
+        """
         access, settings = self._access, self._schema.settings.changelog
         entries = self._at.deletion_entries().get(bucket_id, ())
         by_name = not bucket_mode(self._schema).has_buckets
@@ -239,7 +242,7 @@ class KeptAndTaken:
             if marked is not None and len(marked) == file.row_count:
                 deletions.forget(file.file_name)
                 emptied.append(file)
-        # One file of a bucket replaces another, so that it is written without vectors as well.
+        # A bucket has one index file, so a new one is written even if it has no vectors.
         parts = deletions.split(settings.vectors_target_bytes) if by_name else [deletions]
         if not by_name and deletions.is_empty and not touched:
             parts = []
@@ -257,7 +260,9 @@ class KeptAndTaken:
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A job: one file is written again without the rows at the positions of a bitmap, or goes if it held no others."""
+    """A job: one file is written again without the rows at the positions of a bitmap; it is removed if no rows are
+    left.
+    """
 
     access: BucketAccess
     bucket_id: BucketId
@@ -284,7 +289,7 @@ class FileCopy:
 def write_append_changes(
     at: TableAt, stored: KeptAndTaken, source: Any, operation: Operation, *, engine: Engine, keeps_ids: bool = False
 ) -> WriteResult:
-    """Appends the rows of a source, whose reading says what is taken out of `stored`, and commits both at once.
+    """Appends the rows of a source, takes rows out of `stored`, and commits both at once.
 
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when another
     process has changed one of the files meanwhile. `keeps_ids`: the rows of the source have the ids of rows that they

@@ -1,6 +1,7 @@
-"""What an update gives to columns: constants, Arrow expressions, SQL expressions; checked before anything is read.
+"""The new values that an update gives to columns: constants, Arrow expressions, SQL expressions; checked before
+anything is read.
 
-Constants are literals: text stays text. Expressions see the columns as they were.
+Constants are literals: a text is not interpreted. Expressions see the columns as they were before the update.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,7 @@ NewValue: TypeAlias = pc.Expression | SqlExpression
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """The new values of columns by name; plain values, so that they travel."""
+    """The new values of columns by name; plain values that can be sent to tasks."""
 
     schema: TableSchema
     values: Mapping[str, NewValue]
@@ -49,14 +50,14 @@ class Assignments:
         return after
 
     def _with_names(self, name: str, column: pa.Array) -> pa.Array:
-        """The values of a column, its structs with the fields of the table's."""
+        """The values of a column; its structs get the field names of the table's column."""
         wanted = self.schema.field(name).type
         if wanted.is_atomic:
             return column
         return fit_array(column, wanted.as_nullable(), arrow_type(wanted), name)
 
     def _check_order(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-        """Returns if the rows replace those of before, whatever the order that the table's options ask for."""
+        """Checks that the new rows will replace the old ones, in the order that the table's options define."""
         merge = self.schema.settings.merge
         if not self.schema.primary_keys:
             return
@@ -79,13 +80,14 @@ class Assignments:
 def plan_assignments(
     schema: TableSchema, assignments: Mapping[str, object], fixed: Mapping[str, str], source: pa.Schema | None = None
 ) -> Assignments:
-    """What each column is set to; `fixed` are the columns that cannot be set, `source` those of a merge's source.
+    """The new value of each column; `fixed` are the columns that cannot be set, `source` the columns of a merge's
+    source.
 
-    Raises SchemaMismatchError for a column that is not there or cannot be set, and for a value that does not fit;
+    Raises SchemaMismatchError for a column that does not exist or cannot be set, and for a value that does not fit;
     OptionError for SQL that is not understood.
     """
     if not assignments:
-        raise SchemaMismatchError("an update needs a column to set")
+        raise SchemaMismatchError("an update must set at least one column")
     names, values = [f.name for f in schema.fields], dict[str, NewValue]()
     for name, value in assignments.items():
         if name not in names:
@@ -108,8 +110,11 @@ def plan_assignments(
 
 
 def constant_scalar(field: pa.Field, value: object) -> pa.Scalar:
-    """A plain value as one of a column. Raises SchemaMismatchError for one that it cannot hold, and for a dict that has
-    other names than the struct that it is for."""
+    """A plain value as a value of a column.
+
+    Raises SchemaMismatchError for a value that the column cannot hold, and for a dict whose keys differ from the field
+    names of its struct.
+    """
     _check_names(value, field.type, field.name)
     try:
         return pa.scalar(value, field.type)
@@ -118,8 +123,9 @@ def constant_scalar(field: pa.Field, value: object) -> pa.Scalar:
 
 
 def _check_names(value: object, wanted: pa.DataType, path: str) -> None:
-    """Returns if dicts inside of a plain value have the names of the structs that they are for: Arrow passes over names
-    that it does not find."""
+    """Checks that dicts inside of a plain value have the field names of their structs; Arrow ignores names that it does
+    not find.
+    """
     if value is None or isinstance(value, pa.Scalar | str | bytes):
         return
     if pa.types.is_struct(wanted) and isinstance(value, Mapping):

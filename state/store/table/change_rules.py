@@ -20,8 +20,9 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def check_changeable(table: TableHandle, verb: str) -> None:
-    """Returns if rows that the handle reads can be changed through it. Raises UnsupportedTableError for rows of another
-    branch, OptionError for a table that was opened as it was.
+    """Checks that the rows that the handle reads can be changed through it.
+
+    Raises UnsupportedTableError for rows of another branch, OptionError for a table that was opened at an older state.
     """
     settings = table.table_schema.settings.reading
     for branch, name in (
@@ -35,11 +36,11 @@ def check_changeable(table: TableHandle, verb: str) -> None:
                 option=branch.key,
             )
     for key in settings.named_versions:
-        raise OptionError(f"cannot {verb} {table.path} as it was: open it without '{key}'", key=key)
+        raise OptionError(f"cannot {verb} an older state of {table.path}: open it without '{key}'", key=key)
 
 
 def check_delete(table: TableHandle) -> None:
-    """Returns if a delete removes rows of the table. Raises UnsupportedTableError, and as `check_changeable`."""
+    """Checks that a delete removes rows of the table. Raises UnsupportedTableError, and as `check_changeable`."""
     check_changeable(table, "delete from")
     if not table.primary_key:
         return
@@ -58,7 +59,7 @@ def check_delete(table: TableHandle) -> None:
 
 
 def check_update(table: TableHandle, verb: str = "update") -> None:
-    """Returns if a row of the table takes the values that an update gives it. Raises as `check_delete`."""
+    """Checks that a row of the table takes the values that an update gives it. Raises as `check_delete`."""
     check_changeable(table, verb)
     if not table.primary_key:
         return
@@ -79,9 +80,9 @@ def check_update(table: TableHandle, verb: str = "update") -> None:
 
 
 def fixed_columns(schema: TableSchema) -> dict[str, str]:
-    """The columns that an update cannot set, with what they are.
+    """The columns that an update cannot set, with the reason.
 
-    Source: Paimon refuses primary keys. Columns of row kinds would change what the update is.
+    Source: Paimon refuses primary keys. A column with row kinds would change the kind of the update itself.
     """
     fixed = {name: "part of the primary key" for name in schema.primary_keys}
     settings = schema.settings.merge
@@ -96,5 +97,5 @@ def fixed_columns(schema: TableSchema) -> dict[str, str]:
 
 
 def sequence_description(schema: TableSchema) -> str:
-    """What orders the rows of one key, in the words of the options."""
+    """What orders the rows with the same key, in the words of the options."""
     return f"'{SEQUENCE_FIELD.key}' ({', '.join(schema.settings.merge.sequence_fields)})"

@@ -1,4 +1,4 @@
-"""Changed rows of a table with a primary key, written through the stages of its bucket mode, and committed once.
+"""Writes changed rows of a table with a primary key through the stages of its bucket mode, and commits once.
 
 The commit succeeds only if no other writer has written the same keys since the snapshot at which the rows were read.
 """
@@ -28,13 +28,13 @@ def open_change(table: TableHandle) -> TableAt:
 
 
 def write_plan(table: TableHandle) -> WritePlan:
-    """How the table is written by its newest schema, without a look at its files. Raises as for a write."""
+    """How the table is written by its newest schema; its files are not read. Raises as for a write."""
     table.io.require_publish()
     return table_at(table.refreshed(), {}).plan
 
 
 def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -> WriteResult:
-    """The result of a change, which is planned again where another writer came first. Raises as `repeat_if_changed`."""
+    """The result of a change, which is planned again if another writer came first. Raises as `repeat_if_changed`."""
     result, replanned = repeat_if_changed(change, table.world)
     return result.counting(replanned) if replanned else result
 
@@ -42,7 +42,7 @@ def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -
 def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Engine) -> WriteResult:
     """Writes the rows of a source of the engine and commits them; without rows nothing is committed.
 
-    Raises CommitConflictError when somebody has written one of their keys since the table was looked at.
+    Raises CommitConflictError if another writer has written one of their keys since the table was read.
     """
     if isinstance(source, Parts) and not source.parts:
         return WriteResult(at.snapshot_id)
@@ -64,8 +64,10 @@ def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Eng
 
 
 def _mode(at: TableAt) -> Mode:
-    """How changes are written: where rows wait in the postpone bucket, changes go behind them. In real buckets they
-    would be replaced by those older rows, which are moved there later."""
+    """The bucket mode for changes: if rows wait in the postpone bucket, changes are appended there.
+
+    In real buckets the older postponed rows, which are moved there later, would replace the changes.
+    """
     mode = at.plan.mode
     waits = mode.postpones and any(b == POSTPONE_BUCKET for _, b in at.view.buckets())
     return mode if waits else mode.in_batch(at.plan)

@@ -1,4 +1,4 @@
-"""Compaction asked for by hand: planned on the newest snapshot, done by an engine, committed once."""
+"""Compaction by hand: planned on the newest snapshot, done by an engine, committed once."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,10 +32,10 @@ def compact_table(
     engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Compacts and commits; the snapshot's id, None when nothing was due. See `Table.compact`.
+    """Compacts and commits; returns the snapshot's id, None if nothing was due. See `Table.compact`.
 
-    `write-only` is not asked: it keeps writers from compacting, and this is the compaction it leaves to others. A
-    compaction whose files were removed before they were committed is planned and done again.
+    `write-only` has no effect here: it leaves compaction to others, and this is such a compaction. A compaction whose
+    files were removed before they were committed is planned and done again.
     """
 
     def compact() -> int | None:

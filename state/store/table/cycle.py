@@ -1,6 +1,6 @@
-"""The way of every write of a table: run → publish → make visible → keep tidy.
+"""The steps of every write of a table: run → publish → make visible → maintain.
 
-`Table.write`, changes of rows, overwrites, rescales and compactions bring what is to be run; a stream's batch, which
+`Table.write`, changes of rows, overwrites, rescales and compactions supply what is run. A batch of a stream, which
 stops between the steps, publishes and makes visible by the same functions.
 """
 
@@ -28,7 +28,7 @@ from bucketline.state.store.write.visibility import Budget
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What is to be committed, and by whom. Partitions of the messages in `brought` count as changed now."""
+    """What to commit, and by whom. Partitions of the messages in `brought` count as changed now."""
 
     change: Change
     author: Author
@@ -36,17 +36,17 @@ class Commit:
 
 
 def noted(outcome: Outcome) -> dict[str, str]:
-    """The snapshot's properties that make notes of the run true."""
+    """The snapshot properties that make notes of the run valid."""
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 
 
 Work = Callable[[list[CommitMessage]], Commit | None]
-"""Runs what was planned, and puts into the list what it has made; None where nothing of it is to be committed."""
+"""Runs what was planned, and adds the resulting messages to the list; returns None if nothing is to be committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycled:
-    """What came of a write. `committed` has no snapshot where nothing was to be committed."""
+    """The result of a write. `committed` has no snapshot if nothing had to be committed."""
 
     committed: Committed
     result: WriteResult
@@ -61,9 +61,9 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
     """Runs the work that was planned on a table, commits it, compacts again what was lost as the `trigger` says, and
     follows the table's rules for expiry and tags.
 
-    Raises what the work raises, once what it has made is removed, and as `commit_change`; CommitConflictError for a
-    compaction that was lost, and where the snapshot that the work reads has expired meanwhile;
-    CommittedNotVisibleError when the rows are in the table and readers do not see them within `visibility-timeout`.
+    Raises the errors of the work, after its files are removed, and as `commit_change`; CommitConflictError for a
+    compaction that was lost, and if the snapshot that the work reads has expired meanwhile; CommittedNotVisibleError
+    when the rows are in the table and readers do not see them within `visibility-timeout`.
     """
     made: list[CommitMessage] = []
     try:
@@ -72,7 +72,7 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
         at.discard(made)
         newest = at.table.snapshot_store.latest_id() or 0
         if (isinstance(e, CorruptFileError) or e.missing) and newest != at.snapshot_id:
-            # A file that expired with its snapshot is not damaged; on the newest one it is seen whether it is.
+            # A missing file that expired with its snapshot is not damage; the newest snapshot shows which it was.
             raise history_gone(at.snapshot_id, newest).error() from e
         raise
     except BaseException:
@@ -92,10 +92,11 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
 
 
 def _raise_lost(committed: Committed) -> None:
-    """Returns if a compaction is in the table. Raises CommitConflictError when another one was faster,
-    CommitOutcomeUnknownError when nobody knows, StorageError."""
+    """Raises if a compaction was lost: CommitConflictError if another compaction was faster, CommitOutcomeUnknownError
+    if the outcome is unknown, StorageError.
+    """
     lost = committed.dropped
     if isinstance(lost, Conflict):
-        raise lost.error(f"the compaction was lost: {lost.message}; no row is lost, run it again")
+        raise lost.error(f"the compaction was not committed: {lost.message}; no row is lost, run it again")
     if lost is not None:
         raise lost.error() if isinstance(lost, Unknown) else lost

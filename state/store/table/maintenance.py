@@ -1,5 +1,4 @@
-"""What `Table` does to keep itself small and sound, in the terms of its users: times as timedeltas, names as text.
-
+"""The maintenance of `Table` in the terms of its users: times as timedeltas, names as texts.
 Source: Paimon 2.0 procedures expire_snapshots, remove_orphan_files, create_tag, create_branch, rollback; $tags.
 """
 
@@ -52,9 +51,9 @@ def expire_table(
     older_than: timedelta | None,
     limit: int | None,
 ) -> ExpireResult:
-    """Expires by the table's options where None is given; without a limit as many as there are.
+    """Expires snapshots; the table's options decide where an argument is None.
 
-    Raises as `expire_snapshots`.
+    Without a limit all that may expire are removed. Raises as `expire_snapshots`.
     """
     check_owned(table.table_schema, table.io, table.metadata_path)
     kept = Retention.of(table.table_schema.settings.retention)
@@ -70,7 +69,9 @@ def expire_table(
 
 
 def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None) -> tuple[str, ...]:
-    """Drops expired partitions now, whatever the interval of checks. Raises OptionError where nothing says when."""
+    """Drops expired partitions now, whatever the interval of checks. Raises OptionError if nothing says when they
+    expire.
+    """
     schema = table.table_schema
     after_ms = None if older_than is None else milliseconds(older_than, "older_than")
     if not schema.partition_keys:
@@ -86,7 +87,7 @@ def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None)
 
 
 def mark_table_done(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> tuple[str, ...]:
-    """Marks partitions that hold files; see `Table.mark_done`. Raises OptionError where a mapping fits none."""
+    """Marks partitions that hold files; see `Table.mark_done`. Raises OptionError if a mapping matches no partition."""
     schema, newest = table.table_schema, table.snapshot_store.latest()
     entries = [] if newest is None else table.manifests.live_entries(newest)
     known = sorted({e.partition for e in entries}) if schema.partition_keys else []
@@ -103,7 +104,9 @@ def tag_table(
     snapshot: int | None,
     retained: timedelta | None,
 ) -> None:
-    """Makes a tag, which lives for `tag.default-time-retained` unless said. Raises OptionError as `tag_snapshot`."""
+    """Creates a tag, which is kept for `tag.default-time-retained` unless `retained` is given. Raises OptionError as
+    `tag_snapshot`.
+    """
     _place_tag(tag_snapshot, table, name, snapshot, retained)
     if table.table_schema.settings.tags.success_files:
         mark_tag(table.io, table.metadata_path, name, table.world)
@@ -112,7 +115,7 @@ def tag_table(
 def _kept_ms(retained: timedelta) -> int:
     retained_ms = milliseconds(retained, "retained")
     if retained_ms < 1:
-        raise OptionError(f"a tag is kept for a time above 0, not {retained}", key="retained", value=str(retained))
+        raise OptionError(f"a tag must be kept for a time above 0, not {retained}", key="retained", value=str(retained))
     return retained_ms
 
 
@@ -125,7 +128,7 @@ def move_tag(table: TableHandle, name: str, snapshot: int | None, retained: time
 def _place_tag(
     place: Callable[..., object], table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None
 ) -> None:
-    """Calls `tag_snapshot` or `_move_tag` with what the table says of its tags."""
+    """Calls `tag_snapshot` or `_move_tag` with the table's settings for tags."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
@@ -141,13 +144,13 @@ def _place_tag(
 
 
 def rename_tag(table: TableHandle, name: str, to: str) -> None:
-    """Gives a tag another name. Raises OptionError for one that is not there, and for a name that is taken."""
+    """Gives a tag another name. Raises OptionError for a tag that does not exist, and for a name that is taken."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     _rename_tag(table.io, table.metadata_path, name, to, world=table.world)
 
 
 def untag_table(table: TableHandle, name: str) -> bool:
-    """Removes a tag with the files that only it held; False when there is none."""
+    """Removes a tag with the files that only the tag held; returns False if there is none."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     return delete_tag(table.io, table.path, table.table_schema, name, table.world, root=table.metadata_path)
 
@@ -168,7 +171,7 @@ def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
 
 
 def unbranch_table(table: TableHandle, name: str) -> bool:
-    """Removes a branch; False when there is none. Raises OptionError for one that the table reads."""
+    """Removes a branch; returns False if there is none. Raises OptionError for a branch that the table reads."""
     check_owned(table.table_schema, table.io, table.path)
     _refuse_read(table, name, "removed")
     return Branches(table.io, table.path).delete(name, world=table.world)
@@ -199,7 +202,10 @@ def forward_table(table: TableHandle, branch: str) -> int:
 
 
 def roll_back_table(table: TableHandle, target: int | str) -> int:
-    """The id of the snapshot that is the newest now. Raises OptionError when it is not there, or not whole any more."""
+    """Rolls back; returns the id of the snapshot that is now the newest.
+
+    Raises OptionError if the snapshot does not exist, or has lost files.
+    """
     check_owned(table.table_schema, table.io, table.metadata_path)
 
     def check(wanted: Snapshot) -> None:
@@ -210,8 +216,11 @@ def roll_back_table(table: TableHandle, target: int | str) -> int:
 
 
 def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None:
-    """An expiry that was cut short leaves the file of a snapshot whose other files are gone: those that the next one
-    does not need. So does one of Paimon that runs at the same time. Raises OptionError."""
+    """Raises OptionError for a snapshot that an interrupted expiry has left without some of its files.
+
+    Such an expiry leaves the snapshot's own file, and removes the files that the next snapshot does not need. An expiry
+    by Paimon at the same time can leave the same.
+    """
     store, manifests = table.snapshot_store, table.manifests
     snapshot, following = store.get(snapshot_id), store.get(snapshot_id + 1)
     if snapshot is None or following is None or snapshot_id != store.ids()[0]:
@@ -227,15 +236,15 @@ def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None
         gone = str(e.path)
     if gone is not None:
         raise OptionError(
-            f"snapshot {snapshot_id} of {table.path} cannot {use}: {gone} is gone, as an expiry that was "
-            "cut short leaves it; choose a later snapshot, or a tag",
+            f"snapshot {snapshot_id} of {table.path} cannot {use}: {gone} no longer exists, probably because an "
+            "expiry was interrupted; choose a later snapshot, or a tag",
             key="snapshot",
             value=snapshot_id,
         )
 
 
 def tags_table(table: TableHandle) -> pa.Table:
-    """One row a tag, by snapshot; times are local, as in $tags."""
+    """One row for each tag, ordered by snapshot; times are local, as in $tags."""
     rows = [
         {
             "tag_name": t.name,

@@ -1,6 +1,5 @@
-"""Merge: rows of a source are joined to the table's, and say what becomes of them; one commit.
-
-Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable: the merge engines it takes, and the error for several matches.
+"""Merge: joins rows of a source to rows of the table, and changes the table by clauses, in one commit. Source: SQL's
+MERGE; Paimon 2.0 MergeIntoPaimonTable: the merge engines it takes, and the error for several matches.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -96,7 +95,7 @@ def merge_by_clauses(
     plan = write_plan(table)
     memory, directory = plan.sink.merge_memory_bytes, plan.sink.local_directory
     with spooled(source, schema, on, memory_bytes=memory, directory=directory) as spool:
-        # What does not fit is refused before anything is read.
+        # Clauses and columns that do not fit are refused before anything is read.
         plan_merge(plan.schema, key, clauses, spool.schema)
         return planned_until_first(table, partial(_merge_once, table, spool, clauses, engine))
 
@@ -167,7 +166,7 @@ def _changes(at: TableAt, source: MergeSource, planned: PlannedMerge) -> Iterato
 
 
 def _looked_at(seen: SeenMatches, planned: PlannedMerge) -> pc.Expression | None:
-    """The condition of the rows of the table that are looked at; None for all."""
+    """A condition that holds for all rows of the table that the merge must read; None: all rows are read."""
     if planned.by_source:
         return None
     conditions = [e for e in (seen.expression, planned.clauses.target) if e is not None]
@@ -181,7 +180,7 @@ def _partitions(seen: SeenMatches, planned: PlannedMerge) -> Collection[bytes] |
 def _changed(
     at: TableAt, source: MergeSource, planned: PlannedMerge, target: Iterator[pa.RecordBatch]
 ) -> Iterator[ClauseOutcome | pa.Table]:
-    """What changes rows of the table, and the new rows."""
+    """The changes of rows of the table, and the new rows."""
     sink = at.plan.sink
     joined = join(
         source,

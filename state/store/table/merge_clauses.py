@@ -1,7 +1,8 @@
-"""The clauses of a merge: what becomes of a pair of rows, of a source row without a match, of a row of the table alone.
+"""The clauses of a merge: what happens to a matched pair, to a source row without a match, and to a table row without a
+match.
 
-Of each kind the first clause decides whose condition is true; a row that no clause takes stays as it is. A condition is
-computed for the rows alone that reach it. Plain values, so that they travel.
+Of each kind, the first clause whose condition is true decides; a row that no clause takes stays unchanged. A condition
+is computed only for the rows that reach it. Clauses are plain values that can be sent to tasks.
 Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable.
 """
 
@@ -46,8 +47,11 @@ class DeleteClause:
 
 @dataclass(frozen=True, slots=True)
 class InsertClause:
-    """Source rows become rows of the table: constants or SQL by column, null for the others; without `values` the
-    columns of the source by their names."""
+    """Source rows become rows of the table.
+
+    `values` gives constants or SQL by column, and null for other columns; without it columns are taken from the source
+    by name.
+    """
 
     values: Mapping[str, object] | None = None
     condition: SqlExpression | None = None
@@ -55,8 +59,9 @@ class InsertClause:
 
 @dataclass(frozen=True, slots=True)
 class MergeClauses:
-    """`on` is what a pair must pass besides equal columns. Every row of the table that can be in a pair passes
-    `target`; it may only be set where nothing depends on the other rows of the table, as they may not be read."""
+    """`on` is a condition that a pair must meet besides equal columns. Every row of the table that can be in a pair
+    meets `target`; it may only be set if nothing depends on the other rows of the table, because they may not be read.
+    """
 
     matched: Sequence[UpdateClause | DeleteClause] = ()
     not_matched: Sequence[InsertClause] = ()
@@ -77,7 +82,7 @@ class MergeClauses:
 
 @dataclass(frozen=True, slots=True)
 class ClauseOutcome:
-    """Rows of the table that change, and what is written for them; None for nothing."""
+    """Rows of the table that change, and the rows to write for them; None if nothing is written."""
 
     before: pa.RecordBatch
     written: pa.Table | None
@@ -102,23 +107,23 @@ class PlannedMerge:
     by_source: tuple[_Change, ...]
 
     def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[ClauseOutcome]:
-        """What becomes of rows of the table, each with its source row."""
+        """The outcomes for rows of the table, each with its source row."""
         return self._outcomes(self.matched, target, _seen(target, source))
 
     def alone(self, target: pa.RecordBatch) -> Iterator[ClauseOutcome]:
-        """What becomes of rows of the table that no source row matches."""
+        """The outcomes for rows of the table that no source row matches."""
         return self._outcomes(self.by_source, target, target)
 
     def passing(self, target: pa.RecordBatch, source: pa.Table) -> np.ndarray:
-        """Which pairs pass `on`."""
+        """Which pairs meet `on`."""
         mask = np.ones(target.num_rows, bool)
         if self.clauses.on is not None:
             mask = np.asarray(condition(self.clauses.on, columns_of(_seen(target, source)), target.num_rows))
         return mask
 
     def inserted(self, source: pa.Table, is_key_in_table: np.ndarray) -> pa.Table | None:
-        """The rows to write for source rows without a match; `is_key_in_table` says for which a row of the table has
-        the same key all the same. None for none.
+        """The rows to write for source rows without a match; `is_key_in_table` marks those whose key the table has
+        nevertheless. None if there are no rows.
 
         Raises SchemaMismatchError for a row that would replace one of the table, or another of the source.
         """
@@ -138,7 +143,7 @@ class PlannedMerge:
         return written
 
     def outcomes(self, joined: Iterable[Matched | Alone | UnmatchedRows]) -> Iterator[ClauseOutcome | pa.Table]:
-        """What changes rows of the table, and the new rows, for what a join gives."""
+        """The changes of rows of the table, and the new rows, for the results of a join."""
         for rows in joined:
             match rows:
                 case Matched():
@@ -165,7 +170,9 @@ class PlannedMerge:
                 yield ClauseOutcome(before, None)
 
     def _refuse_other_keys(self, source: pa.Table, made: pa.RecordBatch) -> None:
-        """A new row has the values that it was joined by: whether another key is in the table was not looked at."""
+        """Refuses a new row with another key than that by which it was joined, because it was not checked whether the
+        table has that key.
+        """
         for name in self.key:
             joined = source[name].combine_chunks()
             new = conform(pa.table([made[name]], [name]), replace(self.schema, fields=(self.schema.field(name),)))
@@ -183,15 +190,18 @@ class PlannedMerge:
             at = int(np.flatnonzero(is_key_in_table)[0])
             where = ", ".join(f"{name} = {made[name][at].as_py()!r}" for name in self.key)
             raise SchemaMismatchError(
-                f"a source row with {where} matches no row by the whole of ON, but the table has a row with that key, "
-                "which the new row would replace; put what ON asks besides the key into WHEN ... AND",
+                f"a source row with {where} matches no row of the table by the whole ON condition, but the table has "
+                "a row with that key, which the new row would replace; move the conditions of ON other than the key "
+                "to WHEN ... AND",
                 columns=self.key,
             )
 
 
 def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, source: pa.Schema) -> PlannedMerge:
-    """The clauses, checked against the columns of both. Raises SchemaMismatchError and OptionError for what does not
-    fit, before anything is read."""
+    """The clauses, checked against the columns of table and source.
+
+    Raises SchemaMismatchError and OptionError for a clause that does not fit, before anything is read.
+    """
     of_source = _of_source(source.empty_table())
     target = pa.RecordBatch.from_pylist([], schema=arrow_schema(schema.fields))
     both = _seen(target, source.empty_table())
@@ -218,7 +228,7 @@ def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, s
 
 
 def _with_blanks(clauses: MergeClauses, schema: TableSchema) -> MergeClauses:
-    """The clauses, with the blanks of a CHAR in texts that columns of the table are compared with."""
+    """The clauses, with texts padded with blanks if they are compared with CHAR columns of the table."""
 
     def fitting(test: SqlExpression | None) -> SqlExpression | None:
         return None if test is None else with_blanks(test, schema.fields)
@@ -239,7 +249,7 @@ def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:
 def _first_true(
     clauses: Sequence[tuple[SqlExpression | None, T]], seen: pa.RecordBatch
 ) -> Iterator[tuple[T, pa.Array]]:
-    """Each clause with the rows that it takes, which no earlier one has taken; none without rows."""
+    """Each clause with the rows that it takes and no earlier clause has taken; clauses without rows are left out."""
     left = np.arange(seen.num_rows)
     for test, clause in clauses:
         if not len(left):
@@ -254,7 +264,7 @@ def _first_true(
 
 
 def _seen(target: pa.RecordBatch, source: pa.Table) -> pa.RecordBatch:
-    """The columns of the table, and those of the source under `source.`."""
+    """The columns of the table, and the columns of the source with the prefix `source.`."""
     of_source = _of_source(source)
     names = [*target.schema.names, *of_source.schema.names]
     return pa.RecordBatch.from_arrays([*target.columns, *of_source.columns], names=names)
@@ -289,7 +299,7 @@ def _new_rows(schema: TableSchema, clause: InsertClause, source: pa.Table, seen:
 
 
 def _refuse_doubled(rows: pa.Table, schema: TableSchema) -> None:
-    """Two new rows with one key: the second would replace the first."""
+    """Refuses two new rows with one key: the second would replace the first."""
     if not schema.primary_keys or rows.num_rows < 2:
         return
     fields = schema.select(schema.primary_keys)

@@ -1,7 +1,7 @@
-"""The join of a merge: rows of the table, as they stream by, against the source rows of their key.
+"""The join of a merge: the table's rows are streamed against the source rows with their key.
 
-A source of one share is held in memory, and the table's rows pass by it. A larger one is joined share by share: rows of
-the table that may match are kept aside, on local disk past the budget, until it is the turn of their share.
+A source of one share is held in memory. A larger source is joined share by share: rows of the table that may match are
+kept until their share is joined, on local disk if they exceed the budget.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ Passes = Callable[[pa.RecordBatch, pa.Table], np.ndarray]
 """Which pairs of rows with one key belong together."""
 
 _PAIRS = 1 << 18
-"""Pairs that are tried at once; more only where one row of the table has more."""
+"""The most pairs that are tried at once; more only if one row of the table has more pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def join(
     memory_bytes: int,
     directory: str | None,
 ) -> Iterator[Matched | Alone | UnmatchedRows]:
-    """The pairs of rows with one key that pass, then the source rows that are left; share after share. With
+    """The pairs of rows with one key that pass, then the source rows without a match; share after share. With
     `keeps_alone` also the rows of the table without a source row.
 
     Raises SchemaMismatchError for a row of the table with several source rows, where matched rows are changed.
@@ -94,7 +94,7 @@ def join(
 def _candidates(
     source: MergeSource, target: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray]]:
-    """The rows, the hashes of their keys, and which of these a source row's key has."""
+    """The rows, the hashes of their keys, and which of the rows may match a source row by its key."""
     for rows in target:
         hashes = source.key.hashes(rows)
         yield rows, hashes, are_among(hashes, source.hashes)
@@ -124,7 +124,7 @@ class Side:
         self._was_matched = np.zeros(rows.num_rows, bool)
 
     def matched(self, target: pa.RecordBatch) -> Iterator[Matched | Alone]:
-        """The rows with their source rows, and the rows without one where those are kept."""
+        """The rows with their source rows; and the rows without a source row, if they are kept."""
         indices = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
         hit = np.asarray(indices.is_valid())
         if self._keeps_alone and not hit.all():
@@ -161,7 +161,7 @@ class Side:
             yield Matched(target.take(pa.array(of_target)), self._rows.take(pa.array(of_source)))
 
     def unmatched(self) -> Iterator[UnmatchedRows]:
-        """The source rows that are left."""
+        """The source rows without a match."""
         is_in_table = np.append(self._is_in_table, False)[self._codes]  # the last one is for keys with nulls
         was_matched = is_in_table if self._passes is None else self._was_matched
         if not was_matched.all():
@@ -174,7 +174,7 @@ class Side:
             at, count = int(several[0]), int(matches[several[0]])
             where = ", ".join(f"{name} = {rows[name][at].as_py()!r}" for name in self._key.columns)
             raise SchemaMismatchError(
-                f"{counted(count, 'source row')} match the row of the table with {where}: it is not known which of "
-                "them to take; give one of them alone",
+                f"{counted(count, 'source row')} match the row of the table with {where}: it is undefined which of "
+                "them to take; give only one of them",
                 columns=self._key.columns,
             )

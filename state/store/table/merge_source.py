@@ -1,6 +1,6 @@
 """The source of a merge: its rows by shares of the join key, in memory up to a budget, then on local disk.
 
-It can be read again, so that a merge that lost against another writer is planned anew whatever its rows came from.
+The source can be read again, so a merge that conflicted with another writer can be planned again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,20 +29,20 @@ from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import TypeRoot
 
 _SHARES_OF_A_STREAM = 16
-"""Shares for rows whose number is not known before they have come."""
+"""The number of shares for rows whose number is not known before they have come."""
 
 _RANGED = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """The columns by which rows are joined, in the table's types; a null equals nothing."""
+    """The columns by which rows are joined, in the table's types. A null equals nothing."""
 
     schema: TableSchema
     columns: tuple[str, ...]
 
     def of(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-        """The key of each row as bytes, null where one of its columns is."""
+        """The key of each row as bytes; null if one of its columns is null."""
         types = [self.schema.field(name).type for name in self.columns]
         keys = encode_rows(self._arrays(rows), [t.as_nullable() for t in types], with_arity=False)
         return if_else(self.is_whole(rows), keys, pa.scalar(None, keys.type))
@@ -53,21 +53,22 @@ class JoinKey:
         return np.asarray(hash_rows(self._arrays(rows), types))
 
     def is_whole(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-        """For each row whether no column of its key is null."""
+        """For each row, whether no column of its key is null."""
         whole = np.ones(rows.num_rows, bool)
         for name in self.columns:
             whole &= np.asarray(pc.is_valid(one_array(rows[name])))
         return pa.array(whole)
 
     def _arrays(self, rows: pa.RecordBatch | pa.Table) -> list[pa.Array]:
-        # Zeros with different signs are equal, and have different bytes.
+        # Zeros with different signs are equal but have different bytes.
         flat = [one_array(rows[name]) for name in self.columns]
         return [pc.add(a, pa.scalar(0.0, a.type)) if pa.types.is_floating(a.type) else a for a in flat]
 
 
 class MergeSource:
-    """Rows of a source by share of the key, and what they say of the rows they match. `hashes` are those of its keys,
-    ascending."""
+    """Rows of a source by share of the key, and facts about the rows they match. `hashes` are the hashes of its keys,
+    ascending.
+    """
 
     def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "SeenMatches") -> None:
         self.key, self.schema, self.seen = key, schema, seen
@@ -89,7 +90,7 @@ class MergeSource:
 
 
 class SeenMatches:
-    """What the rows of a source say of the rows they match."""
+    """Facts about the rows that the rows of a source match."""
 
     def __init__(self, key: JoinKey) -> None:
         self._key = key
@@ -104,14 +105,14 @@ class SeenMatches:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """A condition that every row of the table passes that a source row matches; None where nothing is known."""
+        """A condition that every matched row of the table meets; None if nothing is known."""
         conditions = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self.ranges.items()]
         return conjunction(conditions) if conditions else None
 
     def add(self, rows: pa.Table, hashes: np.ndarray) -> None:
         self.hashes.append(distinct(hashes))
         self._new_hashes += len(self.hashes[-1])
-        # Not with each piece: it would take as long as all pieces before it.
+        # This is not done for each piece, because it would take as long as all pieces before it.
         if self._new_hashes >= len(self.hashes[0]):
             self.hashes, self._new_hashes = [distinct(*self.hashes)], 0
         for name in self._key.columns:
@@ -123,7 +124,7 @@ class SeenMatches:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])
 
     def widen(self, name: str, low: pa.Scalar, high: pa.Scalar) -> None:
-        """Takes note of rows with values of a column in this range."""
+        """Notes that there are rows with values of a column in this range."""
         values = [*self.ranges.get(name, ()), low, high]
         both = pc.min_max(pa.concat_arrays([pa.repeat(v, 1) for v in values]))
         self.ranges[name] = (both["min"], both["max"])

@@ -1,7 +1,7 @@
 """A merge whose rows are joined in the tasks of an engine: both sides are sent to the task of their share of the key.
 
-The source is looked at first: what its keys say of the rows they match, so that no other bucket or file is read. When
-it is read again, a key that was not there is an error: its row of the table may not have been read.
+The source is read once to find the buckets and files that its keys may match, so that no others are read. If the second
+reading returns a key that the first did not, that is an error: its row of the table may not have been read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,17 +24,19 @@ from bucketline.state.types.distinct import distinct
 from bucketline.state.types.hash_set import HashSet
 
 MOST_HASHES = 4 << 20
-"""Hashes of keys that every task gets, four bytes each, so that it sends only rows of the table that may match; of more
-it gets a bitmap."""
+"""The most hashes of keys, four bytes each, that every task gets to send only rows of the table that may match; for
+more keys the tasks get a bitmap.
+"""
 
 MOST_HASHES_OF_TASK = 2 << 20
-"""As many as take the space of a bitmap."""
+"""The number of hashes that take the space of a bitmap."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """What the keys of a source say: `seen` of the rows they match, its size, and the hashes of its keys. `schema` has
-    its columns, those of the key in the table's types."""
+    """Facts about the keys of a source: which rows they may match (`seen`), its size, and the hashes of its keys.
+    `schema` has its columns, with the key columns in the table's types.
+    """
 
     key: JoinKey
     schema: pa.Schema
@@ -45,7 +47,9 @@ class SourceKeys:
 
 @dataclass(frozen=True, slots=True)
 class LookAtSource:
-    """What the rows of one task say, as an Arrow IPC stream of one row; a value that travels."""
+    """Finds the facts about the rows of one task, as an Arrow IPC stream of one row; a value that can be sent to
+    tasks.
+    """
 
     key: JoinKey
 
@@ -101,8 +105,9 @@ def _hashes(row: pa.Table) -> HashSet:
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """The share of each row of the source, whose columns become those of `schema`: tasks may see instants in another
-    zone, and columns that are never null."""
+    """The share of each row of the source; its columns are cast to `schema`, because tasks may see times in another
+    zone, and columns that are never null.
+    """
 
     keys: SourceKeys
     count: int
@@ -112,8 +117,8 @@ class SourceShare:
         hashes = self.keys.key.hashes(fitted)
         if not self.keys.hashes.has(hashes).all():
             raise OptionError(
-                "the source gives other keys each time it is read, and a merge reads it twice; write it to a table or "
-                "to files first, and merge those",
+                "the source returns other keys when it is read again, but a merge reads it twice; write it to a table "
+                "or to files first, and merge those",
                 key="source",
             )
         return fitted, hash_share(hashes, self.count)
@@ -121,7 +126,7 @@ class SourceShare:
 
 @dataclass(frozen=True, slots=True)
 class TargetShare:
-    """The share of each row of the table, none for one whose key has not the hash of a source row's key."""
+    """The share of each row of the table; no share for a row whose key has no hash of a source row's key."""
 
     key: JoinKey
     count: int
@@ -137,7 +142,9 @@ class TargetShare:
 
 @dataclass(frozen=True, slots=True)
 class MergedShare:
-    """What a merge writes for the rows of a share; of a table without a primary key it finds what is taken out."""
+    """The rows that a merge writes for a share; for a table without a primary key it also finds the rows to take
+    out.
+    """
 
     planned: PlannedMerge
     key: JoinKey
@@ -175,7 +182,7 @@ def joined_source(
     """The source of a run that merges the rows: those of the table that may be looked at are `stored`."""
     sink, schema = at.plan.sink, at.plan.schema
     count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))
-    # A row that no source row matches goes to its share as well, if something becomes of it.
+    # A row that no source row matches goes to its share too, if a clause changes it.
     hashes = None if planned.by_source else keys.hashes
     return Joined(
         stored,

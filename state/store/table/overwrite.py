@@ -1,7 +1,7 @@
-"""Overwrite: rows take the place of all that partitions hold, in one snapshot.
+"""Overwrite: rows replace everything that partitions hold, in one snapshot.
 
-Nothing of what is replaced is read: buckets start empty, as does the index of dynamic buckets. What others write to the
-partitions meanwhile is replaced as well: the last overwrite wins.
+Nothing that is replaced is read: buckets start empty, as does the index of dynamic buckets. Rows that others write to
+the partitions meanwhile are replaced as well: the last overwrite wins.
 Source: Paimon 2.0 FileStoreCommitImpl.overwritePartition, AbstractFileStoreWrite.withIgnorePreviousFiles.
 """
 
@@ -61,7 +61,7 @@ def overwrite_table(
     options: Mapping[str, str] | None = None,
     engine: Engine = LOCAL_ENGINE,
 ) -> WriteResult:
-    """Replaces partitions by the rows of `data`; the newest snapshot's id, which is the old one when nothing was to be
+    """Replaces partitions by the rows of `data`; returns the newest snapshot's id, unchanged if nothing had to be
     replaced.
 
     `partition` names what is replaced: the partitions that match it, and rows must lie in them. Without it, those that
@@ -84,15 +84,17 @@ def overwrite_table(
 
 
 class _Source(Protocol):
-    """The rows that take the place of others."""
+    """The rows that replace others."""
 
     def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
-        """As a source of a run, whose partitions are added to `replaced`. `check` raises for a partition that is not
-        replaced, before the run or in it."""
+        """The rows as a source of a run, which adds their partitions to `replaced`.
+
+        `check` raises for a partition that is not replaced, before the run or in it.
+        """
         ...
 
     def checked(self, check: PartitionCheck) -> Any:
-        """As a source of a run, which may call `check` with partitions."""
+        """The rows as a source of a run, which may call `check` with partitions."""
         ...
 
 
@@ -161,7 +163,7 @@ def _overwrite_once(
 
 
 def truncate_table(table: TableHandle) -> WriteResult:
-    """Removes all rows, postponed ones too; see `Table.truncate`."""
+    """Removes all rows, also postponed ones; see `Table.truncate`."""
     check_changeable(table, "truncate")
     return _empty(table, None, Operation.TRUNCATE)
 
@@ -181,7 +183,7 @@ def drop_partitions(table: TableHandle, partitions: Sequence[Mapping[str, object
 def _empty(
     table: TableHandle, partitions: Sequence[Mapping[str, object]] | None, operation: Operation | None
 ) -> WriteResult:
-    """Replaces what the partitions hold when the commit comes through by nothing."""
+    """Replaces everything that the partitions hold at the time of the commit by nothing."""
     table.io.require_publish()
     at = table_at(table, {}).refreshed()
     target = choose_partitions(at.plan.schema, partitions)
@@ -196,7 +198,7 @@ def _empty(
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:
-    """Which partitions are replaced; None: those that get files."""
+    """The test for replaced partitions; None: the partitions that get files are replaced."""
     schema = plan.schema
     if partition is not None:
         return choose_partitions(schema, [partition])
@@ -207,7 +209,7 @@ def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> Partitio
 
 @dataclass(frozen=True, slots=True)
 class _Emptied:
-    """A table whose buckets hold nothing that matters, as they are replaced."""
+    """A table whose buckets count as empty, because they are replaced."""
 
     view: LiveFiles
 
@@ -220,12 +222,12 @@ class _Emptied:
 
 
 def emptying_stages(at: TableAt, source: Any, workers: Workers) -> Stages[Any]:
-    """How rows are written that take the place of all that the buckets of the table hold."""
+    """The stages that write rows in place of everything that the table's buckets hold."""
     return _stages(at.plan, _Emptied(at.view), source, workers)
 
 
 def _stages(plan: WritePlan, table: TableState, source: Any, workers: Workers) -> Stages[Any]:
-    """How buckets are written that hold nothing yet: at once on the last level, where the table has keys."""
+    """The stages that write buckets that are still empty: directly to the last level, if the table has keys."""
     trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
     scope = WriteScope(trigger, "", workers)
     stages = plan.mode.replacing(plan).stages(plan, table, scope, source)

@@ -1,8 +1,8 @@
-"""Overwrite of tables whose keys move between partitions: one snapshot replaces partitions, and takes the keys that
-come to them out of those that stay.
+"""Overwrites tables whose keys move between partitions: one snapshot replaces partitions, and removes the keys of the
+new rows from all other partitions.
 
-It is planned on one snapshot. Any write since then makes it a conflict, since a key of that write could be in two
-partitions then.
+It is planned on one snapshot. Any write since then is a conflict, since a key of that write could then be in two
+partitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,8 +37,9 @@ PartitionCheck = Callable[[bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Which partitions are replaced: those that pass `target`; without it those that get rows, which are `seen`. A
-    value that travels."""
+    """The partitions that are replaced: those that pass `target`; if that is None those that get rows, which are
+    `seen`. A value that can be sent to tasks.
+    """
 
     target: PartitionTest | None
     seen: set[bytes] = field(default_factory=set)
@@ -63,8 +64,11 @@ class ReplacedTable:
 
 
 class _States(Mapping[BucketId, BucketState]):
-    """Replaced buckets are empty; others are not compacted, and their sequence numbers go on. It is asked once all rows
-    were read: only then it is known which partitions get rows."""
+    """The states of buckets: replaced buckets are empty; other buckets are not compacted, and keep their sequence
+    numbers.
+
+    It is asked after all rows were read, because only then it is known which partitions get rows.
+    """
 
     def __init__(self, replaced: Replaced, next_numbers: Mapping[BucketId, int]) -> None:
         self._replaced, self._next_numbers = replaced, next_numbers
@@ -119,10 +123,8 @@ class PartitionsSeen:
 def overwrite_moving(
     at: TableAt, replaced: Replaced, stages: Stages[Any], made: list[CommitMessage], *, engine: Engine, user: str
 ) -> Commit | None:
-    """Runs the stages, and says what is to be committed so that partitions of the table are replaced; None for nothing.
-
-    The commit conflicts when somebody has written meanwhile. Raises OptionError for rows that changed between two
-    readings.
+    """Runs the stages; returns the commit that replaces partitions of the table, None if there is none. The commit
+    conflicts if another writer has written meanwhile. Raises OptionError for rows that changed between two readings.
     """
     view = at.view
     write = stages.write.write
@@ -133,8 +135,8 @@ def overwrite_moving(
         is_replaced = replaced.is_replaced(message.partition)
         if not is_replaced and any(f.delete_row_count != f.row_count for f in message.new_files):
             raise OptionError(
-                f"the rows go to partition {partition_path(at.plan.schema, message.partition).rstrip('/')} "
-                "when they are read again, and did not before: an overwrite of a table whose keys move between "
+                f"the rows go to partition {partition_path(at.plan.schema, message.partition).rstrip('/')} when they "
+                "are read again, but did not go there before: an overwrite of a table whose keys move between "
                 "partitions reads a DataFrame twice; write the rows to a table or to files first",
                 key="data",
             )
@@ -152,13 +154,15 @@ def overwrite_moving(
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
-    """What a replaced bucket holds in the end, all of it new."""
+    """The message for the final content of a replaced bucket, all of it new."""
     return as_result(message, WriteStage(write, result=BucketResult.NEW_FILES))
 
 
 def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> CommitMessage:
-    """What keys leave behind in a bucket that stays. Where readers skip level 0 they are looked up at once, so that no
-    reader sees a key twice."""
+    """The message for deletes of moved keys in a bucket that is not replaced.
+
+    If readers skip level 0, the keys are looked up at once, so that no reader sees a key twice.
+    """
     if what_waits(at.plan.schema) is not Waits.ROWS:
         return message
     bucket_id = (message.partition, message.bucket)

@@ -20,9 +20,9 @@ PartitionTest = Callable[[bytes], bool]
 def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object]] | None) -> PartitionTest:
     """A test of serialized partitions: whether one of `choices` matches; every partition when there are none.
 
-    A choice names some of the partition columns; a value is given as it is printed or as it is named in the folder,
-    None stands for the default partition. Raises OptionError for a column that is no partition column, and for a value
-    that no partition can have, as `x` of an INT.
+    A choice names some of the partition columns. A value is written as it is printed, or as in the folder's name; None
+    stands for the default partition. Raises OptionError for a column that is not a partition column, and for a value
+    that no partition can have, as `x` for an INT.
     """
     if choices is None:
         return lambda partition: True
@@ -51,7 +51,7 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
 
 
 def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
-    """Every text that means the value of each partition column."""
+    """All texts that stand for the value of each partition column."""
     fields = schema.select(schema.partition_keys)
     forms = {name: {text} for name, text in partition_values(schema, partition)}
     for f, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):

@@ -1,5 +1,6 @@
-"""Compaction of a postpone table by hand: what waits is moved to real buckets, which then compact, in one COMPACT
-snapshot."""
+"""Compacts a postpone table by hand: postponed rows are moved to real buckets, which are then compacted, in one COMPACT
+snapshot.
+"""
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.engine.engine import Engine
@@ -12,9 +13,9 @@ from bucketline.state.store.write.table_at import TableAt
 def compact_postponed(
     at: TableAt, write: BucketWrite, chosen: PartitionTest, *, engine: Engine
 ) -> tuple[CommitMessage, ...]:
-    """The messages of one COMPACT snapshot that takes the postponed rows of chosen partitions to their buckets.
+    """The messages of one COMPACT snapshot that moves the postponed rows of chosen partitions to their buckets.
 
-    They are those that wait at the table's snapshot; no message where there is nothing to do.
+    Only rows that wait at the table's snapshot are moved; there is no message if there are none.
     """
     stages = move_stages(at, write, waiting_files(at.view, chosen), engine.workers, chosen)
     return engine.run(stages).messages if stages.source.parts or stages.idle else ()

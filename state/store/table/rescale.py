@@ -1,7 +1,7 @@
-"""Rescale: the current rows of partitions, moved to another number of buckets, replace what was there.
+"""Rescale: the current rows of partitions are written into another number of buckets, which replace the old buckets.
 
-Postponed rows are neither read nor taken away; other partitions are not touched. One OVERWRITE snapshot, planned on the
-snapshot that was read: any change of one of the partitions meanwhile makes it a conflict.
+Postponed rows are neither read nor removed, and other partitions stay unchanged. It is one OVERWRITE snapshot, planned
+on the snapshot that was read: any change of one of the partitions meanwhile is a conflict.
 Source: Paimon 2.0 RescaleProcedure.
 """
 
@@ -49,9 +49,9 @@ def rescale_table(
         snapshot_id = carry_out(at, engine, partial(rescaled, at, engine, stages)).snapshot_id
         total = at.plan.total_buckets
         if partitions is None and total > 0 and total != bucket_num:
-            # A fixed table that was rescaled as a whole writes with that many buckets from now on.
+            # A fixed table that was rescaled as a whole uses that number of buckets for new partitions too.
             alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
-            # Who wrote between the two may have begun a partition in the old number of buckets.
+            # A writer that wrote between the two may have begun a partition with the old number of buckets.
             if table.snapshot_store.latest_id() != snapshot_id:
                 snapshot_id = rescale() or snapshot_id
         return snapshot_id
@@ -67,9 +67,8 @@ def plan_rescale(
     workers: Workers = ONE_WORKER,
     options: Mapping[str, str] | None = None,
 ) -> tuple[TableAt, Stages[Parts]]:
-    """What is to be done, on the newest snapshot; the partitions that are replaced have a bucket count of their own.
-
-    Raises OptionError for a number that files cannot name, or a column that is no partition column,
+    """The stages of a rescale on the newest snapshot; replaced partitions have a bucket count of their own. Raises
+    OptionError for a number of buckets that is not possible, or a column that is not a partition column,
     UnsupportedTableError for tables whose buckets are not a function of the key.
     """
     if type(bucket_num) is not int or not 1 <= bucket_num <= MAX_BUCKET_COUNT:
@@ -93,7 +92,7 @@ def plan_rescale(
     real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
     counts = {b[0]: bucket_num for b in real}
     write = replace(plan.bucket_write(CompactTrigger.FULL), counts=plan.counts(counts), moves_rows=True)
-    # Rows stay what they are, so there is nothing to log.
+    # Rows do not change, so nothing is logged.
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
     access = replace(write.access, schema=schema)
     parts = [
@@ -109,9 +108,10 @@ def plan_rescale(
 
 
 def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
-    """All real buckets of the partitions, but of those that are wholly in `settled` buckets: a partition moves as one.
+    """All real buckets of the partitions, except partitions that have exactly `settled` buckets: a partition moves as a
+    whole.
 
-    Where a writer has added buckets of another count, a key may be in two: those written last count as newer.
+    If a writer has added buckets with another count, a key may be in two: rows written last count as newer.
     """
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
     moving = {b[0] for b in real if view.total_of_bucket(b) != settled}
@@ -120,7 +120,9 @@ def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None
 
 
 def rescaled(at: TableAt, engine: Engine, stages: Stages[Parts], made: list[CommitMessage]) -> Commit | None:
-    """Runs the stages; the partitions are to be replaced by what they have made. None where there are none."""
+    """Runs the stages; returns the commit that replaces the partitions by their results, None if there are no
+    partitions.
+    """
     replaced = frozenset(stages.write.write.counts.others)
     if not replaced:
         return None

@@ -1,8 +1,8 @@
-"""Delete and update by a condition: the rows that pass are read, and written again in one commit.
+"""Delete and update by a condition: the rows that pass are read, and written again, in one commit.
 
-A change is planned on one snapshot, and committed only if no other writer has written the same keys since; else it is
-planned again on the newest one. So no change of another writer is overwritten by what was computed from an older row.
-Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
+A change is planned on one snapshot, and committed only if no other writer has written the same keys since; otherwise it
+is planned again on the newest snapshot. So values computed from an old row never overwrite the change of another
+writer. Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
 
 
 def _change_appended(at: TableAt, condition: Condition, assignments: Assignments | None, engine: Engine) -> WriteResult:
-    """Takes out the rows that pass; their new values, if there are any, are appended."""
+    """Takes out the rows that pass; appends their new values, if there are assignments."""
     stored, change = KeptAndTaken(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
     keeps_ids = assignments is not None and tracks_rows(at.plan.schema)
@@ -85,7 +85,7 @@ def _change_appended(at: TableAt, condition: Condition, assignments: Assignments
 
 
 def check_engine(table: TableHandle, engine: Engine) -> None:
-    """Returns if the engine can read the table's rows. Raises UnsupportedTableError."""
+    """Checks that the engine can read the table's rows. Raises UnsupportedTableError if not."""
     if table.table_schema.settings.reading.sees_postponed and not isinstance(engine, LocalEngine):
         raise UnsupportedTableError(
             f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which is done in this process; leave "
@@ -135,8 +135,10 @@ class UpdatedRows:
 
 
 def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
-    """Returns if a delete removes each of the rows. Raises SchemaMismatchError: where partial update removes rows by
-    sequence groups, a row without a sequence is not removed."""
+    """Checks that a delete removes each of the rows. Raises SchemaMismatchError if not.
+
+    If partial update removes rows by sequence groups, a row without a sequence value is not removed.
+    """
     names = schema.settings.merge.removing_sequences
     if names and all(schema.field(n).type.nullable for n in names):
         valid = reduce(pc.or_, [pc.is_valid(rows[name]) for name in names])
@@ -149,16 +151,16 @@ def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
 
 
 def passing(rows: pa.RecordBatch, condition: Condition) -> pa.RecordBatch | None:
-    """The rows that pass what is computed for each row; None when none does."""
+    """The rows that pass the condition; None if no row does."""
     mask = condition.mask(rows)
     kept = rows if mask is None else rows.filter(mask)
     return kept if kept.num_rows else None
 
 
 def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignments) -> pa.Table:
-    """The rows to write for rows that are updated; `seen` has the columns that expressions see, a source's included.
+    """The rows to write for updated rows; `seen` has the columns that expressions use, also those of a source.
 
-    A table that logs its input gets the rows as they were as well, before those with the new values.
+    A table that logs its input also gets the old rows, before the new ones.
     """
     schema = assignments.schema
     after = with_kind(assignments.changed(seen), RowKind.UPDATE_AFTER, schema)
@@ -168,7 +170,7 @@ def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignmen
 
 
 def with_kind(rows: pa.RecordBatch, kind: RowKind, schema: TableSchema) -> pa.Table:
-    """The rows with a row kind each: in the column that the table keeps it in, else in `_row_kind`."""
+    """The rows, each with a row kind: in the column for row kinds if the table has one, else in `_row_kind`."""
     table = pa.Table.from_batches([rows])
     if not schema.primary_keys:
         return table

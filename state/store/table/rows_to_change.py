@@ -1,4 +1,4 @@
-"""The rows that a change looks at, at one snapshot: bucket by bucket, pruned by its condition."""
+"""Reads the rows that a change needs, at one snapshot: bucket by bucket, limited by its condition."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from bucketline.state.store.write.table_at import TableAt
 
 
 def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChange) -> Parts:
-    """A source of what a change makes of the rows that pass the expression.
+    """A source of the changed rows, for the rows that pass the expression.
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
@@ -34,7 +34,7 @@ def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChan
 def buckets_to_change(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
-    """The rows that pass the expression, bucket by bucket, of a table none of whose readers see postponed rows."""
+    """The rows that pass the expression, bucket by bucket, of a table whose readers do not see postponed rows."""
     source = _source(at, expression, partitions)
     assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"
     return list(_buckets(at, source, expression))
@@ -54,7 +54,7 @@ def current_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the rows are: in `buckets`, and in postpone buckets, `waiting`, where readers see those too."""
+    """The places of the rows: `buckets`, and postpone buckets (`waiting`) if readers see those too."""
 
     access: BucketAccess
     projection: Projection
@@ -84,8 +84,10 @@ def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> 
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
-    """The schema with which level 0 is read in tables with deletion vectors too. Else a change would be computed from
-    an old row, and replace the newer version of it on level 0."""
+    """The schema with which level 0 is read even in tables with deletion vectors.
+
+    Otherwise a change would be computed from an old row, and replace the newer version of the row on level 0.
+    """
     return replace(schema, options={**schema.options, DV_MERGE_ON_READ.key: "true"})
 
 

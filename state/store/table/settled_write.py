@@ -1,4 +1,4 @@
-"""After the commit of a write: its rows are made visible, or the error says that they are not."""
+"""After the commit of a write: makes its rows visible, or raises an error that says that they are not."""
 
 import logging
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ _LOG = logging.getLogger(__name__)
 def settle_write(
     at: TableAt, messages: Sequence[CommitMessage], committed: Committed, again: Again
 ) -> tuple[TableAt, WriteResult]:
-    """The table in the end, and what the write returns; those of its files that are left on level 0 are compacted
-    again, where this writer compacts.
+    """The table at the end, and the result of the write.
 
-    Raises CommittedNotVisibleError when the rows are not visible within `visibility-timeout`: they are in the table.
+    If this writer compacts, its files that are left on level 0 are compacted again.
+    Raises CommittedNotVisibleError if the rows are not visible within `visibility-timeout`: they are in the table.
     """
     if not committed.snapshots:
         at = at.followed()
@@ -49,13 +49,18 @@ def settle_write(
         newest_id = max(newest_id, rounds.at.snapshot_id)
     if dropped is not None:
         level = logging.INFO if waits is Waits.NOTHING else logging.WARNING
-        _LOG.log(level, "%s: the compaction of a write was lost, a later one does it: %s", at.table.path, dropped)
+        _LOG.log(
+            level,
+            "%s: the compaction of a write conflicted with another commit; a later compaction includes its rows: %s",
+            at.table.path,
+            dropped,
+        )
     hidden = (waits is Waits.ROWS and bool(rounds.left)) or _is_postponed(at, messages)
     return rounds.at, WriteResult(newest_id, dropped=dropped, visible=not hidden)
 
 
 def _is_waited_for(at: TableAt) -> bool:
-    """Whether a write waits for the compaction that makes its rows visible, and fails without it."""
+    """Whether a write waits for the compaction that makes its rows visible, and fails without that compaction."""
     return at.plan.schema.settings.compaction.waits_for_lookup
 
 
@@ -68,7 +73,7 @@ def _is_postponed(at: TableAt, messages: Sequence[CommitMessage]) -> bool:
 def _not_visible(
     at: TableAt, snapshot_id: int, messages: Sequence[CommitMessage], left: FileNames, lost: str
 ) -> CommittedNotVisibleError:
-    # The messages know the rows also where storage did not let the newest snapshot be read.
+    # The messages know the rows even if storage did not let the newest snapshot be read.
     files = [f for m in messages for f in m.new_files if f.file_name in left.get((m.partition, m.bucket), ())]
     rows = sum(f.row_count for f in files)
     budget_ms = at.plan.sink.visibility_timeout_ms

@@ -1,4 +1,4 @@
-"""Files of an append table without buckets, rewritten so that rows are in the order of columns, or along a curve.
+"""Rewrites the files of an append table without buckets so that rows are sorted by columns, or along a curve.
 
 Unlike Paimon's procedure, which overwrites partitions, it is a COMPACT commit: rows that others append meanwhile stay,
 and readers of changes see nothing. Source: Paimon 2.0 CompactProcedure.sortCompactUnAwareBucketTable, TableSorter.
@@ -54,8 +54,8 @@ def check_order(
 ) -> OrderStrategy:
     """How a compaction sorts rows.
 
-    Raises OptionError for arguments that do not go together or columns that rows are not sorted by,
-    SchemaMismatchError for unknown columns, UnsupportedTableError for other tables than append tables without buckets.
+    Raises OptionError for arguments that do not go together and for columns by which rows cannot be sorted,
+    SchemaMismatchError for unknown columns, UnsupportedTableError for tables other than append tables without buckets.
     """
     if not order_by or order_strategy is None:
         named, missing = ("order_by", "order_strategy") if order_by else ("order_strategy", "order_by")
@@ -89,11 +89,7 @@ def sort_partitions(
     *,
     engine: Engine,
 ) -> tuple[CommitMessage, ...]:
-    """The messages of the chosen partitions, all files of which are rewritten; nothing is committed.
-
-    This process sorts one partition after the other; tasks of another engine sort ranges of the sort key. Rows and
-    their order are the same.
-    """
+    """The messages for the chosen partitions, whose files are all rewritten; nothing is committed."""
     plan, view, vectors = at.plan, at.view, at.deletion_entries()
     by = RowSort(tuple(order_by), strategy, plan.sink.compact_memory_bytes, plan.sink.local_directory)
     write = plan.bucket_write(CompactTrigger.NONE)
@@ -124,15 +120,15 @@ class _Place:
 
     @property
     def first(self) -> int:
-        """The sequence number of its first row."""
+        """The sequence number of the partition's first row."""
         return min(f.min_sequence_number for f in self.files)
 
 
 def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: int) -> dict[bytes, int]:
-    """Into how many ranges partitions of so many bytes are divided.
+    """The number of ranges into which each partition is divided, by its bytes.
 
-    There are enough for all tasks that run at a time. But each range has one to four times the size of a file, so that
-    few files are small and no task sorts much.
+    There are enough ranges for all tasks that run at a time. But each range has one to four times the size of a file,
+    so that few files are small and no task sorts much.
     """
     share = -(-sum(sizes.values()) // max(1, parallelism))
     each = min(max(target_bytes, share), _MOST_FILES_A_RANGE * target_bytes)
@@ -142,7 +138,7 @@ def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: 
 def _sort_ranges(
     plan: WritePlan, write: BucketWrite, places: Sequence[_Place], by: RowSort, engine: Engine
 ) -> Sequence[CommitMessage]:
-    """What the tasks have written: the rows of all places, range by range."""
+    """The files that tasks have written: the rows of all partitions, range by range."""
     sizes = {p.bucket_id[0]: sum(f.file_size for f in p.files) for p in places}
     target_bytes = plan.schema.settings.files.target_bytes(has_primary_key=False)
     counts = range_counts(sizes, target_bytes=target_bytes, parallelism=engine.workers.parallelism)
@@ -172,7 +168,7 @@ def _parts(access: BucketAccess, place: _Place) -> list[AppendedFile]:
 
 
 def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[SampledKeys]:
-    """Every so many rows of a partition, counted through its files; nothing where it is one range."""
+    """Every n-th row of a partition, counted through its files; none if the partition is one range."""
     if ranges < 2:
         return []
     rows = [part.file.row_count for part in parts]
@@ -182,7 +178,7 @@ def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[Sa
 
 
 def _joined(access: BucketAccess, places: Sequence[_Place], made: Sequence[CommitMessage]) -> tuple[CommitMessage, ...]:
-    """One message of each place, of what the tasks have made of its ranges."""
+    """One message for each partition, made from the results of the tasks for its ranges."""
     files: dict[bytes, list[DataFileMeta]] = {}
     for m in made:
         files.setdefault(m.partition, []).extend(m.compact_after)
@@ -190,7 +186,7 @@ def _joined(access: BucketAccess, places: Sequence[_Place], made: Sequence[Commi
 
 
 def _replaced(access: BucketAccess, place: _Place, made: Sequence[DataFileMeta]) -> CommitMessage:
-    """All files of a place become others, in which no row is deleted."""
+    """The message that replaces all files of a partition by others, in which no row is deleted."""
     if not place.vector_files:
         return CompactResult(place.files, tuple(made)).message(place.bucket_id, place.total_buckets)
     left = load_deletions(access.files, place.vector_files)
@@ -201,7 +197,7 @@ def _replaced(access: BucketAccess, place: _Place, made: Sequence[DataFileMeta])
 
 
 def _sort(access: BucketAccess, place: _Place, by: RowSort) -> CommitMessage:
-    """All files of a partition as sorted ones; rows that deletion vectors mark are gone."""
+    """Writes all files of a partition again, sorted, without the rows that deletion vectors mark."""
     columns = [f.name for f in access.schema.fields]
     with access.removed_on_error(place.bucket_id) as made:
         writer = access.writer(place.bucket_id, level=0, source=FileSource.COMPACT, first_sequence_number=place.first)

@@ -1,5 +1,4 @@
-"""`Table`: what users hold, with one method for each operation and nothing of what is behind it.
-
+"""`Table`: what users hold, with one method for each operation; internals are hidden.
 Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
 """
 
@@ -40,9 +39,9 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, repr=False)
 class Table(KeptTable):
-    """A table at a path, with the schema that was its newest when it was opened (see `refreshed`).
+    """A table at a path, with the schema that was the newest when it was opened (see `refreshed`).
 
-    `open_table` and `create_table` make it.
+    `open_table` and `create_table` return it.
     """
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
@@ -58,12 +57,12 @@ class Table(KeptTable):
         return write_table(self._handle, data, row_kinds)
 
     def delete(self, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
-        """Deletes the rows that pass the filter, in one commit. Returns the newest snapshot's id,
-        unchanged where no row passes.
+        """Deletes the rows that pass the filter, in one commit. Returns the newest snapshot's id, unchanged if no row
+        passes.
 
-        `filter` is an Arrow expression or SQL text. Where another writer changed the same keys since they were read,
-        the delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a delete does
-        not remove a row, CommitConflictError where others keep coming first, and as `write`.
+        `filter` is an Arrow expression or SQL text. If another writer changed the same keys since they were read, the
+        delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a delete does not
+        remove a row, CommitConflictError if other writers keep changing the same keys, and as `write`.
         """
         return delete_rows(self._handle, filter, engine=engine)
 
@@ -74,7 +73,7 @@ class Table(KeptTable):
 
         `assignments` maps columns to plain values, to SQL (`bl.expr("amount * 2")`) or to Arrow expressions, over the
         columns as they were. Columns of the primary key stay. Raises UnsupportedTableError for merge engines that
-        combine rows, SchemaMismatchError for what cannot be set, computed or stored, and as `delete`.
+        combine rows, SchemaMismatchError for a value that cannot be set, computed or stored, and as `delete`.
         """
         return update_rows(self._handle, filter, assignments, engine=engine)
 
@@ -90,11 +89,11 @@ class Table(KeptTable):
         """Joins the rows of `source` to the table's by the columns `on`, and changes the table in one commit. Returns
         as `delete`.
 
-        `when_matched` is what becomes of a row of the table that a source row matches: new values as in `update`, over
-        the columns of both (`bl.expr("source.amount")`), or `"delete"`, or None: it stays. `when_not_matched` =
-        `"insert"` writes the source rows that match no row; None leaves them out. With
+        `when_matched` says what happens to a row of the table that a source row matches: new values as in `update`,
+        computed from the columns of both (`bl.expr("source.amount")`); `"delete"`; or None, and the row stays.
+        `when_not_matched` = `"insert"` writes the source rows that match no row; None leaves them out. With
         `engine=bucketline.spark_engine(spark)`, Spark's tasks join and write, and `source` may be a Spark DataFrame.
-        Raises SchemaMismatchError where several source rows match one row, and as `update` and `delete`.
+        Raises SchemaMismatchError if several source rows match one row, and as `update` and `delete`.
         """
         return merge_rows(self._handle, source, on, when_matched, when_not_matched, engine=engine)
 
@@ -106,7 +105,7 @@ class Table(KeptTable):
         *,
         engine: Engine = LOCAL_ENGINE,
     ) -> WriteResult:
-        """Replaces the rows of partitions by those of `data`. Returns the newest snapshot's id, unchanged where nothing
+        """Replaces the rows of partitions by the rows of `data`. Returns the newest snapshot's id, unchanged if nothing
         is replaced.
 
         `partition` maps partition columns to values: matching partitions are replaced, and are empty afterwards if they
@@ -135,15 +134,15 @@ class Table(KeptTable):
         order_strategy: str | None = None,
         engine: Engine = LOCAL_ENGINE,
     ) -> int | None:
-        """Compacts; the new snapshot's id, None when there was nothing to do.
+        """Compacts the table; returns the new snapshot's id, None if there was nothing to do.
 
         `engine` does the work: this process, or Spark's tasks (`bucketline.spark_engine(spark)`). `strategy` is "full"
-        (everything to the last level) or "minor" (what the picker says); `partitions` restricts it to those that match
-        one of the mappings from partition column to value. Postponed rows are moved to their buckets on the way.
-        In an append table without buckets `order_by` names columns and `order_strategy` says how rows are sorted by
-        them while all files are rewritten: "order", "zorder" or "hilbert". Spark's tasks sort a range each.
-        Raises OptionError for arguments that do not fit, UnsupportedTableError for a table that is not sorted,
-        CommitConflictError when another compaction was faster: nothing is lost then.
+        (everything to the last level) or "minor" (only what is due); `partitions` restricts the compaction to
+        partitions that match one of the mappings from partition column to value. Postponed rows are moved to their
+        buckets on the way. In an append table without buckets `order_by` names columns and `order_strategy` says how
+        rows are sorted by them while all files are rewritten: "order", "zorder" or "hilbert". Spark's tasks sort a
+        range each. Raises OptionError for arguments that do not fit, UnsupportedTableError for a table that is not
+        sorted, CommitConflictError when another compaction was faster: nothing is lost then.
         """
         return compact_table(
             self._handle, strategy, partitions, order_by=order_by, order_strategy=order_strategy, engine=engine
@@ -159,16 +158,17 @@ class Table(KeptTable):
         """Gives partitions of a fixed or postpone table another number of buckets.
 
         Returns the new snapshot's id, None when there was nothing to do. `partitions` and `engine` as in `compact`:
-        those partitions are written anew whatever count they have, as Paimon does; without it all that have another
-        count are, and a fixed table's `bucket` option follows. Postponed rows stay where they are. Raises OptionError,
+        those partitions are always written again, as Paimon does; without it, all partitions with another count are,
+        and a fixed table's `bucket` option is changed. Postponed rows stay where they are. Raises OptionError,
         UnsupportedTableError, and CommitConflictError when a partition was changed meanwhile.
         """
         return rescale_table(self._handle, bucket_num, partitions, engine=engine)
 
     def alter(self, *changes: SchemaChange) -> Self:
-        """The table after changes of its schema (`schema_change`), all of which make one version of it.
+        """Changes the schema; all changes make one version of it. Returns the table with the new schema.
 
-        Raises SchemaMismatchError for a column that cannot be changed so, OptionError for an option.
+        `changes` are values of `schema_change`. Raises SchemaMismatchError for a column that cannot be changed in this
+        way, OptionError for an option.
         """
         return replace(self, _handle=alter_table(self._handle, changes))
 
@@ -182,8 +182,8 @@ class Table(KeptTable):
     ) -> Self:
         """Adds a nullable column; does nothing if it exists with this type.
 
-        `name` is a column, or the path to a field in one (`["address", "zip"]`; `element` and `value` lead into
-        collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
+        `name` is a column, or the path to a field inside of a column (`["address", "zip"]`; `element` and `value` lead
+        into collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
         """
         return self.alter(
             AddColumn(column_path(name), column_type(type), comment=comment, position=position_of(position))
@@ -206,8 +206,10 @@ class Table(KeptTable):
         comment: str | None = None,
         position: str | None = None,
     ) -> Self:
-        """Changes the properties that are not None. A type may only change to one that holds every old value; an
-        empty comment removes it."""
+        """Changes the properties of a column that are not None.
+
+        A type may only change to one that holds every old value; an empty comment removes the comment.
+        """
         data_type = None if type is None else column_type(type)
         changes = column_changes(
             column_path(name), data_type=data_type, nullable=nullable, comment=comment, position=position
@@ -215,7 +217,7 @@ class Table(KeptTable):
         return self.alter(*changes)
 
     def set_options(self, options: Mapping[str, str]) -> Self:
-        """Sets options of the table; those that its files depend on cannot change once it has snapshots."""
+        """Sets options of the table. Options on which its files depend cannot change once the table has snapshots."""
         return self.alter(*(SetOption(key, value) for key, value in options.items()))
 
     def unset_options(self, *keys: str) -> Self:
@@ -224,7 +226,7 @@ class Table(KeptTable):
 
 
 def handle_of(table: Table) -> TableHandle:
-    """The stores and settings behind a table, for what works on it inside this package."""
+    """The stores and settings behind a table, for code inside of this package."""
     return table._handle
 
 
@@ -240,7 +242,7 @@ def open_table(
     `options` are read options: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
     `postpone.merge-on-read` and others; and options of the sink, for writing and compacting through this handle:
     `visibility-timeout`, `merge-memory`, `local-directory`. `storage_options` (`s3.endpoint`, ...) say how its storage
-    is reached, and are never stored. `world` is for tests: where time and chance come from.
+    is reached, and are never stored. `world` is for tests: it supplies time and randomness.
     Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
     UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
     """

@@ -1,5 +1,4 @@
-"""A batch write: rows that a caller hands over, written and compacted by an engine, and committed once.
-
+"""A batch write: rows from a caller, written and compacted by an engine, and committed once.
 Source: Paimon 2.0 BatchTableWrite (one commit, whose identifier says "batch").
 """
 
@@ -30,7 +29,7 @@ from bucketline.state.store.write.write_plan import WriteScope
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray
 SpreadData: TypeAlias = Data | SparkFrame | ShapedFrame
-"""Data of an operation that takes an engine: a DataFrame with that of Spark."""
+"""Data for an operation that takes an engine: Arrow data, and with Spark's engine a DataFrame."""
 
 
 def write_table(
@@ -45,8 +44,8 @@ def write_table(
     `row_kinds` is an int8 array with one kind a row, or the name of the column that holds them. Raises
     SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,
     CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it, when readers do not see the rows
-    within `visibility-timeout` although this writer compacts. Where files were removed before they were committed, the
-    rows are written again; those of a reader, which can be read only once, make it a FilesGoneError.
+    within `visibility-timeout` although this writer compacts. If files were removed before they were committed, the
+    rows are written again; for a reader, which can be read only once, FilesGoneError is raised.
     """
 
     rows = given(data)
@@ -74,8 +73,7 @@ def write_source(
     source: Any,
     engine: Engine,
 ) -> WriteResult:
-    """Commits the rows of a source of the engine once, on the table as it was looked at. Errors as
-    `write_table`."""
+    """Commits the rows of a source of the engine once, on the table as it was read. Errors as of `write_table`."""
     plan = at.plan
     trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers)
@@ -93,7 +91,7 @@ def write_source(
 
 
 def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
-    """The data as tables that carry their row kinds in `_row_kind`, where kinds are given."""
+    """The data as tables that have row kinds in `_row_kind`, if kinds are given."""
     data = given(data)
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -108,7 +106,7 @@ def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | N
         return _tables(data)
     if isinstance(row_kinds, str):
         if row_kinds not in data.schema.names:
-            raise SchemaMismatchError(f"there is no column {row_kinds!r} to take row kinds from", column=row_kinds)
+            raise SchemaMismatchError(f"there is no column {row_kinds!r} for the row kinds", column=row_kinds)
         renamed = [ROW_KIND_COLUMN if n == row_kinds else n for n in data.schema.names]
         return (t.rename_columns(renamed) for t in _tables(data))
     if not isinstance(data, pa.Table):
@@ -132,6 +130,6 @@ def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
     if isinstance(data, pa.Table):
         yield data
         return
-    yield pa.Table.from_batches([], schema=data.schema)  # an empty reader's columns are checked as well
+    yield pa.Table.from_batches([], schema=data.schema)  # the columns of an empty reader are checked as well
     for batch in data:
         yield pa.Table.from_batches([batch])

@@ -1,15 +1,15 @@
-"""What a batch write returns: a number as ever, which also says whether its rows can be read."""
+"""The result of a batch write: a number, as before, that also says whether the rows can be read."""
 
 from typing import Any, Self
 
 
 class WriteResult(int):
-    """The id of the newest snapshot when the write was done, and what came of the write's compaction.
+    """The id of the newest snapshot after the write, and the outcome of the write's compaction.
 
-    `visible`: batch readers see the rows. False where nobody was to compact them yet: `write-only`, postponed rows,
-    `lookup-compact` = `gentle`. `dropped`: why the compaction that was due is not in the table; None where it is, or
-    where none was due. The rows are in the table in every case. `replanned`: how often a change of rows was planned
-    again, because another writer had changed the same rows meanwhile.
+    `visible`: batch readers see the rows. It is False if nobody has to compact them yet: `write-only`, postponed rows,
+    `lookup-compact` = `gentle`. `dropped`: why the compaction that was due is not in the table; None if it is, or if
+    none was due. The rows are in the table in every case. `replanned`: how often a change of rows was planned again,
+    because another writer had changed the same rows meanwhile.
     """
 
     dropped: str | None
@@ -24,7 +24,7 @@ class WriteResult(int):
         return result
 
     def counting(self, replanned: int) -> Self:
-        """The same after so many plans that were lost."""
+        """The same result, with the number of plans that were lost."""
         return type(self)(int(self), dropped=self.dropped, visible=self.visible, replanned=replanned)
 
     def __getnewargs_ex__(self) -> tuple[tuple[int], dict[str, Any]]:

@@ -1,5 +1,4 @@
-"""The consumers of a table, moved and removed by hand.
-
+"""Moves and removes consumers of a table by hand.
 Source: Paimon 2.0 ConsumerManager, ResetConsumerProcedure, ClearConsumersProcedure.
 """
 
@@ -14,13 +13,15 @@ def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> No
     """Moves a consumer to a snapshot, or removes it (None). Raises OptionError for a snapshot that does not exist and
     for an invalid name, RemovalUnderWayError for a snapshot that is being removed."""
     if not name.strip() or "/" in name:
-        raise OptionError(f"{name!r} is no name of a consumer", key="consumer", value=name)
+        raise OptionError(f"{name!r} is not a valid name of a consumer", key="consumer", value=name)
     if next_snapshot is None:
         drop_consumer(table.io, table.metadata_path, name)
         return
     if table.snapshot_store.get(next_snapshot) is None:
         raise OptionError(
-            f"{table.path} has no snapshot {next_snapshot} to go on at", key="next_snapshot", value=next_snapshot
+            f"{table.path} has no snapshot {next_snapshot} for the consumer to read next",
+            key="next_snapshot",
+            value=next_snapshot,
         )
     begin_consumer(table.snapshot_store, table.io, table.metadata_path, name, next_snapshot, table.world)
 
@@ -40,4 +41,4 @@ def _pattern(text: str, name: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as e:
-        raise OptionError(f"{name} = {text!r} is no regular expression: {e}", key=name, value=text) from e
+        raise OptionError(f"{name} = {text!r} is not a regular expression: {e}", key=name, value=text) from e

@@ -1,7 +1,7 @@
-"""Bloom filters for data files that were written before the table's options asked for them.
+"""Makes bloom filters for data files that were written before the table's options asked for them.
 
-The rows are read, an index is made of them, and the file stays as it is. Files whose index has all columns are passed
-over. Source: Paimon 2.0 RewriteFileIndexProcedure, FileIndexProcessor.
+The rows of a file are read, and an index is made of them; the file stays unchanged. Files whose index has all columns
+are skipped. Source: Paimon 2.0 RewriteFileIndexProcedure, FileIndexProcessor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] |
     fields = indexed_fields(schema)
     if not fields:
         raise OptionError(
-            f"{table.path} has no 'file-index.bloom-filter.columns': set it to the columns that are to have an index",
+            f"{table.path} has no 'file-index.bloom-filter.columns': set it to the columns that need an index",
             key="file-index.bloom-filter.columns",
         )
     is_chosen = choose_partitions(schema, partitions)
@@ -83,7 +83,7 @@ def _with_index(
     if len(data) <= schema.settings.files.index_in_manifest_bytes:
         return replace(file, embedded_index=data, extra_files=others)
     io, path = access.place(place, file)
-    # The name is new, since an earlier index of the file may still be read.
+    # The index gets a new name, since an earlier index of the file may still be read.
     name = f"{file.file_name}.{at.table.world.ids.new_uuid()[:8]}{INDEX_SUFFIX}"
     io.write_new(f"{path.rpartition('/')[0]}/{name}", data)
     return replace(file, embedded_index=None, extra_files=(*others, name))

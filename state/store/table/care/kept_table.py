@@ -1,4 +1,4 @@
-"""What keeps a table small and sound: tags, branches, expiry, and the search for what is broken."""
+"""`KeptTable`: the maintenance methods of a table: tags, branches, expiry, and checks for damage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,20 +40,25 @@ from bucketline.state.store.table.view.readable import ReadableTable
 
 @dataclass(frozen=True, repr=False)
 class KeptTable(ReadableTable):
-    """A table that is read and looked after; `Table` adds what changes its rows and columns."""
+    """A table with methods for reading and maintenance; `Table` adds methods that change rows and columns."""
 
     def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
-        """Names a snapshot (None: the newest) and keeps its files until the tag is deleted, or for `retained`
-        (None: `tag.default-time-retained`, if the table says so)."""
+        """Creates a tag on a snapshot (None: the newest), which keeps its files until the tag is deleted, or for
+        `retained`.
+
+        `retained` None: `tag.default-time-retained`, if the table sets it.
+        """
         tag_table(self._handle, name, snapshot, retained)
 
     def delete_tag(self, name: str) -> bool:
-        """Removes a tag and the files that only it needs; False when there is none."""
+        """Removes a tag and the files that only the tag needs; returns False if there is no such tag."""
         return untag_table(self._handle, name)
 
     def replace_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
-        """Moves a tag that exists to a snapshot; arguments as of `create_tag`. Raises OptionError where there is no
-        such tag, and where a catalog keeps tags."""
+        """Moves an existing tag to a snapshot; arguments as in `create_tag`.
+
+        Raises OptionError if there is no such tag, and if a catalog keeps the tags.
+        """
         move_tag(self._handle, name, snapshot, retained)
 
     def rename_tag(self, name: str, to: str) -> None:
@@ -61,17 +66,22 @@ class KeptTable(ReadableTable):
         rename_tag(self._handle, name, to)
 
     def expire_tags(self, older_than: timedelta | None = None) -> tuple[str, ...]:
-        """Removes the tags whose time is over, and those made longer ago than `older_than`; their names."""
+        """Removes the tags whose time is over, and those created longer ago than `older_than`; returns their names."""
         return end_tags(self._handle, older_than)
 
     def create_tag_from_timestamp(self, name: str, timestamp: datetime, retained: timedelta | None = None) -> int:
-        """Names the oldest snapshot that was committed at that time or later, and returns its id. A time without a zone
-        is local. Raises OptionError where there is none."""
+        """Creates a tag on the oldest snapshot that was committed at that time or later, and returns the snapshot's id.
+
+        A time without a zone is local. Raises OptionError if there is no such snapshot.
+        """
         return tag_from_time(self._handle, name, timestamp, retained).id
 
     def create_due_tags(self) -> tuple[str, ...]:
-        """Makes the tags that are due by `tag.automatic-creation`, and removes those whose time is over; the names of
-        the new ones. Writers do this as well."""
+        """Creates the tags that are due by `tag.automatic-creation`, and removes tags whose time is over; returns the
+        new names.
+
+        Writers do this as well.
+        """
         return create_due_tags(self._handle)
 
     def create_branch(self, name: str, tag: str | None = None) -> None:
@@ -79,7 +89,9 @@ class KeptTable(ReadableTable):
         branch_table(self._handle, name, tag)
 
     def delete_branch(self, name: str) -> bool:
-        """Removes a branch; False when there is none. `remove_orphan_files` finds the files that only it used."""
+        """Removes a branch; returns False if there is none. `remove_orphan_files` finds the files that only the branch
+        used.
+        """
         return unbranch_table(self._handle, name)
 
     def rename_branch(self, name: str, to: str) -> None:
@@ -89,15 +101,17 @@ class KeptTable(ReadableTable):
     def fast_forward(self, branch: str) -> int:
         """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
 
-        What the table has beyond the last snapshot that both share is replaced; so are its schemas, and tags of the
-        same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that is not
-        there or has no snapshot.
+        Snapshots of the table after the last one that both share are replaced; so are its schemas, and tags with the
+        same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that does not
+        exist or has no snapshot.
         """
         return forward_table(self._handle, branch)
 
     def rollback_to(self, target: int | str) -> int:
-        """Makes a snapshot, by id or tag, the newest again; newer snapshots and their tags are removed, and the tag of
-        a stream moves back. No writer may be active."""
+        """Makes a snapshot, given by id or tag, the newest again.
+
+        Newer snapshots and their tags are removed, and the tag of a stream moves back. No writer may be active.
+        """
         return roll_back_table(self._handle, target)
 
     def rollback_to_timestamp(self, timestamp: datetime) -> int:
@@ -110,36 +124,45 @@ class KeptTable(ReadableTable):
         return roll_back_to_watermark(self._handle, watermark)
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
-        """Lets a consumer go on at a snapshot, which must exist; removes it without one."""
+        """Sets the snapshot that a consumer reads next, which must exist; None removes the consumer."""
         set_consumer(self._handle, name, next_snapshot)
 
     def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> tuple[str, ...]:
-        """Removes the consumers whose whole name matches the regular expression `including`, and not `excluding`; their
-        names."""
+        """Removes the consumers whose whole name matches the regular expression `including`, and not `excluding`;
+        returns their names.
+        """
         return remove_consumers(self._handle, including, excluding)
 
     def compact_manifests(self) -> int | None:
-        """Merges all manifests into as few as hold them; the new snapshot's id, None where there was nothing to do.
-        Commits do this as well, where enough manifests are there."""
+        """Merges all manifests into as few as possible; returns the new snapshot's id, None if there was nothing to do.
+
+        Commits do this as well, if there are enough manifests.
+        """
         return merge_manifests(self._handle)
 
     def rewrite_file_index(self, partitions: Sequence[Mapping[str, object]] | None = None) -> Indexed:
-        """Makes the bloom filters that `file-index.bloom-filter.columns` asks for, of files that were written before it
-        did. The files stay as they are. `partitions` as in `compact`. Raises OptionError where the option names no
-        column, CommitConflictError when another compaction was faster: nothing is lost then."""
+        """Makes the bloom filters of `file-index.bloom-filter.columns` for files that were written before the option
+        was set. The files stay unchanged. `partitions` as in `compact`. Raises OptionError if the option names no
+        column, CommitConflictError if another compaction was faster; nothing is lost then.
+        """
         return index_files(self._handle, partitions)
 
     def remove_unexisting_files(self, dry_run: bool = True) -> tuple[str, ...]:
-        """Finds data files that the newest snapshot names and that are not there, and takes them out of the table
-        unless it is a dry run; their paths. Their rows are lost then, and the others can be read again."""
+        """Finds data files that the newest snapshot names and that do not exist, and returns their paths.
+
+        Unless it is a dry run, the files are removed from the table. Their rows are lost then, and the other rows can
+        be read again.
+        """
         return forget_lost_files(self._handle, dry_run=dry_run)
 
     def purge_files(self, *, no_writers: bool) -> None:
-        """Removes all rows, branches, tags, consumers, older snapshots, and the files of all of them. The table stays,
-        empty, with its columns and options. `no_writers=True` says that nobody writes to the table meanwhile."""
+        """Removes all rows, branches, tags, consumers and older snapshots, with all their files. The empty table stays,
+        with its columns and options. `no_writers=True` states that nobody writes to the table meanwhile.
+        """
         if not no_writers:
             raise OptionError(
-                "purge_files removes files of writers too: say no_writers=True where there are none", key="no_writers"
+                "purge_files removes files of writers too: pass no_writers=True if there are no writers",
+                key="no_writers",
             )
         purge_table(self._handle)
 
@@ -151,8 +174,8 @@ class KeptTable(ReadableTable):
         older_than: timedelta | None = None,
         limit: int | None = None,
     ) -> ExpireResult:
-        """Removes old snapshots and the files that only they needed; None means: as the table's options say. Tags whose
-        time is over go too, and changelogs that have outlived their snapshots for as long as the options say.
+        """Removes old snapshots and the files that only they needed; None means that the table's options decide. Tags
+        whose time is over go too, and changelogs that have outlived their snapshots for as long as the options say.
 
         `limit` is the most snapshots to remove (None: all that may be removed). Files of tags, branches and consumers
         stay.
@@ -164,19 +187,20 @@ class KeptTable(ReadableTable):
     def expire_partitions(self, older_than: timedelta | None = None) -> tuple[str, ...]:
         """Drops the partitions that have expired, in one commit or several, and returns their folders' names.
 
-        By the options `partition.expiration-*` and `partition.timestamp-*` of the table; `older_than` replaces
+        The table's options `partition.expiration-*` and `partition.timestamp-*` apply; `older_than` replaces
         `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
-        OptionError where nothing says when partitions expire, and as `overwrite`.
+        OptionError if neither says when partitions expire, and as `overwrite`.
         """
         return expire_table_partitions(self._handle, older_than=older_than)
 
     def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
-        """Marks partitions as done and returns their folders' names: by a `_SUCCESS` file in each folder, a report to a
-        server, or in the REST catalog, as `partition.mark-done-action` says.
+        """Marks partitions as done and returns their folders' names.
+        `partition.mark-done-action` says how: by a `_SUCCESS` file in each folder, a report to a server, or in the REST
+        catalog.
 
         `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`. Raises
-        OptionError for another action, StorageError for a mark that was not accepted, UnsupportedTableError where the
-        catalog takes none.
+        OptionError for another action, StorageError for a mark that was not accepted, UnsupportedTableError if the
+        catalog cannot mark partitions.
         """
         return mark_table_done(self._handle, partitions)
 
@@ -185,16 +209,16 @@ class KeptTable(ReadableTable):
     ) -> OrphanResult:
         """Finds the files that no snapshot, tag or branch names, and removes them unless it is a dry run.
 
-        Only those that have not changed for `older_than`. Of what is removed that is at least a day, since files that a
-        writer has made and not committed yet look the same. `no_writers` lifts that limit. Danger: if anybody writes to
-        the table after all, Paimon or a job that is paused included, its next snapshot can name files that are gone,
-        and rows are lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes any age),
-        UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError when it is not
-        known what is in use.
+        Only files that have not changed for `older_than` count. To remove files it must be at least a day, since files
+        that a writer has created and not committed yet look the same. `no_writers` lifts that limit. Danger: if anybody
+        does write to the table, even Paimon or a paused job, the next snapshot can name removed files, and rows are
+        lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes any age),
+        UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError if a file that
+        says which files are in use cannot be read.
         """
         age_ms = milliseconds(older_than, "older_than")
         return remove_orphan_files(self._handle, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
 
     def doctor(self, rows: bool = False) -> list[Finding]:
-        """Finds what is broken in this table, errors first. `rows` also reads the live rows. Changes nothing."""
+        """Finds damage in this table, errors first. `rows` also reads the live rows. Changes nothing."""
         return examine(self._handle, rows=rows)

@@ -22,8 +22,9 @@ _NO_WATERMARK = -(2**63)
 
 
 def end_tags(table: TableHandle, older_than: timedelta | None) -> tuple[str, ...]:
-    """Removes tags whose time is over and tags made longer ago than `older_than`, and returns their names. A tag that
-    does not say when it was made counts from the time of its file. Tags of streams and of a rollback stay."""
+    """Removes tags whose time is over and tags made longer ago than `older_than`, and returns their names. For a tag
+    without a creation time, the time of its file counts. Tags of streams and of a rollback stay.
+    """
     check_owned(table.table_schema, table.io, table.metadata_path)
     age_ms = None if older_than is None else milliseconds(older_than, "older_than")
     tags, clock = Tags(table.io, table.metadata_path), table.world.clock
@@ -98,5 +99,5 @@ def roll_back_to_watermark(table: TableHandle, watermark: int) -> int:
 def epoch_ms(time: datetime, name: str) -> int:
     """Milliseconds since 1970 of a time, which is local if it names no zone. Raises OptionError for another value."""
     if not isinstance(time, datetime):
-        raise OptionError(f"{name} = {time!r} is no datetime.datetime", key=name, value=time)
+        raise OptionError(f"{name} = {time!r} is not a datetime.datetime", key=name, value=time)
     return round(time.timestamp() * 1000)

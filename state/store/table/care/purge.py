@@ -37,7 +37,7 @@ def purge_table(table: TableHandle) -> None:
     truncate_table(table)
     schema = replace(table.table_schema, options={**table.table_schema.options, **_KEPT})
     expire_table(replace(table, table_schema=schema), retain_min=1, retain_max=1, older_than=timedelta(0), limit=None)
-    # After the snapshots: who expires those of a stream without a marker makes one.
+    # This comes after the snapshots, because expiring the snapshots of a stream without a marker tag creates the tag.
     for name in Tags(table.io, table.metadata_path).names():
         untag_table(table, name)
     remove_orphan_files(table, dry_run=False, older_than_ms=0, no_writers=True)

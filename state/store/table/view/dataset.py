@@ -1,6 +1,6 @@
-"""A table as a `pyarrow.dataset.Dataset`, so that DuckDB, Polars and all else that takes one read only what they need.
-
-Source: pyarrow 26 Dataset, Scanner; DuckDB and Polars ask such an object for `schema`, `scanner` and `to_batches`.
+"""A table as a `pyarrow.dataset.Dataset`, so that DuckDB, Polars and other readers of datasets read only what they
+need. Source: pyarrow 26 Dataset, Scanner; DuckDB and Polars ask such an object for `schema`, `scanner` and
+`to_batches`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,15 +22,13 @@ WantedColumns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]
 
 _NOT_SO = "read this dataset of bucketline by its methods scanner, to_batches and to_table"
 _HINTS = ("batch_readahead", "fragment_readahead", "use_threads", "cache_metadata", "memory_pool")
-"""Arguments that tune how Arrow reads. They are ignored, since they do not change the rows."""
+"""Arguments that tune how Arrow reads. They are ignored, because they do not change the rows."""
 
 
 class TableDataset(ds.UnionDataset):  # type: ignore[misc]
-    """The rows of a table; columns, filters and limits go into the read, which opens only files that can have such
-    rows.
-
-    It shows the snapshot that was the newest when it was made. Arrow's own code would bypass these methods, so it finds
-    one file whose name says that this does not work.
+    """The rows of a table; columns, filters and limits are applied by the read, which opens only files that can have
+    such rows. It shows the snapshot that was the newest when the dataset was created. Arrow's own code would bypass
+    these methods, so it finds one file whose name says that this does not work.
     """
 
     _rows: RowSource
@@ -62,7 +60,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         """A scanner of these columns of the rows that pass, which can be read once."""
         wanted = self._wanted(columns, filter, hints)
         computed = columns if isinstance(columns, Mapping) else None
-        # There is no reading ahead, so that a reader who stops early has read little.
+        # Nothing is read ahead, so that a reader who stops early has read little.
         return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed, batch_readahead=0)
 
     def to_batches(
@@ -103,7 +101,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed).to_table()
 
     def count_rows(self, filter: Filter | None = None, **hints: object) -> int:
-        """How many rows pass."""
+        """The number of rows that pass."""
         return sum(batch.num_rows for batch in self.to_batches([], filter, None, **hints))
 
     def take(

@@ -1,4 +1,4 @@
-"""A dataset as what other libraries call a table: a LazyFrame of Polars, a relation of DuckDB."""
+"""Gives a dataset to other libraries as their own kind of table: a LazyFrame of Polars, a relation of DuckDB."""
 
 from importlib import import_module
 from typing import Any
@@ -8,7 +8,7 @@ from bucketline.state.store.table.view.dataset import TableDataset
 
 
 def as_polars(dataset: TableDataset) -> Any:
-    """The dataset as a LazyFrame. Raises OptionError where Polars is not installed."""
+    """The dataset as a LazyFrame. Raises OptionError if Polars is not installed."""
     try:
         polars = import_module("polars")
     except ImportError as e:
@@ -17,7 +17,7 @@ def as_polars(dataset: TableDataset) -> Any:
 
 
 def as_duckdb(dataset: TableDataset, con: Any, name: str) -> Any:
-    """The dataset as a view of a connection, and that view as a relation."""
+    """The dataset as a view of a DuckDB connection, returned as a relation."""
     con.register(name, dataset)
     return con.view(name)
 

@@ -1,4 +1,4 @@
-"""What every reader of a table asks of it: its columns and options, its rows, what it says of itself."""
+"""`ReadableTable`: the methods for reading a table: its columns and options, its rows, and facts about it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ReadableTable:
-    """A table that is read; `Table` adds what changes it."""
+    """A table with methods for reading; `Table` adds methods that change it."""
 
     _handle: TableHandle
 
@@ -130,9 +130,9 @@ class ReadableTable:
         return self.to_batches(columns, filter, snapshot, read_optimized, changes_since=changes_since, limit=limit)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All rows and columns as a stream, for what takes Arrow data: `pa.table(table)`, `pl.DataFrame(table)`.
+        """All rows and columns as a stream, for code that takes Arrow data: `pa.table(table)`, `pl.DataFrame(table)`.
 
-        It is a full scan, since a stream cannot be told what is needed: `dataset` can.
+        It is a full scan, since a stream cannot be told which rows and columns are needed; use `dataset` for that.
         """
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
@@ -148,7 +148,9 @@ class ReadableTable:
         """
         if system is not None:
             if read_optimized:
-                raise OptionError("a system table is not read optimized; leave out one of both", key="read_optimized")
+                raise OptionError(
+                    "a system table cannot be read with read_optimized; leave out one of the two", key="read_optimized"
+                )
             return TableDataset(system_rows(self._handle, system, snapshot))
         return TableDataset(rows_of(self._handle, snapshot, read_optimized=read_optimized))
 

@@ -1,5 +1,4 @@
-"""Where the rows of a dataset come from: a snapshot of a table, or one of its system tables.
-
+"""The sources of a dataset's rows: a snapshot of a table, or one of its system tables.
 Source: Paimon 2.0 SystemTableLoader, for the names of system tables.
 """
 
@@ -23,7 +22,7 @@ from bucketline.state.types.arrow import logical_fields
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of a source: columns in order (None: all), two conditions that both must pass, the most rows."""
+    """A request to a source: columns in order (None: all), two conditions that must both hold, the most rows."""
 
     columns: Sequence[str] | None = None
     filter: Filter | None = None
@@ -32,7 +31,7 @@ class Wanted:
 
 
 class RowSource(Protocol):
-    """Rows whose columns are known before any is read. Errors as of `Table.to_batches`."""
+    """A source of rows whose columns are known before any row is read. Errors as of `Table.to_batches`."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -44,7 +43,7 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """The rows of what was `seen` of a table when the source was made, whatever is committed later."""
+    """The rows of the state of a table that was `seen` when the source was created, whatever is committed later."""
 
     schema: pa.Schema
     table: TableHandle
@@ -67,7 +66,7 @@ class SnapshotSource:
 
 @dataclass(frozen=True, slots=True)
 class SystemSource:
-    """The rows of a system table: those that are `known`, or what it shows whenever it is read."""
+    """The rows of a system table: the rows that are `known`, or those that it shows when it is read."""
 
     schema: pa.Schema
     table: TableHandle
@@ -108,7 +107,7 @@ def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool
 
 
 def system_rows(table: TableHandle, name: str, version: Version | None) -> RowSource:
-    """The rows of a system table. Raises OptionError for a name that is none, and for a version."""
+    """The rows of a system table. Raises OptionError for an unknown name, and if a version is given."""
     if version is not None:
         raise OptionError(
             "a system table is read at the snapshot that its table was opened at; leave out snapshot, and open the "

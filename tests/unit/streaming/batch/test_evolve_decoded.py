@@ -114,7 +114,7 @@ def test_what_another_writer_changes_is_followed_without_a_restart(tmp_path: Pat
     assert job.rows() == [{"id": 1, "m": 1, "note": None}, {"id": 2, "m": 2, "note": "kept"}]
     assert job.cluster.actions == 2
     job.now().add_column("_kafka_timestamp", "TIMESTAMP(3)")
-    with pytest.raises(SchemaMismatchError, match=r"'timestamp' of each record.*start it again"):
+    with pytest.raises(SchemaMismatchError, match=r"'timestamp' of each record.*start the job again"):
         job.batch({"id": 3})
 
 

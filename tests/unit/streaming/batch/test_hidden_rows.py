@@ -127,7 +127,7 @@ def test_a_batch_that_stays_hidden_warns_is_counted_and_is_compacted_by_the_next
     stream.storage.refuses = True
     report = stream.write(0, *range(50))
     assert (report.hidden_rows, report.compaction_dropped) == (50, True)
-    assert "50 rows cannot be read yet" in report.line()
+    assert "50 rows committed but not readable yet" in report.line()
     assert len(stream.warnings) == 1 and "50 rows are committed but cannot be read yet" in stream.warnings[0]
     assert stream.ids() == [] and sum(stream.pause.waits) == 120_000
     stream.storage.refuses = False
@@ -170,7 +170,7 @@ def test_a_skipped_batch_whose_compaction_stays_lost_does_not_stop_the_stream(st
     stream.write(0, *range(50))
     stream.start()
     report = stream.write(0, *range(50))
-    assert report.skipped and report.hidden_rows == 50 and "50 rows cannot be read yet" in report.line()
+    assert report.skipped and report.hidden_rows == 50 and "50 rows committed but not readable yet" in report.line()
     stream.storage.refuses = False
     stream.write(1, 1000)
     assert stream.ids() == [*range(50), 1000]

@@ -154,7 +154,7 @@ def test_a_number_that_is_too_large_for_its_column_says_which_type_it_needs(regi
 
 
 def test_a_tombstone_is_bad_where_it_would_delete_a_row(registry: SchemaRegistry) -> None:
-    assert "deletes the row of its key" in reasons(step(registry, primary_key=("id",))(kafka(None, keys=[b"k"])))[0]
+    assert "deletes the row with that key" in reasons(step(registry, primary_key=("id",))(kafka(None, keys=[b"k"])))[0]
 
 
 def test_a_registry_that_does_not_answer_is_no_records_fault(registry: SchemaRegistry) -> None:

@@ -109,7 +109,7 @@ def test_a_column_that_is_declared_in_two_ways_is_refused() -> None:
     [
         ((None,), "do not declare a primary key, which decode: debezium-json needs"),
         ((key_of(ID), key_of(ID, NAME)), r"several primary keys: \(id\), \(id, name\)"),
-        ((key_of(field("other", "int32")),), "there is no column for other"),
+        ((key_of(field("other", "int32")),), "no columns belong to the fields other of the records' keys"),
     ],
 )
 def test_a_key_that_is_not_declared_has_to_be_named(keys: tuple[Json | None, ...], why: str) -> None:
