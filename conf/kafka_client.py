@@ -121,7 +121,7 @@ def kafka_client(options: Mapping[str, str], token_provider: str | None = None) 
         if key in _SAME:
             settings[_SAME[key]] = text.lower() if text.lower() in ("true", "false") else text
         elif key not in known and not key.startswith(("ssl.truststore.", "ssl.keystore.")):
-            obstacles.append(f"librdkafka has nothing like {OF_KAFKA}{key}")
+            obstacles.append(f"{OF_KAFKA}{key} has no counterpart")
     return KafkaClient(MaskedOptions(settings), tuple(sorted(set(obstacles))))
 
 
@@ -167,7 +167,7 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
         )
     if not {"ssl.ca.pem", "ssl.ca.location"} & settings.keys():
         obstacles.append(f"the trusted certificates are no PEM ({OF_KAFKA}ssl.truststore.type is {trust})")
-    obstacles += [f"librdkafka has nothing like {OF_KAFKA}{key}" for key in stores if key not in moved]
+    obstacles += [f"{OF_KAFKA}{key} has no counterpart" for key in stores if key not in moved]
 
 
 def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -182,11 +182,7 @@ def _take_login(
     kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str], token_provider: str | None
 ) -> None:
     if not kafka_options.get("security.protocol", "PLAINTEXT").upper().startswith("SASL_"):
-        obstacles += [
-            f"librdkafka has nothing like {OF_KAFKA}{key} without a login"
-            for key in kafka_options
-            if key.startswith("sasl.")
-        ]
+        obstacles += [f"{OF_KAFKA}{key} without a login" for key in kafka_options if key.startswith("sasl.")]
         return
     mechanism, login = kafka_options.get("sasl.mechanism", "GSSAPI"), kafka_options.get("sasl.jaas.config")
     if mechanism == "OAUTHBEARER" and token_provider is not None:
@@ -221,7 +217,7 @@ def _take_login(
         settings |= {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": url}
         settings |= {_OAUTH_OPTIONS[name]: text for name, text in options.items()}
     else:
-        obstacles.append(f"librdkafka has nothing like the login of {OF_KAFKA}sasl.* ({mechanism})")
+        obstacles.append(f"the login of {OF_KAFKA}sasl.* ({mechanism}) has no counterpart")
         return
     settings["sasl.mechanism"] = mechanism
 

@@ -99,7 +99,7 @@ def test_a_dataframe_that_gives_other_rows_each_time_is_read_once_or_refused(spa
     moving.overwrite(source, engine=engine)
     assert sorted(moving.to_arrow()["v"].to_pylist()) == list(range(20))
     held = table.to_arrow(), moving.to_arrow()
-    with pytest.raises(Exception, match="the source gives other keys each time it is read"):
+    with pytest.raises(Exception, match="the source returns other keys when it is read again"):
         table.merge(source, ["id"], {"v": bl.expr("source.v")}, engine=Forgetting(spark))
     with pytest.raises(OptionError, match="when they are read again"):
         moving.overwrite(source, engine=Forgetting(spark))

@@ -43,7 +43,7 @@ def test_a_plan_prints_its_items_bytes_and_the_executors_worth_having(tmp_path: 
     assert code == 0 and [i["item"] for i in items] == [0, 1, 2, 3]
     assert {(i["files"], i["levels"], i["output_level"]) for i in items} == {(6, "0", 5)}
     size = sum(i["bytes"] for i in items)
-    assert f"4 items, {size:,} bytes, " in told and "executors worth having; not published" in told
+    assert f"4 items, {size:,} bytes, " in told and "executors useful; not published" in told
     assert not (Path(table.path) / "compaction").exists()
     assert "plan 1" in run("plan", table.path, "--strategy", "full")[2]
     assert run("plan", table.path)[2] == "nothing to plan\n"

@@ -112,7 +112,7 @@ def test_print_config_prints_the_same_with_and_without_the_table(job: str, tmp_p
     assert before.exit_code == 0 and (after.stdout, after.stderr) == (before.stdout, before.stderr)
     keys = [json.loads(line)["key"] for line in after.stdout.splitlines()]
     assert len(set(keys)) == len(keys)
-    assert "the table was not looked at" in after.stderr
+    assert "the table was not read" in after.stderr
 
 
 WATCHED = """

@@ -74,7 +74,7 @@ def test_a_merge_of_several_clauses_says_what_it_says_in_this_process(key: tuple
         table.write(data_of(stored))
         on = ["id", "dt"]
         if key:
-            with pytest.raises(SchemaMismatchError, match="matches no row by the whole of ON"):
+            with pytest.raises(SchemaMismatchError, match="matches no row of the table by the whole ON condition"):
                 merge_by_clauses(handle_of(table), source, on, clauses, engine=engine)
         merge_by_clauses(handle_of(table), source.slice(1), on, clauses, engine=engine)
         before = table.snapshots().num_rows

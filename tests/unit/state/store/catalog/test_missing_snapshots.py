@@ -329,7 +329,7 @@ def test_manifests_alone_are_a_first_commit_that_crashed(table: Table, caplog: p
     remove(table, *(f"snapshot/snapshot-{i}" for i in (1, 2, 3)), "snapshot/LATEST", "snapshot/EARLIEST")
     remove(table, "tag/tag-first", "tag/tag-last")
     assert table.to_arrow().num_rows == 0
-    assert "nothing says that one was committed" in caplog.text
+    assert "nothing shows that a snapshot was committed" in caplog.text
     assert [f.rule for f in examine(handle_of(table)) if f.rule == "no-snapshot"] == ["no-snapshot"]
     assert table.write(rows(table)) == 1
     assert open_table(table.path).to_arrow().num_rows == 1
@@ -337,7 +337,7 @@ def test_manifests_alone_are_a_first_commit_that_crashed(table: Table, caplog: p
 
 def test_snapshots_without_schemas_are_no_place_for_a_new_table(table: Table) -> None:
     remove(table, "schema/schema-0")
-    with pytest.raises(CorruptFileError, match="snapshots and no schema"):
+    with pytest.raises(CorruptFileError, match="snapshots but no schema"):
         create_table(table.path, table.schema, primary_key=["k"], options={"bucket": "1"})
     assert not list(Path(table.path, "schema").iterdir())
 

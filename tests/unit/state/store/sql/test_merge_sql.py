@@ -269,7 +269,7 @@ def two_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
         (
             "ON t.k = s.k AND t.v > 100 WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)",
             SchemaMismatchError,
-            "a source row with k = 1 matches no row by the whole of ON, but the table has a row",
+            "a source row with k = 1 matches no row of the table by the whole ON condition, but the table has a row",
         ),
         (
             "ON t.k = s.k WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k + 1, s.v)",

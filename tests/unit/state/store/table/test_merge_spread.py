@@ -48,5 +48,5 @@ def test_rows_of_the_table_are_sent_if_their_key_may_be_in_the_source(tmp_path: 
     assert (TargetShare(key, 4, None)(table)[1] != NO_SHARE).all()
     source = SourceShare(found, 4)
     assert (source(rows(ids[-20:]))[1] == TargetShare(key, 4, None)(rows(ids[-20:]))[1]).all()
-    with pytest.raises(OptionError, match="the source gives other keys each time it is read"):
+    with pytest.raises(OptionError, match="the source returns other keys when it is read again"):
         source(rows(ids[-20:] + 1))
