@@ -47,7 +47,7 @@ def _job(tmp_path: Path, *more: str) -> JobConfig:
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     auto = _job(tmp_path)
     require_packages(auto, auto.source.options)
-    with pytest.raises(OptionError, match=r"a job needs pandas.*the extra 'spark'"):
+    with pytest.raises(OptionError, match=r"PySpark needs pandas.*the extra 'spark'"):
         require_packages(auto, auto.source.options, lambda name: name != "pandas")
     native = _job(tmp_path, "source.reader=native")
     options = source_options(native.source).options
