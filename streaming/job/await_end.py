@@ -57,8 +57,9 @@ def _lacks_partitions(spark: Any, checkpoint: str, partitions: Partitions) -> bo
     done = newest_done_batch(spark, checkpoint)
     if planned is None or (done is not None and done >= planned):
         return False
-    known = read_offsets(spark, checkpoint)
-    return any(not {*numbers} <= known.get(topic, {}).keys() for topic, numbers in partitions().items())
+    now = partitions()
+    known = read_offsets(spark, checkpoint) if now else {}
+    return any(not {*numbers} <= known.get(topic, {}).keys() for topic, numbers in now.items())
 
 
 def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: QueryWatch) -> None:

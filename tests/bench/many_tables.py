@@ -22,6 +22,7 @@ from bucketline.streaming.job.many.sink import ManySink
 from bucketline.streaming.many.job import ManyState
 from bucketline.streaming.many.ledger_files import ledger_files
 from bucketline.streaming.many.tables import Tables
+from tests.bench import tables_in_process
 from tests.bench.engine import BatchClock, session
 from tests.bench.result import Result, Size, folder_bytes
 from tests.bench.watch import WorkerWatch
@@ -75,6 +76,7 @@ def run(size: Size, root: Path) -> Sequence[Result]:
             _warm(together.cpu) / sum(_warm(job.cpu) for job in apart),
             0.5,
         ),
+        *tables_in_process.run(size, root),
     ]
 
 

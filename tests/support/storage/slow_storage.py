@@ -15,8 +15,8 @@ _CALLS = (
 
 
 @contextmanager
-def slow_storage(seconds: float) -> Iterator[None]:
-    """Inside, each call of local storage takes at least so long."""
+def slow_storage(seconds: float, *, is_far: bool = False) -> Iterator[None]:
+    """Inside, each call of local storage takes at least so long; with `is_far` it also says that it answers late."""
     originals = {name: getattr(LocalIO, name) for name in _CALLS}
 
     def late(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,5 +26,6 @@ def slow_storage(seconds: float) -> Iterator[None]:
 
         return call
 
-    with patch.multiple(LocalIO, **{name: late(original) for name, original in originals.items()}):
+    says = patch.object(LocalIO, "answers_late", is_far, create=True)
+    with says, patch.multiple(LocalIO, **{name: late(original) for name, original in originals.items()}):
         yield
