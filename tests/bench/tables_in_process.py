@@ -1,13 +1,12 @@
 """A batch of many tables without Spark: on storage that answers late, and the memory that known tables take."""
 
 import gc
+import os
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-
-import psutil
 
 from tests.bench.result import Result, Size
 from tests.support.spark.many_shop import Shop
@@ -96,4 +95,5 @@ def _changes(job: Shop, tables: int, rows: int = 20) -> None:
 
 def _held_bytes() -> int:
     gc.collect()
-    return int(psutil.Process().memory_info().rss)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
