@@ -1,0 +1,83 @@
+"""Batches into 512 fixed buckets against the same batches into 4, where sealing may hold 64 MB of rows, and 8 MB.
+
+More buckets are more files, and a file has its price whoever writes it: from both sides the CPU is taken off that
+pyarrow takes to write the same rows, which are in order already, into the same number of Parquet files.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.batch.sink import TableSink
+from tests.bench.engine import BatchClock, input_stream, session
+from tests.bench.result import Result, Size, folder_bytes, paired_ratio
+from tests.bench.rows import COLUMNS, upserts
+from tests.bench.watch import WorkerWatch
+
+BATCHES = 3
+BATCH_ROWS = 500_000
+KEYS = 2_000_000
+BUCKETS = (4, 512)
+MEMORIES = {"64 mb": 1.2, "8 mb": 1.4}
+
+
+def run(size: Size, root: Path) -> Sequence[Result]:
+    rows = size.rows(BATCH_ROWS)
+    stream = input_stream(root / "source", upserts(BATCHES, rows, key_range=size.rows(KEYS), seed=1))
+    with session(root) as spark, WorkerWatch() as watch:
+        return [_compared(spark, stream, root, size, memory, rows, watch) for memory in MEMORIES]
+
+
+def _compared(spark: Any, stream: Any, root: Path, size: Size, memory: str, rows: int, watch: WorkerWatch) -> Result:
+    cpu: dict[int, list[float]] = {count: [] for count in BUCKETS}
+    seconds: dict[int, list[float]] = {count: [] for count in BUCKETS}
+    files: dict[int, list[float]] = {count: [] for count in BUCKETS}
+    for turn in range(-1, size.repeats):
+        for count in BUCKETS:
+            folder = root / f"{count}"
+            shutil.rmtree(folder, ignore_errors=True)
+            options = {"bucket": f"{count}", "write-only": "true"}
+            table = create_table(str(folder / "t"), COLUMNS, ("id",), options=options)
+            clock = BatchClock(TableSink(table.path, {"route-memory": memory}))
+            stream.checkpoint = folder / "checkpoint"
+            stream.run(spark, clock)
+            # The first turn warms up, and so does the first batch of each.
+            if turn >= 0:
+                cpu[count].append(median(clock.cpu[1:]))
+                seconds[count].append(median(clock.seconds[1:]))
+                files[count].append(_files_alone(folder / "t", root / "alone") / BATCHES)
+    without = {count: [a - b for a, b in zip(cpu[count], files[count], strict=True)] for count in BUCKETS}
+    few, many = BUCKETS
+    return Result(
+        name=f"many-buckets {memory.replace(' ', '')}",
+        what=f"CPU of a warm batch of {rows:,} upserts into {many} buckets against {few}, route-memory {memory}, the "
+        "same files from rows in order taken off",
+        rows=rows,
+        seconds=median(seconds[many]),
+        other_seconds=median(seconds[few]),
+        written_bytes=folder_bytes(root / f"{many}" / "t"),
+        worker_peak_bytes=watch.peak_bytes,
+        ratio=paired_ratio(without[many], without[few]),
+        at_most=MEMORIES[memory],
+        memory_limit_bytes=1 << 30,
+        detail={"seconds": seconds, "cpu": cpu, "cpu of the files": files},
+    )
+
+
+def _files_alone(table: Path, folder: Path) -> float:
+    """CPU seconds of writing the rows of all files of a table into as many Parquet files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    spent = 0.0
+    for number, path in enumerate(sorted(table.glob("bucket-*/*.parquet"))):
+        rows = pq.read_table(path)
+        before = time.process_time()
+        pq.write_table(rows, folder / f"{number}.parquet", compression="zstd", compression_level=1)
+        spent += time.process_time() - before
+    return spent
