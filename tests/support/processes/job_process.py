@@ -55,7 +55,7 @@ class JobFolder:
         parts: Mapping[str, object] | None = None,
     ) -> list[str]:
         """The command that starts the job; `settings` are added to those of the job file, and `parts` replace parts of
-        it."""
+        it; None takes one out."""
         config: dict[str, object] = {
             "table": str(self.root / "shop.db" / "orders"),
             "source": {
@@ -68,6 +68,7 @@ class JobFolder:
             "create": {"schema": "id BIGINT NOT NULL, n BIGINT", "primary-key": "id", "options": {"bucket": "2"}},
             **(parts or {}),
         }
+        config = {key: value for key, value in config.items() if value is not None}
         (self.root / "job.json").write_text(json.dumps(config))
         assigned = [part for setting in settings for part in ("--set", setting)]
         start = _SUBMIT if submit else _COMMAND_LINE

@@ -3,7 +3,6 @@
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,31 +15,9 @@ from bucketline.streaming.bad_records.folder import Folder
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.choose_reader import JobSink
+from tests.support.models.moving_rows import SELECT, MovingRows
 from tests.support.spark.tasks import Cluster
 from tests.unit.streaming.bad_records.test_once import Death, DyingPlace
-
-DAY_MS = 86_400_000
-SELECT = "*, date_format(updated, 'yyyy-MM-dd') AS dt"
-
-
-class Source:
-    """A database whose rows change, and the events of its changes."""
-
-    def __init__(self, draw: random.Random) -> None:
-        self.draw = draw
-        self.rows: dict[int, dict[str, Any]] = {}
-
-    def change(self) -> dict[str, Any]:
-        key = self.draw.randrange(6)
-        before = self.rows.pop(key, None)
-        if before is not None and self.draw.random() < 0.25:
-            return {"op": "d", "before": before, "after": None}
-        after = {"id": key, "v": self.draw.randrange(100), "updated": self.draw.randrange(4) * DAY_MS}
-        self.rows[key] = after
-        return {"op": "c" if before is None else "u", "before": before, "after": after}
-
-    def table(self) -> dict[int, tuple[int, str]]:
-        return {k: (r["v"], f"1970-01-0{r['updated'] // DAY_MS + 1}") for k, r in self.rows.items()}
 
 
 @pytest.mark.parametrize(("key", "seed"), [(("id", "dt"), 1), (("id", "dt"), 2), (("id",), 3), (("id",), 4)])
@@ -52,7 +29,7 @@ def test_rows_that_move_are_where_the_source_has_them_whenever_batches_die(
     buckets = {"bucket": "2"} if "dt" in key else {"bucket": "-1"}
     create_table(path, "id BIGINT NOT NULL, v INT, updated TIMESTAMP(3), dt STRING", key, ("dt",), buckets)
     messages = MessageOptions(types=(("updated", parse_source_type("epoch-millis")),))
-    source = Source(draw)
+    source = MovingRows(draw)
     for number in range(8):
         events = [source.change() for _ in range(draw.randrange(1, 9))]
         values = {
