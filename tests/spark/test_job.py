@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -291,6 +292,22 @@ def test_bad_records_are_replayed_each_once_and_shown_by_reason(spark: Any, fold
     assert [r[0] for r in folder.rows()] == [1, 2]
 
 
+def begun_at(folder: Folder) -> datetime:
+    """When Spark began the first batch, out of its offsets log."""
+    said = json.loads((folder.root / "checkpoint" / "offsets" / "0").read_text().splitlines()[1])
+    return datetime.fromtimestamp(said["batchTimestampMs"] / 1000, UTC)
+
+
+def test_current_timestamp_is_the_time_at_which_a_batch_was_begun_first(spark: Any, folder: Folder) -> None:
+    folder.add("0", {"id": 1, "text": "x"})
+    create = ("create.schema=id BIGINT NOT NULL, n BIGINT, seen TIMESTAMP_LTZ(3)", "create.primary-key=id")
+    with pytest.raises(RejectedRecordsError):
+        run_job(folder.config(*create, "select=id, CAST(text AS BIGINT) AS n, now() AS seen"), spark)
+    begun = begun_at(folder)
+    run_job(folder.config(*create, "select=id, length(text) AS n, now() AS seen"), spark)
+    assert folder.rows() == [(1, 1, begun)] and begun_at(folder) == begun
+
+
 def test_a_replay_that_has_died_before_its_commit_is_done_with_the_same_records(spark: Any, folder: Folder) -> None:
     bad = folder.root / "rejects"
     settings = (*CREATE, f"bad-records.path={bad}", "bad-records.max=9")
@@ -312,8 +329,8 @@ source: {{format: text, options: {{path: "{folder.input}", maxFilesPerTrigger: "
 checkpoint: {folder.root}/checkpoint
 trigger: availableNow
 unmatched: bad-record
-create: {{schema: "id BIGINT NOT NULL, n BIGINT", primary-key: [id], options: {{bucket: "1"}}}}
-select: "{select}"
+create: {{schema: "id BIGINT NOT NULL, n BIGINT, seen TIMESTAMP_LTZ(3)", primary-key: [id], options: {{bucket: "1"}}}}
+select: "{select}, current_timestamp() AS seen"
 bad-records: {{path: "{folder.root}/rejects", max: 2}}
 tables: [{", ".join(f'{{source-table: {name}, table: "{folder.root}/w/{{table}}"}}' for name in routes)}]
 """
@@ -336,9 +353,10 @@ tables: [{", ".join(f'{{source-table: {name}, table: "{folder.root}/w/{{table}}"
     folder.add("0", event("shop", "a", "x"), event("shop", "b", "7"), event("away", "c", "8"))
     run_routed(job("'regex:shop[.].*'", select="id, CAST(text AS BIGINT) AS n"), spark)
     assert counts() == {"VALUE": (1, 0), "MESSAGE": (1, 0)}
+    assert open_table(f"{folder.root}/w/b").to_arrow()["seen"].to_pylist() == [begun_at(folder)]
     mended = job("'regex:.*'", select="id, coalesce(try_cast(text AS BIGINT), 0) AS n")
     assert replay_routed(mended, process_ending(), spark) == Replayed(2, 0, 0)
     assert replay_routed(mended, process_ending(), spark) == Replayed(0, 0, 0)
     assert counts() == {"VALUE": (0, 1), "MESSAGE": (0, 1)}
-    found = {name: open_table(f"{folder.root}/w/{name}").to_arrow().to_pylist() for name in "abc"}
+    found = {name: open_table(f"{folder.root}/w/{name}").to_arrow(["id", "n"]).to_pylist() for name in "abc"}
     assert found == {name: [{"id": 1, "n": n}] for name, n in (("a", 0), ("b", 7), ("c", 8))}

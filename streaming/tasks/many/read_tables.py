@@ -70,7 +70,8 @@ class TableReading:
         """A new reading of the table in this task; `now_us` is the time of the batch, in microseconds since 1970."""
         of_rows, decode = feeds if self.looks else None, self.decode
         if decode.computed is not None and decode.computed.tells_time:
-            decode = replace(decode, now_us=now_us)
+            computed = replace(decode.computed, context=replace(decode.computed.context, now_us=now_us))
+            decode = replace(decode, now_us=now_us, computed=computed)
         return Sealing(ReadPlan(self.seal, self.among(tasks), decode, self.reject_limit, of_rows))
 
 

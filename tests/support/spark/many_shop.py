@@ -116,6 +116,7 @@ class Shop:
     most_missed: int = 1000
     ahead_ms: int = 0
     query: str = QUERY
+    time_ms: int | None = None
     begin: dict[str, int] = field(default_factory=dict)
     _state: ManyState | None = None
     done: int = 0
@@ -189,7 +190,10 @@ checkpoint: {self.root}/checkpoint
         start = [{self.topic.name: self.plans[number - 1] if number else begin}]
         end = [{self.topic.name: self.plans[number]}]
         digest = batch_digest(start, end, [None])
-        return BatchIdentity(self.query, number, json.dumps(start), json.dumps(end), digest, cluster="cluster")
+        time_ms = None if self.time_ms is None else self.time_ms + number
+        return BatchIdentity(
+            self.query, number, json.dumps(start), json.dumps(end), digest, cluster="cluster", time_ms=time_ms
+        )
 
     def write(self, number: int) -> Told:
         identity, state = self.identity(number), self.state()

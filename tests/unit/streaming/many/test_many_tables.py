@@ -1,6 +1,7 @@
 """Batches of many tables without Spark: each table gets each change once, whatever the process dies of."""
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,23 @@ def test_a_batch_that_dies_at_any_call_to_storage_is_finished_by_the_next_proces
         for name in day.tables:
             identifiers = list(job.appends(name))
             assert identifiers == sorted(set(identifiers)), "each batch once"
+
+
+def test_current_timestamp_is_the_time_of_the_batch_in_each_table_and_attempt(tmp_path: Path) -> None:
+    create = 'create: {schema: "id BIGINT NOT NULL, seen TIMESTAMP_LTZ(3)", primary-key: [id], options: {bucket: "1"}}'
+    select = 'select: "id, now() AS seen"'
+    routes = 'tables: [{source-table: "regex:shop[.].*", table: "ROOT/w/{table}"}]'
+    job = Shop(tmp_path, f"{create}\n{select}\n{routes}\n", time_ms=1_700_000_000_000)
+    for number, at in enumerate((None, 30, 45)):
+        for name in ("t0", "t1"):
+            job.topic.change(name, {"id": number})
+        with killed_at(at) as death:
+            job.batch()
+        if death.is_dead:
+            job.crash()
+            job.batch()
+    wanted = [datetime.fromtimestamp(1_700_000_000 + n / 1000, UTC) for n in range(3)]
+    assert [row["seen"] for row in job.rows("t0")] == [row["seen"] for row in job.rows("t1")] == wanted
 
 
 def test_the_tag_of_a_table_that_is_idle_for_long_is_renewed(tmp_path: Path) -> None:
