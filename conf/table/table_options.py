@@ -263,13 +263,22 @@ def _check_known(key: str) -> None:
 
 
 def is_free_property(key: str) -> bool:
-    """Whether a key is a free property of the user, as `owner`: a single word.
+    """Whether a key is a property of the user's: a word as `owner`, which is not nearly an option of one word, or
+    several as `team.name`, which are not nearly an option, and the first of which begins none."""
+    if is_secret_key(key):
+        return False
+    if key.isidentifier():
+        words = [known for known in KNOWN_KEYS if "." not in known and "-" not in known]
+        return not get_close_matches(key.lower(), words, cutoff=0.7)
+    first, *others = _PARTS.split(key.lower())
+    if not others or not all(part.replace("_", "").isalnum() for part in (first, *others)):
+        return False
+    families = {_PARTS.split(known)[0] for known in (*KNOWN_KEYS, *HARMLESS_PREFIXES)}
+    is_near = get_close_matches(first, families, cutoff=0.85) or get_close_matches(key.lower(), KNOWN_KEYS, cutoff=0.8)
+    return not is_near
 
-    Paimon's options have several parts, except for a few single words; a word that is nearly one of these is not free.
-    """
-    words = [known for known in KNOWN_KEYS if "." not in known and "-" not in known]
-    is_word = key.isidentifier() and not is_secret_key(key)
-    return is_word and not get_close_matches(key.lower(), words, cutoff=0.7)
+
+_PARTS = re.compile(r"[.\- ]")
 
 
 def _check_restricted(key: str, text: str) -> None:

@@ -206,6 +206,8 @@ class Words:
         """`'key'`, or words with dots and dashes."""
         if self.comes_string():
             return self.string("an option")
+        if not self.is_done and self.tokens[self.at].token_type is TokenType.IDENTIFIER:
+            return self.name("an option")  # in backticks, as Spark takes it
         start = self.at
         while not self.is_done and self.peek() not in ("=", ",", ")"):
             self.at += 1

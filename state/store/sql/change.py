@@ -11,6 +11,8 @@ from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE, say
 from bucketline.state.bucket.defaults import left_out_value
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.sql.compute.calls import LOCAL_CONTEXT
+from bucketline.state.sql.compute.casts import cast_to
 from bucketline.state.sql.compute.expression import SqlExpression
 from bucketline.state.sql.compute.zones import local_column
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
@@ -162,6 +164,8 @@ def _completed(
         target = arrow_type(field.type)
         if is_zoned(column.type) and is_local(target):
             return local_column(column)
+        if pa.types.is_decimal(column.type) and pa.types.is_floating(target):
+            return cast_to(column, field.type.as_nullable(), LOCAL_CONTEXT)
         if field.type.is_atomic:
             return column
         return fit_array(column, field.type.as_nullable(), target, name, fields_rule)

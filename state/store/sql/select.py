@@ -19,9 +19,10 @@ from bucketline.state.sql.compute.expression import SqlExpression, evaluate
 from bucketline.state.sql.compute.filters import untyped_scalar
 from bucketline.state.sql.compute.meeting import common_type, to_common
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
-from bucketline.state.sql.statement import Query
+from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.sql.aggregates import Aggregate, grouped, sortable
 from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
+from bucketline.state.store.sql.row_sources import series, united
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.buffers import repeated
 from bucketline.state.types.timestamp_text import plain_value
@@ -84,6 +85,8 @@ def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.R
     if isinstance(tree, exp.Values):
         _refuse_others(tree, "expressions", "alias")
         return _constants([row.expressions for row in tree.expressions])
+    if isinstance(tree, exp.Union):
+        return _united(session, query, tree, reads)
     if not isinstance(tree, exp.Select):
         raise _needs_spark(type(tree).__name__.upper())
     for key, value in tree.args.items():
@@ -96,12 +99,9 @@ def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.R
             raise _needs_spark(f"{clause.upper()} without FROM")
         return _constants([tree.expressions])
     others = [v for k, v in tree.args.items() if k != "from_" and isinstance(v, exp.Expression | list)]
-    if len(query.relations) > 1 or any(
-        isinstance(e, exp.Expression) and e.find(exp.Select, exp.Exists)
-        for v in others
-        for e in (v if isinstance(v, list) else [v])
-    ):
-        raise _needs_spark("a query over several tables, or with another query inside,")
+    parts = [e for v in others for e in (v if isinstance(v, list) else [v]) if isinstance(e, exp.Expression)]
+    if any(e.find(exp.Select, exp.Exists) for e in parts):
+        raise _needs_spark("a query with another query inside")
     source = _source(session, query, start.this, reads)
     return _Select(source, _bound(tree, source)).run()
 
@@ -110,11 +110,14 @@ def _source(session: SqlSession, query: Query, node: exp.Expression, reads: bool
     """What stands after FROM: a table, VALUES, or another query."""
     alias = node.args.get("alias")
     names = [c.name for c in alias.columns] if alias is not None else []
-    if isinstance(node, exp.Table) and query.relations:
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and query.relations:
         _refuse_others(node, *_OF_A_TABLE)
         if names:
             raise _needs_spark(f"{node.sql(DIALECT)} after FROM")
-        return open_source(session, query.relations[0], node.alias_or_name, reads=reads)
+        relation = next(r for r in query.relations if r.start == _start(node))
+        return open_source(session, relation, node.alias_or_name, reads=reads)
+    if (numbers := series(node)) is not None:
+        return rows_source(numbers, node.alias_or_name, names)
     if not isinstance(node, exp.Values | exp.Subquery):
         raise _needs_spark(f"{node.sql(DIALECT)} after FROM")
     inner = node.copy()
@@ -125,9 +128,33 @@ def _source(session: SqlSession, query: Query, node: exp.Expression, reads: bool
         raise _needs_spark(f"{node.sql(DIALECT)} after FROM ({e.message})") from e
 
 
+def _united(session: SqlSession, query: Query, tree: exp.Union, reads: bool) -> pa.RecordBatchReader:
+    """The rows of two queries, the first ones first, under the names of the first."""
+    _refuse_others(tree, "this", "expression", "distinct")
+    left, right = (
+        run_select(session, replace(query, tree=side, relations=_named_in(side, query)), reads=reads)
+        for side in (tree.this, tree.expression)
+    )
+    try:
+        rows = united(left, right)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
+        raise _needs_spark(f"UNION of these types ({e})") from e
+    if not tree.args.get("distinct"):
+        return rows
+    names, whole = rows.schema.names, rows.read_all()
+    numbered = whole.rename_columns([str(i) for i in range(len(names))])
+    return pa.table(grouped(numbered, numbered.column_names, ())[0], names=names).to_reader()
+
+
+def _named_in(node: exp.Expression, query: Query) -> tuple[Relation, ...]:
+    """The tables that a part of a query names."""
+    starts = {_start(t) for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
+    return tuple(r for r in query.relations if r.start in starts)
+
+
 def _without_brackets(tree: exp.Expression) -> exp.Expression:
     """The query inside; ORDER BY and LIMIT behind brackets or VALUES are those of a query over it."""
-    if not isinstance(tree, exp.Subquery | exp.Values):
+    if not isinstance(tree, exp.Subquery | exp.Values | exp.Union):
         return tree
     behind = {key: tree.args[key] for key in ("order", "limit", "offset") if tree.args.get(key)}
     if behind:
@@ -139,7 +166,7 @@ def _without_brackets(tree: exp.Expression) -> exp.Expression:
         for key, node in behind.items():
             outer.set(key, node.copy())
         return outer
-    if isinstance(tree, exp.Values):
+    if isinstance(tree, exp.Values | exp.Union):
         return tree
     _refuse_others(tree, "this", "alias")
     return _without_brackets(tree.this)
@@ -238,7 +265,7 @@ class _Select:
                 raise _needs_spark("* EXCEPT")
             yield from (_Output(f.name, column=f.name) for f in self._fields)
             return
-        inner = node.unalias()
+        inner = node.unalias().unnest()
         name = node.alias if isinstance(node, exp.Alias) else _default_name(inner)
         if isinstance(inner, exp.Column):
             yield _Output(name, column=inner.name)

@@ -168,9 +168,10 @@ def plain(row: Any) -> Any:
 
 NEEDS_SPARK = [
     ("SELECT * FROM t a JOIN t b ON a.k = b.k", "JOIN"),
-    ("SELECT * FROM t WHERE k = (SELECT max(k) FROM t)", "a query over several tables"),
+    ("SELECT * FROM t WHERE k = (SELECT max(k) FROM t)", "a query with another query inside"),
     ("SELECT dt, count(*) FROM t GROUP BY dt HAVING count(*) > 1", "HAVING"),
-    ("SELECT k FROM t UNION SELECT k FROM t", "UNION"),
+    ("SELECT k FROM t EXCEPT SELECT k FROM t", "EXCEPT"),
+    ("SELECT k FROM t UNION SELECT dt FROM t", "UNION of these types"),
     ("SELECT avg(v) FROM t", "AVG of a decimal"),
     ("SELECT soundex(dt) FROM t", r"SOUNDEX\(dt\)"),
     ("SELECT * FROM t WHERE soundex(dt) = 'A000'", r"WHERE SOUNDEX\(dt\)"),
@@ -186,8 +187,7 @@ NEEDS_SPARK = [
     ("SELECT a FROM t AS x(a, b, c)", r"t AS x\(a, b, c\) after FROM"),
     ("SELECT dt, count(*) FROM t GROUP BY dt WITH ROLLUP", "ROLLUP in"),
     ("SELECT k FROM t LIMIT 10 PERCENT", "LIMIT_OPTIONS in"),
-    ("SELECT id FROM range(3)", r"RANGE\(3\) after FROM"),
-    ("SELECT k FROM (SELECT k FROM t) WHERE EXISTS (SELECT 1)", "a query over several tables"),
+    ("SELECT k FROM (SELECT k FROM t) WHERE EXISTS (SELECT 1)", "a query with another query inside"),
     ("SELECT a FROM VALUES (1, NULL) AS s(a, b)", "column b"),
     ("SELECT k, row_number() OVER (ORDER BY k) FROM t", "OVER"),
 ]
@@ -480,12 +480,16 @@ def test_words_of_the_users_are_kept_as_properties_and_options_with_slips_are_no
     run("CREATE TABLE t (a INT, b BINARY) TBLPROPERTIES ('k1'='v1', 'owner'='me'); INSERT INTO t VALUES (1, X'00')")
     run("ALTER TABLE t SET TBLPROPERTIES ('team'='x')")
     assert run("SHOW TBLPROPERTIES t") == [("k1", "v1"), ("owner", "me"), ("team", "x")]
+    run("ALTER TABLE t SET TBLPROPERTIES ('my.own-key'='y', `team name`='z'); ALTER TABLE t UNSET TBLPROPERTIES ('k1')")
+    shown = dict(run("SHOW TBLPROPERTIES t"))
+    assert shown == {"my.own-key": "y", "owner": "me", "team": "x", "team name": "z"}
     assert run("DESCRIBE t")[1][:2] == ("b", "BYTES") and run("SELECT b FROM t") == [b"\0"]
     for key, near in (
         ("bukcet", "bucket"),
         ("Bucket", "bucket"),
         ("file-fromat", "file.format"),
-        ("my.prop", "nearest"),
+        ("snapshot.prop", "snapshot"),
+        ("buckets.key", "bucket-key"),
     ):
         with pytest.raises(OptionError, match=f"unknown table option '{key}'.*{near}"):
             run(f"CREATE TABLE u (a INT) TBLPROPERTIES ('{key}'='1')")

@@ -137,3 +137,21 @@ def test_a_replaced_table_is_empty_and_older_snapshots_stay(run: Run) -> None:
         with pytest.raises(OptionError, match=says):
             run(text)
     assert run("SELECT * FROM t") == [(13, 4)]
+
+
+def test_unions_ranges_and_names_in_brackets_are_queried_without_spark(run: Run) -> None:
+    run("CREATE TABLE t (id BIGINT, d DOUBLE); INSERT INTO t SELECT id, 11.1 FROM range(1, 4)")
+    assert run("SELECT * FROM t") == [(1, 11.1), (2, 11.1), (3, 11.1)]
+    assert run("SELECT id FROM t UNION ALL SELECT 9 ORDER BY id DESC LIMIT 2") == [9, 3]
+    assert sorted(run("SELECT id FROM t UNION SELECT id FROM t VERSION AS OF 1 UNION SELECT 1")) == [1, 2, 3]
+    assert run("SELECT count(*) FROM (SELECT id FROM t UNION ALL SELECT d FROM t) AS u") == [6]
+    assert run("SELECT distinct(id) FROM t ORDER BY id") == [1, 2, 3]
+    assert run("SELECT a FROM range(10, 0, -4) AS r(a) WHERE a > 2") == [10, 6]
+    assert run("INSERT INTO t SELECT 5L, 0.5 UNION ALL SELECT 6L, 1.5; SELECT sum(d) FROM t WHERE id > 3") == [2.0]
+    for text, says in (
+        ("SELECT 1, 2 UNION ALL SELECT 1", "2 columns and 1 column do not go together"),
+        ("SELECT * FROM range()", "range takes an end"),
+        ("SELECT * FROM t, range(3)", "JOIN needs Spark"),
+    ):
+        with pytest.raises(OptionError, match=says):
+            run(text)
