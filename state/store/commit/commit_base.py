@@ -1,6 +1,5 @@
-"""What a commit needs to know of the snapshot that it follows: read at each try, and only for changed buckets.
-
-Source: Paimon 2.0 CommitScanner; bases are restricted to changed buckets, as all rules but the bucket count allow.
+"""The snapshot that a commit follows, and its contents: read at each try, and only for changed buckets. Source: Paimon
+2.0 CommitScanner; only changed buckets are read, which is enough for all rules but the bucket count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 class CommitBase:
-    """One snapshot (None: an empty table) as the base of a commit; its live files answer where they are known."""
+    """One snapshot (None: an empty table) as the base of a commit. Live files that are known are not read again."""
 
     def __init__(self, latest: Snapshot | None, manifests: Manifests, live: LiveFiles | None) -> None:
         self.latest = latest
@@ -57,8 +56,10 @@ class CommitBase:
 
 
 class Bases:
-    """The newest snapshot at each try of a commit, from `live` files where they are known. While these are fresh they
-    are not brought further: they were a moment ago, and are again only if a try has lost."""
+    """The newest snapshot at each try of a commit, with its `live` files if they are known.
+
+    At the first try they count as the newest; only after a lost try they are brought up to date.
+    """
 
     def __init__(
         self, snapshots: Snapshots, manifests: Manifests, live: LiveFiles | None, *, world: World, is_fresh: bool
@@ -75,7 +76,7 @@ class Bases:
         return CommitBase(self.live.snapshot, self._manifests, self.live)
 
     def follow(self, snapshot: Snapshot, delta_entries: Sequence[ManifestEntry]) -> None:
-        """The commit has published this snapshot."""
+        """Takes note that the commit has published this snapshot."""
         if self.live is not None:
             self.live = self.live.after(snapshot, delta_entries)
 

@@ -1,5 +1,7 @@
-"""Whether one half of a commit may follow the newest snapshot: reads what the conflict rules need, and applies them.
+"""Checks whether one snapshot of a commit may follow the newest one: reads what the conflict rules need, and applies
+them.
 
+A commit has up to two snapshots; each is called a half of the commit.
 Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
 """
 
@@ -43,9 +45,9 @@ from bucketline.state.types.order import key_order
 
 @dataclass(frozen=True, slots=True)
 class PlannedOn:
-    """What a table held when a compaction of it was planned: its live files, and by bucket its deletion-vector files.
+    """The state of a table when a compaction was planned: its live files, and its deletion-vector files by bucket.
 
-    A snapshot can expire while the compaction works; this is what of it the rules still need then.
+    A snapshot can expire while the compaction runs; the conflict rules then use this copy.
     """
 
     live: LiveFiles
@@ -54,8 +56,11 @@ class PlannedOn:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """The changes of one snapshot. `overwrite` selects the partitions whose live files they replace, `moves_rows` says
-    that by files with the same rows; `planned` is for compactions that are committed alone."""
+    """The changes of one snapshot of a commit.
+
+    `overwrite` selects the partitions whose live files are replaced; `moves_rows` says that they are replaced by files
+    with the same rows. `planned` is set for compactions that are committed alone.
+    """
 
     kind: CommitKind
     entries: tuple[ManifestEntry, ...]
@@ -70,8 +75,9 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A half on one base: its delta, its index delta, and the base's complete index list. `base_index` is read only if
-    the half changes indexes.
+    """A half that fits a base: its delta, its index delta, and the base's complete index list.
+
+    `base_index` is read only if the half changes indexes.
     """
 
     entries: tuple[ManifestEntry, ...]
@@ -105,7 +111,7 @@ def append_half(change: Append | Replace, changes: Changes) -> Half:
 
 
 def compact_half(changes: Changes, planned: PlannedOn | None) -> Half:
-    """The second snapshot of a commit, or its only one; then `planned` may say what its work was planned on."""
+    """The second snapshot of a commit, or its only one; then `planned` may hold the state on which it was planned."""
     return Half(
         CommitKind.COMPACT,
         changes.compact_entries,
@@ -128,10 +134,10 @@ class CommitChecks:
         self._looks_up = bool(schema.primary_keys) and schema.settings.lookup_cause is not None
 
     def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
-        """The id up to which no snapshot is a commit of ours: that of `before`, the base of the try before this one.
+        """The id up to which no snapshot belongs to this commit: the id of `before`, the base of the previous try.
 
-        If `before` was taken back since, by its writer or by a rollback, other snapshots may have come in its place and
-        before it. Then it is `based_on`, the snapshot on which the work was planned.
+        If `before` was taken back since, by its writer or by a rollback, other snapshots may have come in its place.
+        Then it is `based_on`, the snapshot on which the work was planned.
         """
         latest_id = 0 if latest is None else latest.id
         if before is None:
@@ -144,8 +150,10 @@ class CommitChecks:
     def find_twin(
         self, half: Half, author: Author, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
-        """The snapshot in which another run with the same commit user did the same since `seen`, the newest one checked
-        before. None: there is none, or nothing to compare with. A Conflict when it is not known any more.
+        """The snapshot in which another run with the same commit user has committed the same since `seen`, the newest
+        one checked.
+
+        None: there is none, or there is nothing to compare with. A Conflict if this can no longer be known.
         """
         if half.kind is CommitKind.COMPACT or author.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
@@ -157,8 +165,10 @@ class CommitChecks:
         return twin
 
     def find_stranger(self, author: Author, latest: Snapshot | None, seen: int) -> Conflict | None:
-        """Rule `second-writer`: since `seen` no other writer has written rows; compactions and statistics do not
-        matter. For tables whose buckets depend on their rows: two writers would put one key into two buckets.
+        """Checks the rule `second-writer`: no other writer may have written rows since `seen`. Compactions and
+        statistics do not count.
+
+        It holds for tables whose buckets depend on their rows: two writers would put one key into two buckets.
         """
         latest_id = 0 if latest is None else latest.id
         newer = list(self._snapshots.newest_first(latest or 0, seen))
@@ -177,9 +187,9 @@ class CommitChecks:
         return None
 
     def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
-        """The half on the base, or the rule that it breaks.
+        """The half on the base; or the conflict rule that it breaks.
 
-        `based_on` is the snapshot its work was planned on, `own` the one that the other half of the commit made.
+        `based_on` is the snapshot on which its work was planned, `own` the snapshot of the commit's other half.
         """
         if half.overwrite is not None:
             return self._fit_overwrite(half, half.overwrite, base, based_on)
@@ -194,7 +204,7 @@ class CommitChecks:
                 conflict = conflict or self._check_looked_up(spans, half.entries)
             if half.check is AppendCheck.ROWS_READ:
                 conflict = conflict or self._check_rows_unchanged(spans, half)
-            # After a rollback, what the work was planned on is no older state of the table.
+            # After a rollback, the snapshot on which the work was planned is no older state of the table.
             has_expired = conflict is not None and conflict.rule == HISTORY_GONE and based_on <= latest_id
             if has_expired and half.planned is not None:
                 conflict = self._check_since(half.planned, half, base)
@@ -243,13 +253,14 @@ class CommitChecks:
     def _totals(
         self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
     ) -> dict[bytes, int]:
-        """Bucket counts of the partitions of entries with fixed buckets, if `live` does not have them."""
+        """The bucket counts of the entries' partitions, for fixed buckets, if `live` does not have them."""
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
     def _check_planned_index(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
-        """Rules `index-changed` and `rows-deleted` from the first to the second snapshot of each span; 0 is the empty
-        table."""
+        """Checks the rules `index-changed` and `rows-deleted` from the first to the second snapshot of each span; 0 is
+        the empty table.
+        """
         takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in half.entries)
         if not half.index and not takes_away:
             return None
@@ -273,7 +284,7 @@ class CommitChecks:
     def _check_looked_up(
         self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
     ) -> Conflict | None:
-        """Rule `levels-changed` over what each span has changed."""
+        """Checks the rule `levels-changed` on the changes of each span."""
         assert self._key_order is not None, "only tables with keys look them up"
         for before_id, after_id in spans:
             changes = changes_since(self._snapshots, self._manifests, before_id, after_id)
@@ -286,8 +297,9 @@ class CommitChecks:
         return None
 
     def _check_since(self, planned: PlannedOn, half: Half, base: CommitBase) -> Conflict | None:
-        """Rules `index-changed`, `rows-deleted` and `levels-changed` by what a table held and holds, whatever has
-        happened in between."""
+        """Checks the rules `index-changed`, `rows-deleted` and `levels-changed` by the former and the present state of
+        the table.
+        """
         places = changed_buckets(half.entries, half.index)
         before = [e for place in sorted(places) for e in planned.vectors.get(place, ())]
         now = [e for place, files in deletion_entries(base.index()).items() if place in places for e in files]
@@ -302,8 +314,9 @@ class CommitChecks:
         return check_looked_up(newer, half.entries, self._key_order)
 
     def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
-        """Rule `rows-changed` over what each span has written. Compactions move rows and change none, but for those
-        of the postpone bucket: they let its rows be read.
+        """Checks the rule `rows-changed` on the changes of each span.
+
+        Compactions move rows and change none, except compactions of the postpone bucket: they make its rows readable.
         """
         if self._key_order is None:
             return None
@@ -324,7 +337,9 @@ class CommitChecks:
     def _check_target(
         self, target: PartitionTest, latest: Snapshot | None, based_on: int, takes_postponed: bool
     ) -> Conflict | None:
-        """Rule `target-changed`: since the overwrite was planned, nobody changed what it replaces."""
+        """Checks the rule `target-changed`: nobody may have changed the replaced partitions since the overwrite was
+        planned.
+        """
         latest_id = 0 if latest is None else latest.id
         changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)
         if changes is None:
@@ -347,7 +362,7 @@ def _may_hold_common_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
 
 
 def history_gone(since: int, latest: int) -> Conflict:
-    """The conflict of work whose base cannot be read any more."""
+    """The conflict of work whose base can no longer be read."""
     return Conflict(
         HISTORY_GONE,
         f"the work was planned on snapshot {since}, and not all snapshots from there to {latest} can be read: they "

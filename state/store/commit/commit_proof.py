@@ -1,11 +1,11 @@
-"""Whether the new files of a snapshot still exist, checked right before it is published.
+"""Checks right before a snapshot is published that its new files still exist.
 
-Orphan removal takes files that nothing names once they are a day old, and a writer's files are named only by its
-commit. A young batch is protected by its age and needs no check. The age is counted from the moment the work was
-planned, by the clock of the process that planned it and commits it, so neither the clocks of tasks nor their time zones
-matter. Past `QUICK_MS` the storage is asked as well, by two requests: a machine's clock may have been set, and what
-counts for removal is the storage's. Past half a day each file is looked for, by one request each, before the snapshot
-is published and after. Where looking is no request, each file is always looked for, whatever the clocks say.
+Orphan removal takes files that nothing names once they are a day old, and the files of a writer are named only by its
+commit. A young batch is protected by its age and needs no check. The age counts from the moment the work was planned,
+by the clock of the process that planned it and commits it, so clocks and time zones of tasks do not matter. After
+`QUICK_MS` the storage is asked for its time too, with two requests: a machine's clock may have been set, and removal
+goes by the clock of the storage. After half a day each file is looked for, with one request each, before and after the
+snapshot is published. On a local disk each file is always looked for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,10 @@ _FOREVER_MS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class BroughtFile:
-    """A new file of a commit; its bytes if the entry has them, its creation time, and whether it is a data file that
-    the commit makes live."""
+    """A new file of a commit.
+
+    It has its bytes if the entry has them, its creation time, and whether it is a data file that the commit makes live.
+    """
 
     path: str
     size_bytes: int | None = None
@@ -40,8 +42,9 @@ class BroughtFile:
 
 
 def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFile]:
-    """The files that nothing names before the half of a commit is published. An upgraded file is named already by an
-    older snapshot."""
+    """The files that nothing names before the snapshot is published. An upgraded file is already named by an older
+    snapshot.
+    """
     return [
         *(f for e in _added(half.entries) for f in _of_entry(root, schema, e, is_live=True)),
         *(f for e in half.changelog for f in _of_entry(root, schema, e)),
@@ -50,7 +53,9 @@ def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFil
 
 
 class FilesProof:
-    """Asks for the files of one half of a commit, whose work was planned at `planned_ms` by the clock of `world`."""
+    """Checks for the files of one snapshot of a commit, whose work was planned at `planned_ms` by the clock of
+    `world`.
+    """
 
     def __init__(
         self, io: FileIO, schema: TableSchema, files: Sequence[BroughtFile], world: World, planned_ms: int
@@ -65,17 +70,15 @@ class FilesProof:
         self._manifests: tuple[str, ...] = ()
 
     def add_manifests(self, paths: Sequence[str]) -> None:
-        """Says which files the commit has made itself, the newest one last; they count for `first_gone` from now on."""
+        """Sets the files that the commit itself has made, the newest one last; `first_gone` checks them from now on."""
         self._manifests = tuple(paths)
         self._newest_path = self._manifests[-1] if self._manifests else None
 
     def first_gone(self, newest_path: str | None = None) -> str | None:
-        """A file that is gone, or not whole; None when all are there, or too young to be taken by anybody.
+        """A file that is missing or incomplete; None if all exist, or are too young to be removed.
 
-        One that a removal has put aside, and not removed yet, comes back.
-
-        `newest_path` is a file that was written just now, and so the storage's clock; None: the newest manifest.
-        Raises StorageError.
+        A file that a removal has put aside, and not removed yet, is brought back. `newest_path` is a file that was
+        written just now, which shows the storage's time; None: the newest manifest. Raises StorageError.
         """
         self._asked_ms = self._world.clock.now_ms()
         newest_path = newest_path or self._newest_path
@@ -99,14 +102,15 @@ class FilesProof:
 
     @property
     def is_recent(self) -> bool:
-        """Whether the files were asked for just now; a process that was stopped since has to ask again."""
+        """Whether the files were checked just now. A process that was paused since has to check again."""
         return is_quick(self._world.clock.now_ms() - self._asked_ms)
 
     @property
     def is_certain(self) -> bool:
-        """Whether the files were so young just now that nobody can have removed one since.
+        """Whether the files were so young just now that none can have been removed since.
 
-        Others are looked for once more after the publication: a removal that began before it knows nothing of it.
+        Other files are checked once more after the publication, because a removal that began before does not know of
+        it.
         """
         return self.is_recent and not self._was_old and not self._is_free
 
@@ -114,7 +118,7 @@ class FilesProof:
         return reach(self._io, self._schema, path)
 
     def _age_ms(self, newest_path: str | None) -> int:
-        """How old the oldest file is by the storage's clock; 0 where that does not tell."""
+        """The age of the oldest file by the storage's clock; 0 if the storage does not tell."""
         if not self._files or newest_path is None:
             return 0
         oldest = min(self._files, key=lambda f: _FOREVER_MS if f.made_ms is None else f.made_ms)

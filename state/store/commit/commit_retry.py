@@ -23,7 +23,7 @@ class RetrySettings:
 
     @classmethod
     def of(cls, settings: CommitSettings) -> "RetrySettings":
-        """What a table's settings say. Raises OptionError when one of them is invalid."""
+        """The settings of a table. Raises OptionError if one of them is invalid."""
         return cls(
             max_retries=settings.max_retries,
             timeout_ms=settings.timeout_ms,
@@ -41,7 +41,9 @@ class Retries:
         self.done = 0
 
     def wait(self) -> bool:
-        """Pauses before the next try, each time twice as long plus up to a fifth; False when there is no next one."""
+        """Pauses before the next try, each time twice as long plus up to a fifth; returns False if there is no next
+        try.
+        """
         settings = self._settings
         elapsed_ms = self._world.clock.now_ms() - self._started_ms
         if self.done >= settings.max_retries or elapsed_ms > settings.timeout_ms:

@@ -1,6 +1,5 @@
-"""Removes the files of work that failed before or at its commit; never a file that a snapshot names.
-
-Source: Paimon 2.0 CommitCleaner; its abort deletes upgraded files too, which are live, and keeps lost manifests.
+"""Removes the files of work that failed before or at its commit; never a file that a snapshot names. Source: Paimon 2.0
+CommitCleaner; Paimon's abort also deletes upgraded files, which are live, and keeps lost manifests.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +36,7 @@ def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -
 
 
 def names_since(snapshots: Snapshots, manifests: Manifests, since: int) -> set[str] | None:
-    """The names of all files that a snapshot after `since` added; None when that is not known any more."""
+    """The names of all files that a snapshot after `since` added; None if that can no longer be known."""
     latest = snapshots.latest_id() or 0
     changes = changes_since(snapshots, manifests, since, latest)
     if changes is None:

@@ -1,4 +1,4 @@
-"""What became of a snapshot that was to be published."""
+"""The outcome of publishing a snapshot."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from bucketline.state.errors import StorageError
 
 
 class Fate(Enum):
-    """The outcome of publishing a snapshot."""
+    """Whether a snapshot that was to be published is in the table."""
 
     WON = "it is in the table"
     LOST = "it is not in the table, and never will be"
@@ -16,9 +16,9 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The fate of a snapshot; `error` is the storage's last error if that decided it.
+    """The outcome for a snapshot; `error` is the storage's last error if that decided it.
 
-    `gone` is a file of the snapshot that is no longer there, and the reason why it is LOST.
+    `gone` is a file of the snapshot that no longer exists, which is then the reason for LOST.
     """
 
     fate: Fate

@@ -1,7 +1,8 @@
-"""One half of a commit: the tries of one snapshot, until it is published, refused by a rule, or out of retries.
+"""Publishes one snapshot of a commit: tries until it is published, refused by a rule, or out of retries.
 
-Each try plans on the newest snapshot, writes the files that the new one names, and publishes it.
-Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that lost for certain leave no files behind.
+A commit has up to two snapshots, each called a half. Each try plans on the newest snapshot, writes the files that the
+new one names, and publishes it.
+Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that have certainly lost leave no files behind.
 """
 
 from collections.abc import Sequence
@@ -41,8 +42,9 @@ from bucketline.state.store.storage.queued_writes import QueuedWrites
 _LOOKS = 5
 
 Ended = Snapshot | Committed | Conflict | Unknown
-"""How a half ends: its snapshot, or why there is none; Committed when another run with the same commit user has
-published it."""
+"""The end of a half: its snapshot, or why there is none; Committed if another run with the same commit user has
+published it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,9 @@ class TableStores:
 
 @dataclass(frozen=True, slots=True)
 class CommitWork:
-    """What both halves of a commit have in common: who commits, on which bases, and when and on which snapshot the work
-    was planned (`publish`)."""
+    """What both halves of a commit share: who commits, on which bases, and when and on which snapshot the work was
+    planned.
+    """
 
     author: Author
     bases: Bases
@@ -99,7 +102,7 @@ class CommitWork:
 
 
 class HalfCommit:
-    """The commit of one half. `own` is the snapshot that the other half of the commit has made, if it came first."""
+    """The commit of one half. `own` is the snapshot of the other half, if that came first."""
 
     def __init__(
         self, table: TableStores, checks: CommitChecks, half: Half, work: CommitWork, own: int | None = None
@@ -195,7 +198,9 @@ class HalfCommit:
         )
 
     def _other_bucket_count(self, fit: Fit, base: CommitBase, newest_id: int) -> Conflict | None:
-        """Why files that were written for another number of buckets cannot begin a partition, or take its place."""
+        """The conflict of files that were written for another number of buckets than their new or replaced partition
+        has.
+        """
         schema, half = self.table.schema, self._half
         if newest_id <= schema.id or half.moves_rows or schema.settings.bucket.count <= 0:
             return None
@@ -233,7 +238,7 @@ class HalfCommit:
         return snapshot
 
     def _write(self, plan: SnapshotPlan, base: CommitBase) -> Snapshot:
-        """The snapshot; the files that it names are written."""
+        """Writes the files that the snapshot names; returns the snapshot."""
         queue = QueuedWrites(self.table.io)
         store = self.table.manifests.recording(self._of_try, queue)
         delta, is_of_try = self._delta, self._half.overwrite is not None or tracks_rows(self.table.schema)
@@ -266,7 +271,7 @@ class HalfCommit:
         return plan.snapshot(base=base_list, delta=delta_list, changelog=changelog, index_manifest=index)
 
     def _lost(self, snapshot: Snapshot, publication: Publication) -> Conflict | None:
-        """Why there is no next try; None after the pause before it."""
+        """Why there is no next try; None after the pause before the next try."""
         self._discard_try()
         if publication.gone is None and publication.error is None and self._retries.wait():
             return None
@@ -278,10 +283,10 @@ class HalfCommit:
         return _gave_up(snapshot, self._retries.done)
 
     def _may_come_right(self, base: CommitBase | None, error: BucketlineError) -> bool:
-        """Whether a file is missing because its snapshot expired, or was taken back, before all of it was read.
+        """Whether a file is missing because its snapshot expired, or was taken back, before it was read completely.
 
-        A file can also be missing for a moment, of the newest snapshot: while its writer takes it back, or a removal
-        of orphans has put it aside. So it is looked for `_LOOKS` times.
+        A file of the newest snapshot can be missing for a moment: while its writer takes the snapshot back, or while a
+        removal of orphans has put the file aside. So it is looked for `_LOOKS` times.
         """
         if not isinstance(error, StorageError) or not error.missing:
             return False

@@ -1,9 +1,8 @@
-"""Level-0 files whose rows have no result with what the table holds are found before they are committed: sums that
-overflow, products that cannot be divided.
+"""Finds level-0 files whose rows cannot be merged with the table's rows, before they are committed: sums that overflow,
+products that cannot be divided.
 
-Committed, they would become null when they are merged, and in Paimon let no read and no compaction of the bucket pass.
-Statistics clear a bucket without reading anything; only where they cannot are the new files' keys merged with the older
-ones, to see.
+After a commit such values would become null in merges, and Paimon could neither read nor compact the bucket. Statistics
+show for most buckets that this cannot happen; only for the others the new keys are merged with the older rows.
 """
 
 from collections.abc import Sequence
@@ -26,10 +25,10 @@ def refuse_overflow(
     *,
     memory_bytes: int,
 ) -> None:
-    """Returns when the new files can be merged with the older ones, which are all others of the bucket.
+    """Checks that the new files can be merged with the older files, which are all other files of the bucket.
 
-    Raises SchemaMismatchError naming the column whose result does not exist, or does not fit. Rows that wait for a
-    bucket are not checked: where merging them gives no result, it is null.
+    Raises SchemaMismatchError that names the column whose result does not exist, or does not fit. Rows that wait for a
+    bucket are not checked: if merging them gives no result, it is null.
     """
     schema = access.schema
     if bucket_id[1] < 0 or not new:

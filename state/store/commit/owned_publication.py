@@ -24,7 +24,7 @@ def publish_by_owner(
     proof: FilesProof,
     before: Snapshot | None,
 ) -> Publication:
-    """As `publish_snapshot`, for a table whose newest snapshot the catalog `owner` knows."""
+    """Publishes a snapshot as `publish_snapshot`, for a table whose newest snapshot is kept by the catalog `owner`."""
     unclear: StorageError | None = None
     refusal: StorageError | None = None
     while True:
@@ -52,8 +52,8 @@ def publish_by_owner(
 
 
 def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, gone: str | None) -> Publication:
-    """The outcome for a snapshot that is in the table: it is taken back if a file of it was removed while this process
-    was stopped. Raises CorruptFileError where the catalog does not take it back.
+    """The outcome for a snapshot that is in the table; it is taken back if one of its files was removed while this
+    process was paused. Raises CorruptFileError if the catalog does not take it back.
     """
     if gone is None:
         return Publication(Fate.WON)

@@ -1,11 +1,11 @@
-"""Publishes one snapshot, and finds out whether that happened.
+"""Publishes one snapshot, and finds out whether that succeeded.
 
-After an unclear answer the same bytes are published again: then either they are there, or another snapshot is, or this
-attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
-Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; distinguished by uuid here, so compactions too. Unlike
-there, a writer that slept until its id had been used and had expired does not turn the table back, and neither does one
-whose files were removed while it slept. A snapshot that is not there any more may have expired: then it was in the
-table, others may have built on it, and its manifests are still in use.
+After an unclear answer the same bytes are published again: then either they exist already, or another snapshot does, or
+this attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
+Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; snapshots are distinguished by uuid here, so compactions
+are too. Unlike there, a writer that slept until its id was used and had expired does not turn the table back, and
+neither does one whose files were removed while it slept. A snapshot that no longer exists may have expired: then it was
+in the table, others may have built on it, and its manifests are still in use.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,10 @@ def publish_snapshot(
     proof: FilesProof,
     before: Snapshot | None,
 ) -> Publication:
-    """Publishes under the snapshot's id, as the successor of `before`; None: of the empty table.
+    """Publishes the snapshot under its id, as the successor of `before` (None: of the empty table).
 
-    LOST with an error means: the storage refused, and trying again does not help.
-
-    `proof` has just been asked for the snapshot's files; it is asked again after each pause.
+    LOST with an error means that the storage refused, and that trying again does not help. `proof` has just checked the
+    snapshot's files; it checks them again after each pause.
     """
     if snapshots.owner is not None:
         return publish_by_owner(snapshots.owner, snapshots, snapshot, retries, proof, before)
@@ -42,8 +41,11 @@ def publish_snapshot(
 
 @dataclass(slots=True)
 class _Publishing:
-    """The attempts to publish one snapshot. `error` is that of the last attempt without an answer, `refusal` that of
-    the last one that the storage says it did not do."""
+    """The attempts to publish one snapshot.
+
+    `error` is the error of the last attempt without an answer, `refusal` that of the last attempt that the storage says
+    it did not carry out.
+    """
 
     snapshots: Snapshots
     manifests: Manifests
@@ -72,8 +74,9 @@ class _Publishing:
 
     @property
     def _lost(self) -> Fate:
-        """The fate where the snapshot is not there: an attempt without an answer may have been in the table, and have
-        expired since, or may still arrive."""
+        """The outcome if the snapshot does not exist: an attempt without an answer may have succeeded and expired, or
+        may still arrive.
+        """
         return Fate.LOST if self.error is None else Fate.UNKNOWN
 
     def _attempt(self) -> Publication:
@@ -89,7 +92,7 @@ class _Publishing:
             taken_by = snapshots.get(snapshot.id)
             if not self._is_ours(taken_by):
                 return Publication(self._lost if taken_by is None else Fate.LOST)
-            # The store had created this file, lost the answer, and tried again by itself; or this writer did.
+            # The store created this file, lost the answer and tried again by itself; or this writer did.
         self.is_there = True
         if gone is None and not self.proof.is_certain:
             gone = self.proof.first_gone(snapshots.path(snapshot.id))
@@ -99,7 +102,7 @@ class _Publishing:
         return holder is not None and holder.uuid == self.snapshot.uuid
 
     def _judged(self, gone: str | None) -> Publication:
-        """The outcome for a snapshot that was published; it is taken back if a file of it is `gone`."""
+        """The outcome for a published snapshot; it is taken back if one of its files is missing (`gone`)."""
         fate = self._place()
         if gone is not None and fate is Fate.WON:
             fate = self._take_back(gone)
@@ -120,10 +123,11 @@ class _Publishing:
         return Publication(Fate.WON if self._is_ours(holder) else Fate.LOST)
 
     def _take_back(self, gone: str) -> Fate:
-        """Removes a snapshot that was published too late: its files were removed while this process was stopped. LOST
-        then; UNKNOWN where the snapshot has gone already: its files have expired with it, if it was in the table.
+        """Removes a snapshot that was published too late, because its files were removed while this process was paused.
 
-        Raises CorruptFileError where another one builds on it already, or none would be left; it stays then.
+        The result is LOST; UNKNOWN if the snapshot no longer exists: its files have expired with it, if it was in the
+        table. Raises CorruptFileError if another snapshot builds on it already, or no snapshot would be left; then it
+        stays.
         """
         snapshots, snapshot = self.snapshots, self.snapshot
         has_before = snapshots.exists(snapshot.id - 1)
@@ -155,11 +159,11 @@ class _Publishing:
         raise _broken(snapshot, gone, f"{rest} and write the rows again")
 
     def _place(self) -> Fate:
-        """Whether a published snapshot is part of the table's history; UNKNOWN where it is not there any more.
+        """Whether a published snapshot is part of the table's history; UNKNOWN if it no longer exists.
 
         If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
-        what was published then is an island that no newer snapshot builds on. It is taken back, and so is one whose
-        predecessor was taken back, by its writer or by a rollback: it would undo that. An expired one was the oldest.
+        no newer snapshot builds on it then. It is taken back. So is a snapshot whose predecessor was taken back, by its
+        writer or by a rollback, because it would undo that. A predecessor that has expired was the oldest snapshot.
         """
         snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)
@@ -185,8 +189,8 @@ class _Publishing:
         return Fate.WON if holds else Fate.LOST
 
     def _has_trace(self) -> bool:
-        """Whether the newest snapshot still holds what this one brought. If not, it may have been compacted since, or
-        the table was rolled back.
+        """Whether the newest snapshot still holds files of this one. If not, they may have been compacted, or the table
+        was rolled back.
         """
         newest = self.snapshots.latest()
         if newest is None:
@@ -203,8 +207,10 @@ def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
 
 
 def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: FilesProof) -> bool | None:
-    """Whether a state with these manifests holds a manifest or a data file of the proof; None: it brought no data file,
-    and its manifests may have been merged. Reads all manifests where none is the proof's own.
+    """Whether a state with these manifests holds a manifest or a data file of the proof.
+
+    None: the proof has no data file, and its manifests may have been merged. Reads all manifests if none is the proof's
+    own.
     """
     if any(m.file_name in proof.manifest_names for m in named):
         return True

@@ -1,7 +1,7 @@
-"""A commit: what was written becomes a snapshot, then what was compacted.
+"""A commit: written files become a snapshot, then compacted files become another.
 
-A commit is up to two snapshots: what was written (APPEND, or OVERWRITE), then what was compacted (COMPACT); each is one
-half of it (`half_commit`). A lost race is a Conflict. An unclear outcome is Unknown, and then no file is deleted.
+The first snapshot is APPEND or OVERWRITE, the second COMPACT; each is one half of the commit (`half_commit`). A lost
+race is a Conflict. An unclear outcome is Unknown, and then no file is deleted.
 Source: Paimon 2.0 FileStoreCommitImpl.
 """
 
@@ -34,14 +34,13 @@ from bucketline.state.store.storage.local_io import LocalIO
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
-    """What work was planned on: a table, whose schema has the options in force, at the snapshot `based_on`.
+    """The state on which work was planned: a table, whose schema has the options in force, at the snapshot `based_on`.
 
-    That is 0 for the empty table, and None where nothing matters that has happened since.
-
-    `live` are its live files, which saves reading its manifests; `vectors` its deletion-vector files by bucket, where
-    they are known: then a compaction comes through also when the snapshot has expired meanwhile. `planned_ms` is when
-    the work began, by the table's clock (None: now), and when `live` was the newest: files that may be old by then are
-    looked for before a snapshot is published.
+    `based_on` is 0 for the empty table, and None if nothing that has happened since matters. `live` are its live files,
+    which saves reading its manifests. `vectors` are its deletion-vector files by bucket, if known: then a compaction
+    succeeds even if the snapshot has expired meanwhile. `planned_ms` is the time by the table's clock when the work
+    began (None: now) and `live` was the newest: files that may be old by then are checked before a snapshot is
+    published.
     """
 
     table: TableHandle
@@ -102,7 +101,7 @@ def _planned(base: Base, change: Change) -> PlannedOn | None:
 
 
 def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author, settings: CommitSettings) -> bool:
-    """Whether there is a snapshot of what was written. Raises SchemaMismatchError as `publish`."""
+    """Whether written files get a snapshot. Raises SchemaMismatchError as `publish`."""
     if isinstance(change, Replace):
         _check_inside(change.target, changes)
         return True
@@ -116,7 +115,7 @@ def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author,
 
 
 def _compacted(half: HalfCommit, change: Change, made: tuple[Snapshot, ...]) -> CommitResult:
-    """The commit after its compaction; `made` is the snapshot of what was written, if there is one."""
+    """Commits the compaction; `made` is the snapshot of the written files, if there is one."""
     work, outcome = half.work, _outcome_of(half)
     if isinstance(outcome, Snapshot):
         return Committed((*made, outcome), live=work.bases.live)
@@ -125,7 +124,7 @@ def _compacted(half: HalfCommit, change: Change, made: tuple[Snapshot, ...]) -> 
         with suppress(BucketlineError):
             _discard_outputs(half.table, change.messages, since)
     if made:
-        # What was written is in the table; only the compaction has to be done again.
+        # The written rows are in the table; only the compaction has to be repeated.
         return Committed(made, outcome, live=work.bases.live)
     if isinstance(outcome, BucketlineError):
         raise outcome

@@ -1,5 +1,6 @@
-"""Repeats work whose files were removed before their commit, whose base has expired meanwhile, or whose rows somebody
-else has changed."""
+"""Repeats work whose files were removed before the commit, whose base has expired meanwhile, or whose rows another
+writer has changed.
+"""
 
 import logging
 from collections.abc import Callable
@@ -14,17 +15,20 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 TIMES = 3
-"""How often work is done before its error is raised. If its files are removed as often, somebody removes young
-files, or the work takes longer than a day."""
+"""How often work is done before its error is raised. If its files are removed that often, something removes young
+files, or the work takes longer than a day.
+"""
 
 
 def may_repeat(error: CommitConflictError) -> bool:
-    """Whether work whose commit has failed so is to be done again."""
+    """Whether work whose commit has failed with this error may be repeated."""
     return isinstance(error, FilesGoneError) or error.rule in (HISTORY_GONE, ROWS_CHANGED)
 
 
 def repeat_if_gone(work: Callable[[], T]) -> T:
-    """The result of the work. Each time it must write new files, on the newest snapshot."""
+    """The result of the work, which is repeated while its files are removed. It must write new files on the newest
+    snapshot each time.
+    """
     for left in range(TIMES - 1, 0, -1):
         try:
             return work()
@@ -36,16 +40,17 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
 
 
 CHANGED_TIMES = 6
-"""How often a change of rows is planned before its conflict is raised: five other writers came first then."""
+"""How often a change of rows is planned before its conflict is raised: then other writers came first five times."""
 
 _FIRST_PAUSE_MS = 50
 
 
 def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
-    """The result of the work, and how often it was planned again: where it lost against another writer, on the newest
-    snapshot, after a pause that doubles and is drawn at random, so that two of them do not meet again.
+    """The result of the work, and how often it was planned again.
 
-    Raises the CommitConflictError of the last time, which says how often it was planned.
+    If it conflicts with another writer it is planned again on the newest snapshot, after a pause that doubles and is
+    drawn at random, so that two writers do not meet again. Raises the last CommitConflictError, which says how often it
+    was planned.
     """
     for left in range(CHANGED_TIMES - 1, 0, -1):
         try:

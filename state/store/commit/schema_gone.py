@@ -1,7 +1,7 @@
-"""Schemas that went while a writer was slow: of a branch that was deleted, or by a fast-forward.
+"""Finds schemas that were removed while a writer was slow: of a deleted branch, or by a fast-forward.
 
-A writer of a branch publishes and looks for the schema then; who deletes a branch removes its schema last, and lists
-what is left after that. So one of the two sees what was published (`docs/care-beside-history.md`).
+A writer of a branch publishes and then looks for the schema; a process that deletes a branch removes its schema last,
+and then lists what is left. So one of the two sees what was published (`docs/care-beside-history.md`).
 """
 
 from bucketline.state.errors import BranchNotFoundError, SchemaMismatchError, StorageError
@@ -13,9 +13,9 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 def check_branch(snapshots: Snapshots, published: Snapshot) -> None:
-    """Returns if the branch to which a snapshot was published is still there; one request, none for the table itself.
+    """Checks that the branch to which a snapshot was published still exists; one request, none for the table itself.
 
-    Raises BranchNotFoundError where it was deleted meanwhile; the snapshot is taken back then. StorageError.
+    Raises BranchNotFoundError if it was deleted meanwhile; the snapshot is taken back then. StorageError.
     """
     io, root = snapshots.io, snapshots.root
     table = history_of(root)[0]
@@ -33,9 +33,11 @@ def check_branch(snapshots: Snapshots, published: Snapshot) -> None:
 
 
 def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
-    """Returns if the schema under which files were written is still the table's; one request, none for the first one.
+    """Checks that the schema under which files were written is still the table's; one request, none for the first
+    schema.
 
-    Raises SchemaMismatchError where a fast-forward has removed or replaced it: no read would pass. StorageError.
+    Raises SchemaMismatchError if a fast-forward has removed or replaced it, because no read would succeed.
+    StorageError.
     """
     if snapshots.owner is not None or schema.id == 0:
         return  # a branch begins with the table's first schema, or with a later one alone

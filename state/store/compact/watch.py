@@ -1,4 +1,4 @@
-"""What long work on a bucket calls again and again, so that it can be ended from outside."""
+"""The callback that long work on a bucket calls again and again, so that the work can be ended from outside."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -9,7 +9,7 @@ Watch = Callable[[], None]
 
 
 def unwatched() -> None:
-    """Nobody ends the work."""
+    """A watch that never ends the work."""
 
 
 def watched(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:

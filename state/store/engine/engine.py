@@ -1,4 +1,4 @@
-"""What carries work on a table out: it runs stages or jobs and says what came of them; nothing is committed."""
+"""The interface of engines, which run stages or jobs on a table and return the outcome; they commit nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 
 class GivenBack(Exception):
-    """Raised in work that was cancelled: it ends early, and the files that it has made are removed."""
+    """Raised in work that was cancelled: it ends early, and its files are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ NO_ROWS = Parts()
 
 
 class TaskJob(Protocol):
-    """Work on one bucket that a task does by itself; plain values, so that it travels."""
+    """Work on one bucket that a task does alone; plain values that can be sent to tasks."""
 
     @property
     def access(self) -> BucketAccess:
@@ -54,8 +54,9 @@ class TaskJob(Protocol):
         ...
 
     def message(self) -> CommitMessage:
-        """Does the work: what the bucket has become, empty where nothing is left to do. An error leaves no new file
-        behind."""
+        """Does the work, and returns its commit message; empty if nothing is left to do. After an error no new file is
+        left.
+        """
         ...
 
 
@@ -68,7 +69,7 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class TaskStats:
-    """What a write task says of itself."""
+    """Statistics of a write task."""
 
     accepted_rows: int
     spilled_bytes: int = 0
@@ -101,7 +102,7 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """Runs stages and jobs: in this process, or in tasks on other machines."""
+    """Runs stages and jobs, in this process or in tasks on other machines."""
 
     @property
     def workers(self) -> Workers:
@@ -136,7 +137,7 @@ class ShapedFrame:
 
 
 class Rows(Protocol):
-    """A caller's rows where the tasks of an engine can read them, more than once."""
+    """A caller's rows in a form that the tasks of an engine can read more than once."""
 
     @property
     def schema(self) -> pa.Schema:

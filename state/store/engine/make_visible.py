@@ -1,7 +1,6 @@
-"""Compacts again what a lost compaction has left on level 0, until readers see it, or the time is over.
-
-Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`); here the writer that
-lost compacts again itself.
+"""Compacts again the files that a lost compaction has left on level 0, until readers see their rows or the time is
+over. Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`); here the
+writer that lost compacts again itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from bucketline.state.store.write.visibility import Budget, FileNames, still_on_
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What came of trying: the table `at` the end, the `snapshots` made, and the files `left` on level 0.
+    """The result of the attempts: the table `at` the end, the `snapshots` made, and the files `left` on level 0.
 
     `lost` says why the last try failed; None with files left: the options let them wait (`lookup-compact` = gentle).
     """
@@ -98,11 +97,15 @@ def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) ->
 
 
 def is_lasting(failure: object) -> bool:
-    """Whether another try would fail alike. Storage may recover, and what is missing was compacted by others."""
+    """Whether another try would fail in the same way. Storage may recover, and missing files were compacted by
+    others.
+    """
     return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
 
 
 def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
-    """Less work loses less often; but where the options let level 0 wait, only what was due before is due again."""
+    """The trigger of the next try: a minor compaction, which conflicts less often; if the options let level 0 wait,
+    only what was due before.
+    """
     gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
     return lost if gentle else CompactTrigger.MINOR

@@ -1,7 +1,7 @@
-"""Rows that are counted and not read: where a read asks for no column, metadata often say how many rows a file shows.
+"""Counts rows without reading them: if a read asks for no column, metadata often say how many rows a file shows.
 
-They say it exactly of a file that is merged with no other, holds no deletes, and of which every row passes the filter.
-Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on partitions.
+They are exact for a file that is merged with no other, holds no deletes, and whose rows all pass the filter. Source:
+Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _MOST_AT_ONCE = 1 << 30
 def counted_apart(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> tuple[int, Sequence[BucketFiles]]:
-    """How many rows of the buckets are known without reading them, and what has to be read for the others.
+    """How many rows of the buckets are known from metadata, and the buckets or files that must be read for the rest.
 
     Nothing is counted for a read that asks for columns. The buckets are those that may hold rows that pass (`prune`).
     """

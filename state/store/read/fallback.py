@@ -30,7 +30,7 @@ _FIRST_SNAPSHOT_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a read sees of one branch: a snapshot of it, and the schema its rows are read with, options included."""
+    """The view of one branch in a read: a snapshot, and the schema with which its rows are read, options included."""
 
     table: TableHandle
     schema: TableSchema
@@ -38,7 +38,7 @@ class Sight:
 
 
 def own_sight(table: TableHandle, version: Version | None) -> Sight:
-    """What a read sees of the branch that was opened. Raises OptionError for a version that does not exist."""
+    """The view of the branch that was opened. Raises OptionError for a version that does not exist."""
     settings = table.table_schema.settings.reading
     snapshot = Versions(table.io, table.metadata_path).find(version, settings)
     return _sight(table, snapshot, is_past=version is not None or bool(settings.named_versions))
@@ -92,11 +92,10 @@ def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
 
 
 def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> Sight | None:
-    """The state of the other branch that belongs to what is seen of the own one; None where it adds nothing.
-
-    A snapshot id means one of the own branch: the other is seen as it was then, and before its first snapshot as that
-    one left it. A tag means the same snapshot for both, so that the other has no partition of its own. A time, and an
-    id that `scan.version` gives, is taken as it is.
+    """The view of the other branch that belongs to the view of the own branch; None if it adds nothing. A snapshot id
+    names a snapshot of the own branch: the other branch is read as it was at that time, or at its first snapshot if
+    that is later. A tag means the same snapshot for both, so the other branch has no partition of its own. A time, and
+    an id from `scan.version`, applies to the other branch directly.
     """
     versions = Versions(other.io, other.metadata_path)
     settings = ReadSettings(own.table.read_options if version is None else {})
@@ -122,10 +121,10 @@ def _as_of(versions: Versions, own: Snapshot) -> Snapshot | None:
 
 
 def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSchema:
-    """The other branch's schema with the own column names: columns are matched by their place, as Paimon does.
+    """The other branch's schema with the own column names: columns are matched by position, as Paimon does.
 
-    Raises UnsupportedTableError where the columns differ in number or type, or where an option goes by a name that only
-    the other branch has.
+    Raises UnsupportedTableError if the columns differ in number or type, or if an option uses a name that only the
+    other branch has.
     """
     types = [[f.type.as_nullable() for f in schema.fields] for schema in (own, other)]
     if types[0] != types[1]:

@@ -1,6 +1,5 @@
-"""The newest record of each key with its row kind, deletes included: what a log of a snapshot shows.
-
-Source: Paimon 2.0 MergeFileSplitRead.forceKeepDelete.
+"""Reads the newest record of each key with its row kind, deletes included: the rows of a log of a snapshot. Source:
+Paimon 2.0 MergeFileSplitRead.forceKeepDelete.
 """
 
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ def read_kept(table: TableHandle) -> ReadRows:
 
 
 def _kept(access: FileAccess, bucket: BucketFiles) -> Iterator[pa.RecordBatch]:
-    """The rows of a bucket with a key, one a key, the kind last."""
+    """The rows of a bucket that has keys: one row for each key, the row kind in the last column."""
     schema = access.schema
     columns = [*(f.name for f in schema.fields), VALUE_KIND]
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])

@@ -1,8 +1,8 @@
-"""What a filter says without reading rows: which columns it needs, which candidates it rules out.
+"""Analyses a filter without reading rows: which columns it needs, and which candidates it rules out.
 
-A filter is an opaque `pyarrow.compute.Expression`. Candidates (partitions, files) are described by guarantees: what is
-known to hold for every row in them. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so
-no second reading of expressions exists here.
+A filter is an opaque `pyarrow.compute.Expression`. Candidates (partitions, files) are described by guarantees: facts
+that hold for every row in them. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so
+expressions are interpreted nowhere else.
 """
 
 from collections.abc import Sequence
@@ -74,9 +74,9 @@ def possible(
 
 
 def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.Scalar]:
-    """Columns that every row passing the filter has one known value in, as scalars of the column's type.
+    """Columns that have one known value in every row that passes the filter, as scalars of the column's type.
 
-    A column whose value cannot be brought to its type exactly, or that is a float, is left out.
+    A column whose value cannot be converted to its type exactly, and a float column, is left out.
     """
     pinned: dict[str, pa.Scalar] = {}
     try:
@@ -118,7 +118,7 @@ def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
 
 
 def constant_guarantee(field: DataField, value: object) -> pc.Expression:
-    """That the column has the value in every row, as partition columns do."""
+    """The guarantee that the column has the value in every row, as partition columns do."""
     column = pc.field(field.name)
     if value is None:
         return column.is_null()

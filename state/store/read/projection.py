@@ -1,4 +1,4 @@
-"""What a read asks for: columns and a filter, and whether the table can be read at all."""
+"""The projection of a read: columns and a filter; and the check that a table can be read at all."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -69,8 +69,10 @@ def is_tracked(schema: TableSchema) -> bool:
 
 
 def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
-    """Returns if rows of such a table can be read. Raises UnsupportedTableError naming the option. Where the snapshot
-    `is_named`, it does not matter which one the table says is read."""
+    """Checks that rows of such a table can be read. Raises UnsupportedTableError that names the option.
+
+    If the snapshot `is_named` by the read, options of the table that name a snapshot do not matter.
+    """
     refused = schema.settings.reading.refused
     if refused is not None and not (is_named and refused[0] == SCAN_MODE_KEY):
         key, value = refused

@@ -1,4 +1,5 @@
-"""Which data files a read opens: live files by partition and bucket, without those that the filter rules out.
+"""Chooses the data files that a read opens: live files by partition and bucket, without those that the filter rules
+out.
 
 Pruning never changes a result: a file of a primary-key table that overlaps others is skipped only by its keys, because
 skipping it by another column could bring an older version of a row back.
@@ -128,8 +129,8 @@ def keeps_file(
     their values, and by their keys alone."""
     if not schema.primary_keys:
         return file.file_name in by_values
-    # Versions of a row are whole rows here: where none can pass, the newest cannot either. Engines that build rows
-    # out of several versions give no such proof.
+    # Here versions of a row are whole rows: if none can pass, the newest cannot either. This does not hold for engines
+    # that build rows out of several versions.
     whole_rows = not schema.settings.merge.engine.builds_rows
     if whole_rows and not any(f.file_name in by_values for f in files):
         return False

@@ -1,4 +1,4 @@
-"""What a read of a table sees: one snapshot as rows, or the changes between two snapshots with their kinds.
+"""Plans and runs a read of a table: one snapshot as rows, or the changes between two snapshots with their row kinds.
 
 Plans are made from metadata alone; rows are read when they are asked for.
 Source: Paimon 2.0 AbstractDataTableScan, IncrementalDeltaStartingScanner, DataTableStreamScan.

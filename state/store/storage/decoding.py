@@ -8,7 +8,9 @@ from bucketline.state.errors import CorruptFileError
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Adds the file's name to a CorruptFileError from inside, and the offset (0 for the whole file)."""
+    """Adds the file's name, and the offset (0 for the whole file), to a CorruptFileError that is raised in the
+    block.
+    """
     try:
         yield
     except CorruptFileError as e:

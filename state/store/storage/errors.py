@@ -1,4 +1,4 @@
-"""Errors of the operating system as StorageError: what happened, where, and what to do about it."""
+"""Turns errors of the operating system into StorageError: what happened, where, and the remedy."""
 
 import errno
 import shutil
@@ -68,7 +68,7 @@ def storage_error(
 
 
 def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
-    """What `ask` answers about a file; None when there is no such file."""
+    """The answer of `ask` about a file; None if the file does not exist."""
     try:
         return ask(path)
     except StorageError as e:

@@ -1,7 +1,7 @@
-"""FileIO: everything the library does with storage, as one small protocol; and the choice of an implementation by URI.
+"""FileIO: all storage operations of the library as one small protocol; and the choice of an implementation by URI.
 
-Paths are plain strings in the form that the FileIO itself returned: absolute, `/`-separated, without a scheme.
-Every failure is a StorageError; of a file that should be there and is not, `missing` is True.
+Paths are plain strings in the form that the FileIO itself returned: absolute, `/`-separated, without a scheme. Every
+failure is a StorageError; `missing` is True if a file that should exist does not.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ class FileIO(Protocol):
     """The operations on storage that the table format needs. Implementations can be pickled and keep no files open."""
 
     def require_publish(self) -> None:
-        """Returns if `publish` works here. Raises UnsupportedTableError naming the remedy; no file is touched.
+        """Checks that `publish` works here. Raises UnsupportedTableError that names the remedy if not.
 
-        Object stores are tried once in a process, with an object of its own that is removed again.
+        An object store is tried once in a process, with a temporary object; other storage is not touched.
         """
         ...
 
@@ -32,32 +32,35 @@ class FileIO(Protocol):
         ...
 
     def read_optional(self, path: str) -> bytes | None:
-        """The whole file, None when there is none."""
+        """The whole file; None if it does not exist."""
         ...
 
     def read_unchanging(self, path: str) -> bytes:
-        """The whole of a file that never changes, of a name that is used once.
+        """The whole file, for a file that never changes and whose name is used only once.
 
-        Where reading is a request it may come from memory, even if the file is gone since.
+        If reading takes a network request, the bytes may come from memory, even if the file no longer exists.
         """
         ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Creates a durable file, and its folders. Raises StorageError if it exists; an incomplete one is removed."""
+        """Creates a durable file, and its folders. Raises StorageError if the file exists; an incomplete file is
+        removed.
+        """
         ...
 
     def publish(self, path: str, data: bytes) -> bool:
-        """Makes the file if there is none, all at once and durably; False if there is one, which stays as it is.
+        """Creates the file if it does not exist, in one step and durably; returns False, and changes nothing, if it
+        exists.
 
-        Where a request may be repeated on its way, a file with the same bytes counts as made by this call: bytes that
-        decide who wins hold something unique.
-        After a StorageError it may or may not have happened, now or a little later: read back. Only an error with
-        `published` = False says that it did not and will not.
+        If a client or network may repeat a request, a file with the same bytes counts as created by this call. So bytes
+        that decide between two writers must contain something unique.
+        After a StorageError the file may or may not have been created, or may be created a little later: read it back.
+        Only an error with `published` = False says that the file was not created and will not be.
         """
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Creates or replaces a file; readers see the old or the new content."""
+        """Creates or replaces a file; readers see either the old or the new content."""
         ...
 
     def list_names(self, directory: str) -> list[str]:
@@ -79,11 +82,11 @@ class FileIO(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Removes a file; a missing one is no error."""
+        """Removes a file; no error if it does not exist."""
         ...
 
     def delete_folder(self, directory: str) -> None:
-        """Removes a folder and what is below it; a missing one is no error."""
+        """Removes a folder with its contents; no error if it does not exist."""
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
@@ -91,9 +94,10 @@ class FileIO(Protocol):
         ...
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file, created with its folders, durable once closed.
+        """A new file for writing, created with its folders, durable once it is closed.
 
-        Raises StorageError if it exists: when it is opened, or, where asking is a request, when it is closed.
+        Raises StorageError if the file exists: when it is opened or, if that check takes a network request, when it is
+        closed.
         """
         ...
 

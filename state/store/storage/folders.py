@@ -1,4 +1,4 @@
-"""Folders of databases and tables: made so that a listing shows them, and renamed in one step where storage can."""
+"""Creates folders of databases and tables that a listing shows, and renames them in one step if the storage can."""
 
 from typing import Protocol, runtime_checkable
 
@@ -14,11 +14,13 @@ class HasFolders(Protocol):
     """Storage that has folders of its own, and renames in one step. Object stores do not."""
 
     def make_folder(self, directory: str) -> None:
-        """Creates a folder and its parents; one that is there is no error."""
+        """Creates a folder and its parents; no error if it exists."""
         ...
 
     def move(self, path: str, target: str) -> bool:
-        """Gives a file another name, in one step; False when there is none. A file of that name is replaced."""
+        """Gives a file another name in one step; returns False if it does not exist. A file with the new name is
+        replaced.
+        """
         ...
 
     def move_folder(self, directory: str, target: str) -> bool:
@@ -30,7 +32,7 @@ class HasFolders(Protocol):
 
 
 def make_folder(io: FileIO, directory: str) -> None:
-    """Makes a folder that a listing of its parent shows; one that is there is no error."""
+    """Creates a folder that a listing of its parent shows; no error if it exists."""
     if isinstance(io, HasFolders):
         io.make_folder(directory)
     else:
@@ -38,9 +40,10 @@ def make_folder(io: FileIO, directory: str) -> None:
 
 
 def rename_folder(io: FileIO, directory: str, target: str) -> None:
-    """Gives a folder another name, in one step; the target must not be there.
+    """Gives a folder another name in one step; the target must not exist.
 
-    Raises UnsupportedTableError where storage would copy file by file: others would see half of it. StorageError.
+    Raises UnsupportedTableError if storage would copy file by file, so that others would see a part of it.
+    StorageError.
     """
     if not isinstance(io, HasFolders):
         raise UnsupportedTableError(

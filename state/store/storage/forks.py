@@ -1,5 +1,6 @@
-"""Clients with threads of their own do not come along when a process is forked: in the new process they would wait for
-ever, so it refuses to use them.
+"""Refuses to use clients with threads in a forked process.
+
+The threads of a client do not exist in the new process, where the client would wait for ever.
 """
 
 import os
@@ -23,7 +24,7 @@ def check_not_forked(path: str) -> None:
 
 
 def refuse_after_fork(has_clients: Callable[[], bool]) -> None:
-    """From here on, processes that are forked while there are clients are refused."""
+    """From now on, processes that are forked while there are clients refuse to use them."""
 
     def note() -> None:
         if has_clients():

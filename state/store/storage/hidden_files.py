@@ -1,9 +1,9 @@
-"""Files put aside under another name in the same folder, so that they can come back.
+"""Puts files aside under another name in the same folder, so that they can be brought back.
 
-Orphan removal puts a file aside before it looks for the last time whether a snapshot names it, and a writer looks for
-its files after its snapshot is published. So one of the two notices the other, whoever is stopped in between: either
-of them brings the file back, or it is removed and the writer takes its snapshot back. What a crash leaves aside, the
-next removal brings back or removes. Only where renaming is one step: object stores cannot do that.
+Orphan removal puts a file aside before it checks for the last time whether a snapshot names it, and a writer looks for
+its files after its snapshot is published. So one of the two notices the other, whichever is paused in between: either
+the file is brought back, or it is removed and the writer takes its snapshot back. Files that a crash leaves aside are
+brought back or removed by the next removal. This needs renaming in one step, which object stores do not have.
 """
 
 import re
@@ -19,7 +19,7 @@ _ASIDE = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\
 
 
 def own_name(file: FileInfo) -> str:
-    """The name of a file; of one that was put aside, the name it had."""
+    """The name of a file; for a file that was put aside, its former name."""
     return _own_name(file.path.rpartition("/")[2])
 
 
@@ -37,12 +37,14 @@ def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
 
 
 def put_aside(io: FileIO, file: FileInfo, place: FileInfo) -> bool:
-    """Whether the file is under its new name now, or stays as it is; False when it is gone."""
+    """Puts the file aside; returns False if it no longer exists. If storage cannot rename in one step, the file keeps
+    its name.
+    """
     return not isinstance(disk := bare(io), HasFolders) or place is file or disk.move(file.path, place.path)
 
 
 def bring_back(io: FileIO, file: FileInfo) -> None:
-    """Gives a file that was put aside its own name again; one that is gone, or was not, stays as it is."""
+    """Gives a file that was put aside its own name again; a file that was not, or no longer exists, is left alone."""
     disk = bare(io)
     if isinstance(disk, HasFolders) and is_aside(file):
         disk.move(file.path, f"{file.path.rpartition('/')[0]}/{own_name(file)}")

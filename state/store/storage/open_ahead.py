@@ -1,5 +1,5 @@
-"""Files that are read one after another, opened ahead where storage answers late: opening one brings its end, and all
-of a small file.
+"""Opens files ahead that are read one after another, if storage is slow: opening a file reads its end, and all of a
+small file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,8 +18,9 @@ _AHEAD = 16
 
 
 class OpenAhead(WrappedIO):
-    """Hands every operation on; the next files of `paths` are opened while those before them are read. Each path is
-    opened ahead once. For several threads.
+    """A storage that opens the next files of `paths` while those before them are read; other operations are passed on.
+
+    Each path is opened ahead once. Usable by several threads.
     """
 
     __slots__ = ("_coming", "_inner", "_left", "_lock", "_pool")
@@ -43,7 +44,7 @@ class OpenAhead(WrappedIO):
         return self._inner.open_input(path) if opened is None else opened.result()
 
     def close(self) -> None:
-        """Closes what was opened and not asked for."""
+        """Closes the files that were opened and not asked for."""
         self._left.clear()
         for coming in self._coming.values():
             if not coming.cancel():

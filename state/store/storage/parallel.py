@@ -30,9 +30,11 @@ def answers_late(io: object) -> bool:
 
 
 def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
-    """What each of the works comes to, in order; they run at the same time where the storage `io` answers late, one
-    after another elsewhere. None is under way any more when this returns or raises. Raises the first error, in order;
-    an interrupt leaves works undone that have not begun.
+    """The results of the works, in order; they run at the same time if the storage `io` is far away, else one after
+    another.
+
+    When this returns or raises, no work is running. Raises the first error, in order; an interrupt leaves works undone
+    that have not begun.
     """
     if len(works) < 2 or not answers_late(io):
         return [work() for work in works]

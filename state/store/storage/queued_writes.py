@@ -1,4 +1,4 @@
-"""New files that do not depend on each other, written at the same time where storage answers late."""
+"""Writes new files that do not depend on each other at the same time, if storage is slow."""
 
 from functools import partial
 
@@ -10,8 +10,9 @@ _QUEUE_BYTES = 8 << 20
 
 
 class QueuedWrites(WrappedIO):
-    """Hands every operation on, but new files wait until `flush`, where storage answers late. Until then they are not
-    there. Errors of a file are raised by `flush`, or by a later write.
+    """A storage whose new files wait until `flush`, if it is slow; other operations are passed on.
+
+    Until then the files do not exist. Errors of a file are raised by `flush`, or by a later write.
     """
 
     __slots__ = ("_inner", "_waiting", "_waiting_bytes")

@@ -1,9 +1,8 @@
-"""Runs of a buffer, and buckets that are compacted → messages of buckets, by one thread or by several: what comes out
-does not depend on their timing.
+"""Writes or compacts buckets with one thread or several; the resulting messages do not depend on the timing of threads.
 
-Each thread has a lane: buckets that it writes one after the other. Which bucket is in which lane follows from the
-number of rows, and the names of a lane's files follow from one name that is drawn before the work starts. Encoding and
-compression run outside of Python, so that lanes advance at the same time.
+Each thread has a lane: buckets that it writes one after the other. The lane of a bucket follows from the numbers of
+rows, and the names of a lane's files from one name that is drawn before the work starts. Encoding and compression run
+outside of Python, so lanes advance at the same time.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows, 
 from bucketline.state.store.write.run_buffer import RunBuffer
 
 LANE_BYTES = 64 << 20
-"""The memory for merging that a lane needs at least: for a row group, its encoding, and batches of the runs."""
+"""The least memory for merging that a lane needs: for a row group, its encoding, and batches of the runs."""
 
 _UNKNOWN = BucketState()
 
@@ -37,11 +36,10 @@ def written_buckets(
     threads: int,
     finish: Finish = lambda message, world: message,
 ) -> Generator[CommitMessage, None, None]:
-    """The message of each bucket, in the order of the buffer, which is empty afterwards. An error, and closing the
-    generator, leave nothing behind of buckets whose messages have not come out. `finish` makes of each message what
-    comes out, in the thread that has written the bucket; after an error in it, the message's files are removed.
-
-    Memory is that of one thread: the lanes share it, and there are no more of them than it is enough for.
+    """The message of each bucket, in the order of the buffer, which is empty afterwards. After an error, or when the
+    generator is closed, no files are left of buckets whose messages were not returned. `finish` turns each message into
+    the result, in the thread that has written the bucket; after an error in it, the message's files are removed. The
+    lanes share the memory of one thread, and there are only as many as it is enough for.
     """
     bucket_ids = buffer.buckets()
     windows = SortedWindows(
@@ -101,8 +99,9 @@ def _no_runs(bucket_id: BucketId) -> Runs:
 
 
 def threads_that_wait(write: BucketWrite) -> int:
-    """How many buckets a task that has one core writes at the same time, if the options do not say it: where storage
-    answers late, its threads wait most of the time."""
+    """How many buckets a task with one core writes at the same time by default: if storage is slow, threads mostly
+    wait.
+    """
     return AT_ONCE if write.parallelism is None and answers_late(write.access.files.io) else 1
 
 
@@ -156,7 +155,7 @@ def _in_lanes(
 
 
 def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:
-    """How one lane of several writes: with its share of the memory, and with names of its own."""
+    """How one of several lanes writes: with its share of the memory, and with names of its own."""
     world = write.access.world
     # A copy of the access also chooses dictionaries by the rows of its own lane.
     return replace(

@@ -48,7 +48,7 @@ they take about three times as much."""
 
 
 class CompactTrigger(Enum):
-    """What a writer does after its flush."""
+    """What a writer compacts after its flush."""
 
     NONE = "none"
     MINOR = "minor"
@@ -57,11 +57,11 @@ class CompactTrigger(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """What the table holds of a bucket before this batch. An unknown bucket is an empty one.
+    """The state of a bucket in the table before this batch. An unknown bucket is empty.
 
-    `files` are all live files where `complete`; else they were left out because the bucket is not to be compacted.
-    `vector_files` are those with deletion vectors. Where `files` were left out and rows may need values of stored ones,
-    `stored` are all live files, `stored_vectors` those with their deletion vectors.
+    `files` are all live files if `complete`; else they were left out because the bucket will not be compacted.
+    `vector_files` are the files with its deletion vectors. If `files` were left out and rows may need values of stored
+    rows, `stored` are all live files, and `stored_vectors` their deletion vectors.
     """
 
     next_sequence_number: int = 0
@@ -124,10 +124,10 @@ class BucketWrite:
 
 
 def write_bucket(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> CommitMessage:
-    """What a write does to one bucket. `runs` are in arrival order, or their rows sorted; without any, only a due
-    compaction happens.
+    """Writes one bucket: new files, and a compaction if one is due.
 
-    An error leaves none of the new files behind.
+    `runs` are in arrival order, or their rows are sorted; without any, only a due compaction is done. After an error no
+    new files are left.
     """
     with write.access.removed_on_error(bucket_id) as made:
         if write.access.schema.primary_keys:
@@ -175,9 +175,9 @@ def compact_bucket(
 
 
 def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collection[str] = ()) -> CompactUnit | None:
-    """What the trigger compacts in a bucket with these live files; None when nothing is due.
+    """The unit that the trigger compacts in a bucket with these live files; None if nothing is due.
 
-    `masked` names the files of which rows are deleted by position.
+    `masked` names the files with rows that are deleted by position.
     """
     if write.trigger is CompactTrigger.NONE or not files:
         return None
@@ -190,7 +190,7 @@ def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collect
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """What a batch's rows have become: data files, and the changelog files of a table that logs its input."""
+    """The files of a batch's rows: data files, and changelog files if the table logs its input."""
 
     files: Sequence[DataFileMeta] = ()
     changelog: Sequence[DataFileMeta] = ()
@@ -271,8 +271,8 @@ def _merged(
 
 
 def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
-    """What looks for keys of several feeds in runs whose ranks begin at these sequence numbers; None where there is
-    nothing to look for.
+    """Finds keys from several feeds in runs whose ranks begin at these sequence numbers; None if that need not be
+    checked.
     """
     spans = joined_spans(
         FeedSpans.from_bytes(run.feeds).moved(start) for run, start in zip(runs, starts, strict=True) if run.feeds

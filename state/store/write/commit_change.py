@@ -1,4 +1,4 @@
-"""Commits a change that was planned on a table at a snapshot, or says why not; what is certainly lost is removed."""
+"""Commits a change that was planned on a table at a snapshot; files that are certainly lost are removed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -59,8 +59,9 @@ def appended(
     check: AppendCheck | None = None,
     ignore_empty: bool | None = None,
 ) -> Append:
-    """The change of messages; `check` says what must not have happened meanwhile, where it is more than the table's
-    bucket mode asks."""
+    """The change that appends the messages; `check` says what must not have happened meanwhile, beyond the rule of the
+    bucket mode.
+    """
     common_keys = partial(hold_common_keys, at.plan.access)
     return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)
 
@@ -81,7 +82,7 @@ def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Comm
 
 
 def _refuse(at: TableAt, change: Append | Replace) -> None:
-    """Returns if the rows can be merged with those of the table. Raises SchemaMismatchError."""
+    """Checks that the rows can be merged with those of the table. Raises SchemaMismatchError if not."""
     if isinstance(change, Append) or not change.moves_rows:
         _refuse_timeless(at, change.messages)
     if isinstance(change, Append):

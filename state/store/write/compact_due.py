@@ -35,9 +35,8 @@ def due_buckets(
     *,
     among: Collection[BucketId] | None = None,
 ) -> list[BucketId]:
-    """The buckets, in order, in which the trigger finds something to compact as the files are now.
-
-    `vectors` are the deletion-vector files of buckets that have one; `among` restricts what is looked at.
+    """The buckets, in order, in which the trigger finds something to compact as the files are now. `vectors` are the
+    deletion-vector files by bucket; `among` restricts the buckets that are checked.
     """
     if trigger is CompactTrigger.NONE:
         return []

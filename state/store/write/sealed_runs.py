@@ -1,9 +1,8 @@
-"""Map side of a write: accepted rows → sorted, folded, sealed runs, one per (partition, group) and flush.
+"""The map side of a write: accepted rows → sorted, folded, sealed runs, one for each (partition, group) and flush.
 
-A sealed run is what travels in the shuffle: a few compressed bytes instead of many rows. Its rows are sorted by
-(trimmed primary key, sequence fields, arrival); `_SEQUENCE_NUMBER` holds the arrival rank inside (origin, partition,
-group), which the reduce side turns into Paimon's sequence numbers by adding where origin and group start.
-
+A sealed run is sent through the shuffle: a few compressed bytes instead of many rows. Its rows are sorted by (trimmed
+primary key, sequence fields, arrival); `_SEQUENCE_NUMBER` holds the arrival rank inside (origin, partition, group),
+which the reduce side turns into Paimon's sequence numbers by adding the start of origin and group.
 Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, merged-away rows included).
 """
 
@@ -43,7 +42,7 @@ SMALL_BYTES = 4 << 20
 
 
 class RunForm(Enum):
-    """What a run holds its rows as."""
+    """The form of the rows in a run."""
 
     PACKED = "an Arrow IPC stream, compressed: it travels to another task"
     PLAIN = "an Arrow IPC stream, for the task that sealed it"
@@ -104,9 +103,9 @@ Run = TypeVar("Run")
 
 
 class Sealer(ABC, Generic[Run]):
-    """Buffers accepted rows up to a budget in bytes and hands out sealed runs when it is reached.
+    """Buffers accepted rows up to a budget in bytes, and returns sealed runs when the budget is reached.
 
-    `mixed` is a key whose rows came from several feeds, where rows of it were folded here; None if there was none.
+    `mixed` is a key whose rows came from several feeds, found when rows were folded here; None if there was none.
     """
 
     def __init__(self, plan: SealPlan, *, origin: int) -> None:

@@ -1,6 +1,6 @@
-"""What is done with rows on their way into a table, as one frozen value: read → seal → place → write.
+"""The way of rows into a table as one frozen value: read → seal → place → write.
 
-A plan makes the stages, an engine runs them: the same stages in this process and in tasks on other machines.
+A plan makes the stages and an engine runs them: the same stages in this process, or in tasks on other machines.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Source = TypeVar("Source", covariant=True)
 
 
 class BucketResult(Enum):
-    """What the message of a bucket says when its task is done."""
+    """The form in which a task returns the message of a bucket."""
 
     AS_WRITTEN = "new files, and the compaction that follows them in a snapshot of its own"
     ONE_CHANGE = "both as one compaction"
@@ -28,8 +28,8 @@ class BucketResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteStage:
-    """How runs become files. `states` holds the buckets that the table has; `groups` is what becomes of runs that have
-    no bucket yet.
+    """How runs become files. `states` holds the existing buckets of the table; `groups` finds the buckets of runs that
+    have none yet.
     """
 
     write: BucketWrite
@@ -40,8 +40,9 @@ class WriteStage:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """Among how many tasks the work is shared. `place` and `write` are those that rows are sent to; where `write` is
-    None, the tasks that read rows write them as well.
+    """The numbers of tasks that share the work.
+
+    Rows are sent to `place` and `write` tasks; if `write` is None, the tasks that read rows also write them.
     """
 
     write: int | None = 1
@@ -52,7 +53,7 @@ class TaskCounts:
 class Stages(Generic[Source]):
     """One run of an engine.
 
-    `source` says where rows come from, `seal` how they are grouped and sorted. `place` is a stage of its own between
+    `source` supplies the rows, `seal` says how they are grouped and sorted. `place` is a stage of its own between
     reading and writing; without it, the tasks that write find the buckets themselves (`WriteStage.groups`). `idle` are
     buckets that are compacted when no rows come to them. `retired` are messages that go with those of the run: files
     that the source has used up. `key_shares` is the number of shares of the keys that a later run has to keep.

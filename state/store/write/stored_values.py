@@ -1,7 +1,7 @@
-"""Rows of which the source left values out get them from the rows that the bucket has stored.
+"""Fills in values that the source left out, from the rows that the bucket has stored.
 
-The rows are those of the snapshot that the write was planned on: the commit fails where somebody has written the same
-keys since (`AppendCheck.ROWS_READ`).
+The stored rows are those of the snapshot on which the write was planned: the commit fails if another writer has written
+the same keys since (`AppendCheck.ROWS_READ`).
 """
 
 from collections.abc import Callable, Sequence
@@ -62,8 +62,10 @@ class StoredRows:
 
 
 def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse) -> pa.RecordBatch:
-    """The rows with all values, and without the column UNAVAILABLE. A row without a stored row is refused. If a delete
-    came before it, only the delete stays."""
+    """The rows with all values, and without the column UNAVAILABLE.
+
+    A row without a stored row is refused. If a delete came before it, only the delete stays.
+    """
     rows = batch.drop_columns([UNAVAILABLE])
     column = batch.column(UNAVAILABLE)
     if column.null_count == len(column):

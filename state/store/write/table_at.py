@@ -1,7 +1,7 @@
-"""A table at one snapshot, as one job writes it: newest schema, plan, live files, index lists. Nothing changes it.
+"""A table at one snapshot, as one job writes it: newest schema, plan, live files, index lists. It never changes.
 
-A stream keeps the one that its last batch has left, so that a batch reads what has changed and nothing else; a single
-write makes one and drops it.
+A stream keeps the one that its last batch has left, so that a batch reads only what has changed since; a single write
+makes one and drops it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -76,7 +76,7 @@ class TableAt:
         return 0 if self.view.snapshot is None else self.view.snapshot.id
 
     def refreshed(self) -> "TableAt":
-        """The table with its newest schema, at its newest snapshot. Raises as `table_at`, and as `newest_live`."""
+        """The table with its newest schema, at its newest snapshot. Raises as `table_at` and `newest_live`."""
         planned_ms = self.table.world.clock.now_ms()
         asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._newest_live]
         newest, live = all_at_once(self.table.io, asked)
@@ -96,7 +96,7 @@ class TableAt:
         return self._with_live(self._newest_live())
 
     def after(self, committed: Committed) -> "TableAt":
-        """The table as a commit of what was planned on it has left it."""
+        """The table after a commit that was planned on it."""
         return self if committed.live is None else self._with_live(committed.live)
 
     def _newest_live(self) -> LiveFiles:
@@ -116,7 +116,7 @@ class TableAt:
         return roots
 
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
-        """What write tasks must know of each bucket; live files only where a compaction may happen."""
+        """The facts about each bucket that write tasks must know; with live files only if a compaction may happen."""
         compacting = trigger is not CompactTrigger.NONE
         vectors = self.deletion_entries()
         states = {}

@@ -1,9 +1,9 @@
-"""Which files of a commit still wait on level 0 for a compaction, and compacting until none does.
+"""Finds the files of a commit that still wait on level 0 for a compaction.
 
-A commit publishes its rows first and its compaction second, and the second may lose against another writer. In tables
-whose batch readers skip level 0 (deletion vectors without merge-on-read, first-row) the rows cannot be read until some
-compaction takes their files up; with `changelog-producer` = `lookup` their changes are not logged until then. What is
-left so is in the table itself: whoever comes later finds the files on level 0.
+A commit publishes its rows first and its compaction second, and the second may conflict with another writer. In tables
+whose batch readers skip level 0 (deletion vectors without merge-on-read, first-row) the rows cannot be read until a
+compaction takes their files up; with `changelog-producer` = `lookup` their changes are not logged until then. The files
+are in the table, so any later writer finds them on level 0.
 Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup; Paimon's writers fail here, or leave the rows hidden.
 """
 
@@ -76,7 +76,7 @@ def joined(one: FileNames, other: FileNames) -> FileNames:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """How much waits on level 0; `since_ms` is the local time at which the oldest of it was written."""
+    """The amount that waits on level 0; `since_ms` is the local time at which the oldest of its files was written."""
 
     rows: int = 0
     files: int = 0
@@ -106,7 +106,7 @@ def _level0(view: LiveFiles, bucket_id: BucketId, names: frozenset[str]) -> list
 class Budget:
     """Time that may be spent on trying again, with pauses that double and are drawn at random.
 
-    Pauses count as spent however the clock is moved, so that it always ends.
+    Pauses count as spent even if the clock is set back, so the budget always ends.
     """
 
     def __init__(self, budget_ms: int, world: World) -> None:

@@ -1,4 +1,6 @@
-"""All runs of a buffer → commit messages: rows without a bucket get one first, then bucket after bucket is written."""
+"""Turns all runs of a buffer into commit messages: rows without a bucket get one first, then bucket after bucket is
+written.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -62,9 +64,9 @@ def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
 
 
 def _as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMeta], BucketId], None]) -> CommitMessage:
-    """What a message leaves behind, without the files that its own compaction has used up: these are deleted.
+    """A message with the final files only; new files that its own compaction has used up are deleted.
 
-    New files that were merely moved up count as made at their new level; what the input logged is part of the change.
+    New files that were merely moved up count as made at their new level; logged input is part of the change.
     """
     new = {f.file_name for f in message.new_files}
     after = {f.file_name for f in message.compact_after}

@@ -1,6 +1,6 @@
-"""From a table and a job's options to how it is written: one frozen value, made on the driver.
+"""Decides from a table and a job's options how the table is written: one frozen value, made on the driver.
 
-What sets the bucket modes apart is asked of the plan's `mode`.
+Differences between bucket modes are in the plan's `mode`.
 """
 
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ Source = TypeVar("Source")
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Who does the work: how many tasks run at a time, and among how many at most it may be shared."""
+    """The available workers: how many tasks run at a time, and how many at most may share the work."""
 
     parallelism: int = 1
     most_tasks: int = 1
 
     def tasks(self, wanted: int | None) -> int:
-        """Among how many tasks work is shared, if so many are wanted."""
+        """The number of tasks that share work if this number is wanted."""
         return max(1, min(self.parallelism if wanted is None else wanted, self.most_tasks))
 
 
@@ -45,7 +45,7 @@ ONE_WORKER = Workers()
 
 @dataclass(frozen=True, slots=True)
 class WriteScope:
-    """What is known of a write before its rows are seen.
+    """Facts about a write before its rows are read.
 
     `user` commits it. `expected_rows` is a guess at what it brings to each partition it touches, `touched` are the
     partitions of the last one; None where nothing is known. `key_shares` is the number of shares of the keys that the
@@ -66,7 +66,7 @@ class WriteScope:
 
 
 class TableState(Protocol):
-    """The table as its writer sees it, at one snapshot."""
+    """The table at one snapshot, as its writer sees it."""
 
     @property
     def view(self) -> LiveFiles: ...
@@ -77,7 +77,7 @@ class TableState(Protocol):
 
 
 class ReplacedPartitions(Protocol):
-    """Which partitions are replaced, as it is known once all rows were read; a value that travels."""
+    """The partitions that are replaced, known once all rows were read; a value that can be sent to tasks."""
 
     def is_replaced(self, partition: bytes) -> bool: ...
 
@@ -91,13 +91,13 @@ class ReplacedState(TableState, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What sets one bucket mode apart from the others; each is one object."""
+    """What distinguishes one bucket mode from the others; each mode is one object."""
 
     append_check: ClassVar[AppendCheck] = AppendCheck.BUCKET_COUNT
     """What must not have happened to the table when rows are committed."""
 
     why_not_compacting: ClassVar[str | None] = None
-    """Why those who write buckets leave them as they are; None where they compact them."""
+    """Why writers of buckets do not compact them; None if they do."""
 
     postpones: ClassVar[bool] = False
     """Whether rows wait until a compaction moves them to their buckets."""
@@ -152,7 +152,7 @@ class WritePlan:
 
     @property
     def _why_not_compacting(self) -> str | None:
-        """Why this job leaves the buckets it writes as they are; None where it compacts them."""
+        """Why this job does not compact the buckets that it writes; None if it does."""
         if self.mode.why_not_compacting is not None:
             return self.mode.why_not_compacting
         if self.schema.settings.compaction.write_only:

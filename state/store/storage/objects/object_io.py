@@ -1,9 +1,9 @@
-"""Files in object stores: S3 and what speaks it, GCS, Azure, through obstore.
+"""Files in object stores, through obstore: S3 and compatible stores, GCS, Azure.
 
-Publishing is a put on the condition that there is no such object, sent once: what the client cannot know (a lost
-answer, a time-out, a conflict of two puts at once) is raised, and the commit loop finds out. A store that takes the
-condition and does not keep it would lose commits, so this is tried once in each process before the first commit.
-Paths are `bucket/key`, and keys are taken as they are: nothing is escaped. There are no folders.
+A file is published by a put on the condition that no such object exists, sent once: an unclear answer (a lost answer, a
+time-out, a conflict of two puts) is raised, and the commit loop finds out what happened. A store that accepts the
+condition and does not keep it would lose commits, so the condition is tried once in each process before the first
+commit. Paths are `bucket/key`, and keys are used unchanged: nothing is escaped. There are no folders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -219,9 +219,9 @@ class ObjectIO:
         )
 
     def _is_ours(self, path: str, data: bytes, answer: Exception) -> bool:
-        """Whether an object that is there already holds these bytes: a request that was repeated made it.
+        """Whether an existing object holds these bytes, because a repeated request of this client made it.
 
-        Raises StorageError when there is none: two puts met, and it is open which of them will be.
+        Raises StorageError if there is none: two puts met, and it is not known which one will win.
         """
         stored = self.read_optional(path)
         if stored is None:
