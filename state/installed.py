@@ -1,4 +1,4 @@
-"""Whether the packages that are installed are new enough: an older one would fail later, or give wrong values.
+"""Checks that the installed packages are new enough: an older package would fail later, or give wrong values.
 
 The names of their folders say it, which takes less than a millisecond; importing them would take a thousand times that.
 """

@@ -1,4 +1,4 @@
-"""Which bucket a new key gets in one partition: the buckets that an assigner owns, and the room left in them.
+"""Chooses the bucket of a new key in one partition, among the buckets that an assigner owns, by the room left in them.
 
 The format only requires that a known key keeps its bucket; how new keys are spread is free. Two assigners must never
 open the same bucket, so each owns every n-th bucket number.

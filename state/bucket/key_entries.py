@@ -1,4 +1,4 @@
-"""What the key index stores, as columns and as bytes.
+"""The entries of the key index, as columns and as bytes.
 
     00 "label"                 JSON: which table, which share, which snapshot
     00 "p" u32 BE code         a serialized partition

@@ -1,4 +1,4 @@
-"""Which bucket mode a table has, and which columns decide the bucket of a row.
+"""Finds the bucket mode of a table, and the columns that decide the bucket of a row.
 
 Source: Paimon 2.0 BucketMode, TableSchema (bucketKeys, crossPartitionUpdate), SchemaValidation.
 """

@@ -1,4 +1,4 @@
-"""Who commits, and what the snapshot says of it."""
+"""The author of a commit, and the properties that the snapshot gets from the author."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which tags writers create, after which snapshot, and which of them go again.
+"""Decides which tags writers create, for which snapshots, and which of these tags are removed again.
 
 Times are wall-clock time in the zone of the tags, in milliseconds, as if it were UTC.
 Source: Paimon 2.0 TagAutoCreation, TagPeriodHandler, TagBatchCreation.

@@ -1,4 +1,4 @@
-"""What a commit does to a table: it appends, it replaces, or it compacts."""
+"""The kinds of change that a commit makes to a table: append, replace, or compact."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

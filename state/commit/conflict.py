@@ -1,4 +1,5 @@
-"""Whether two writers collide: may these changes follow that snapshot? One function per rule; a conflict is a value.
+"""The conflict rules: may these changes follow that snapshot, or do two writers collide? One function per rule; a
+conflict is a value.
 
 The base may be restricted to the changed buckets, because every rule looks at one bucket; only the bucket count belongs
 to a partition.

@@ -1,4 +1,4 @@
-"""Which snapshots may go, and which files with them: decisions over values that the caller has read.
+"""Decides which snapshots may be removed, and which files with them, from values that the caller has read.
 
 A file is removed with the last snapshot that needs it. A file that a delta deletes is not needed from that delta's
 snapshot on, so it is removed with the snapshot before. The cost depends on the deltas, not on the size of the table.

@@ -1,4 +1,4 @@
-"""Whether a table that another process has created can be used in place of the one that was to be created."""
+"""Checks whether a table that another process has created can be used in place of the one that should be created."""
 
 from bucketline.state.commit.widen import narrows
 from bucketline.state.format.schema_json import TableSchema

@@ -1,4 +1,4 @@
-"""Which manifests of the base list are merged into fewer, and the entries of the new ones.
+"""Chooses the manifests of the base list that are merged into fewer, and makes the entries of the new manifests.
 
 The caller reads and writes. The decisions, in order:
 

@@ -1,4 +1,4 @@
-"""Which snapshot is the newest, when the hint LATEST does not say so?
+"""Decides which snapshot is the newest if the hint LATEST does not tell.
 
 Files of published snapshots may be missing. Then a hint, tag or changelog that names a commit proves that it existed. A
 new commit must not use its id again, and a reader must not read an older state as the newest. Manifests and data files

@@ -1,8 +1,8 @@
-"""How old partitions are: which have expired, and which are idle so that they count as done.
+"""Decides from their age which partitions have expired, and which have been idle so long that they count as done.
 
-Times are local wall-clock time in milliseconds, as if it were UTC, as the creation times of files are.
-Source: Paimon 2.0 NormalPartitionExpire, PartitionValuesTimeExpireStrategy, PartitionUpdateTimeExpireStrategy,
-PartitionTimeExtractor, PartitionMarkDoneTrigger.
+Times are local wall-clock time in milliseconds, as if it were UTC, as the creation times of files are. Source: Paimon
+2.0 NormalPartitionExpire, PartitionValuesTimeExpireStrategy, PartitionUpdateTimeExpireStrategy, PartitionTimeExtractor,
+PartitionMarkDoneTrigger.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Who refers to a state, and who removes one: what each does about what it sees of the other.
+"""Pins and announcements: decides what a process that refers to a snapshot, and one that removes it, do about each
+other.
 
 A pin and an announcement are each written before the other side is looked for, so at least one of two sees the other.
 Whoever refers gives way to an announcement, and whoever removes gives way to a pin. `docs/care-beside-history.md` has

@@ -1,4 +1,4 @@
-"""Whether a commit is in the table already, checked before work starts and again before it is published.
+"""Decides whether a commit is in the table already; checked before the work starts and again before it is published.
 
 A writer is identified by its name, which contains an id. The prefix from `commit.user-prefix` may change; the writer
 stays the same.

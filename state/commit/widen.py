@@ -1,4 +1,4 @@
-"""Which type a column may change to: one that holds every value of the old type exactly.
+"""Decides which type a column may change to: a type that holds every value of the old type exactly.
 
 Paimon also accepts changes that cut values (BIGINT to INT), or that only some readers support. Tables with such changes
 are read, but the changes are not made here.

@@ -1,7 +1,7 @@
-"""How old rows are, in tables whose rows expire: which rows a compaction drops, and which files have such rows.
+"""The age of rows in tables whose rows expire: which rows a compaction drops, and which files have such rows.
 
-Rows expire only where compactions read them: readers see an expired row until then, as Paimon's do.
-Source: Paimon 2.0 RecordLevelExpire.
+Rows expire only where compactions read them: readers see an expired row until then, as Paimon's do. Source: Paimon 2.0
+RecordLevelExpire.
 """
 
 from collections.abc import Callable

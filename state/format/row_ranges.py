@@ -1,4 +1,4 @@
-"""Which files of a table with data evolution make up the same rows, and which columns each of them holds.
+"""Groups the files of a table with data evolution that make up the same rows, with the columns that each of them holds.
 
 Every file has a range of row ids. Files of one range hold different columns of the same rows, or newer values of the
 same columns; blob and vector files hold one column, each of a part of the range.

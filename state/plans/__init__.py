@@ -1,1 +1,1 @@
-"""What is to be compacted, by whom, and what came of it: values, their JSON, and the rules of leases."""
+"""Compaction plans, claims and results as values, with their JSON and the rules of leases."""

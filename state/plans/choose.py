@@ -1,4 +1,5 @@
-"""Which buckets become items, in which order, with which inputs; and whether it is time to plan.
+"""Chooses the buckets that become items of a plan, their order and their input files; and decides whether a plan is
+due.
 
 Nothing here is compacted that `lsm.tree.pick` would not: a strategy says which of its picks are taken, and which first.
 Times are local wall-clock time, as files tell theirs.

@@ -1,4 +1,4 @@
-"""From an item back to the work in its bucket as it is now: the compact unit, or why there is none any more."""
+"""Finds the compact unit of an item in the present state of its bucket, or why there is none any more."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

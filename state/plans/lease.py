@@ -1,4 +1,4 @@
-"""Who works on an item: leases that need no common clock, no lock service and no storage that lists at once.
+"""Leases on items of a plan, which need no common clock, no lock service and no storage whose listings are up to date.
 
 A lease is a file of the item and an epoch, made if it is absent. Its owner alone renews a heartbeat of that epoch.
 Others judge by clocks of their own: a heartbeat that has not changed for the lease's period, counted from when they

@@ -1,4 +1,4 @@
-"""What a query needs of its tables: the columns, and a condition that its rows must pass.
+"""Finds what a query needs of its tables: the columns, and a condition that the rows must meet.
 
 Spark's Python sources are not told what a query needs, so it is read from the text. Both answers are on the safe side:
 a column is left out only if its name stands nowhere in the query and nothing in it means columns without naming them; a

@@ -1,4 +1,4 @@
-"""What records need and a table does not have: fields that it lacks, and wider types of its columns."""
+"""A schema need: the fields that records have and the table lacks, and the wider types that its columns need."""
 
 from dataclasses import dataclass
 

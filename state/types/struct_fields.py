@@ -1,4 +1,4 @@
-"""Which field of a given struct becomes which field of a column's ROW: by name, by name in any case, or by position.
+"""Matches the fields of a given struct to the fields of a column's ROW: by name, by name in any case, or by position.
 
 A rule takes the names that are given, those of the ROW, and the path of the column for errors. For each field of the
 ROW it gives the position of a given one. It raises SchemaMismatchError, naming the field, where one of either side is

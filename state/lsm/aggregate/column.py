@@ -1,4 +1,4 @@
-"""How one column of a table is aggregated: its function, and whether it hears of retracts."""
+"""The aggregation of one column of a table: its function, and whether the function is told about retracts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

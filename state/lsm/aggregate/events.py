@@ -1,4 +1,4 @@
-"""What the rows of a key do to one column: the input of every aggregate function.
+"""The values that the rows of a key add to, or take back from, one column: the input of every aggregate function.
 
 Rows come sorted by key, then oldest first. A function sees values and events, never row kinds: merge engines decide
 what a row does to a column, functions compute the result.

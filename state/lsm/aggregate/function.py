@@ -1,4 +1,4 @@
-"""What an aggregate function is: all that a table asks of one, in one class.
+"""The interface of aggregate functions: everything that a table needs of a function, in one class.
 
 Source: Paimon 2.0 FieldAggregator, FieldAggregatorFactory.
 """

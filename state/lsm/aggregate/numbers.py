@@ -1,11 +1,11 @@
-"""What sums and products have in common: results that a column may not hold, with the overflow rules of Paimon.
+"""The common part of sums and products: results that may not fit into the column, by the overflow rules of Paimon.
 
 A result that its column cannot hold is null. So is a product that cannot be divided. A function that `is_strict` raises
 instead, at the row where it happens, but for decimals that overflow.
 
 Decimals of more than 18 digits become null on the way, and the next value starts again. Those of up to 18 digits may
-exceed their precision on the way, as long as 64 bits hold them; only a result that exceeds it is null.
-Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, DecimalUtils. Paimon fails where a
+exceed their precision on the way, as long as 64 bits hold them; only a result that exceeds it is null. Source: Paimon
+2.0 FieldSumAgg, FieldProductAgg, DecimalUtils. Paimon fails where a
 strict function raises. It stores decimals of up to 18 digits that exceed their precision; its Spark shows them as null.
 """
 

@@ -1,4 +1,4 @@
-"""Which feed a row came from, and keys whose rows came from several feeds.
+"""Records from which feed (partition of a topic) each row came, and finds keys whose rows came from several feeds.
 
 A feed is a source that keeps its rows in order: a partition of a Kafka topic. Nothing orders the rows of two feeds.
 Feeds have numbers. A task reads feed after feed, so that a few spans of arrival ranks say which row came from where,

@@ -1,4 +1,4 @@
-"""Which files of an append bucket are joined: small ones that follow each other, so that rows keep their order.
+"""Chooses the files of an append bucket to join: small files that follow each other, so that rows keep their order.
 
 Source: Paimon 2.0 BucketedAppendCompactManager, AppendCompactCoordinator. Simpler in one thing: files are packed in one
 pass, oldest first, instead of by a window that slides.

@@ -1,4 +1,4 @@
-"""Which runs of a bucket are compacted next, and to which level.
+"""Chooses the runs of a bucket that are compacted next, and the level of the result.
 
 Source: Paimon 2.0 UniversalCompaction, EarlyFullCompaction, ForceUpLevel0Compaction, CompactStrategy,
 MergeTreeCompactManager.

@@ -1,4 +1,4 @@
-"""What a compaction does with each file of its unit: upgrade it, rewrite it with others, or leave it.
+"""Decides for each file of a compact unit whether the compaction upgrades it, rewrites it with others, or leaves it.
 
 Source: Paimon 2.0 MergeTreeCompactTask, FileRewriteCompactTask, MergeTreeCompactRewriter,
 LookupMergeTreeCompactRewriter, FullChangelogMergeTreeCompactRewriter.

@@ -1,4 +1,4 @@
-"""How values of different types meet in comparisons and branches."""
+"""Finds the common type of values of different types in comparisons and branches."""
 
 from collections.abc import Callable, Sequence
 from datetime import time

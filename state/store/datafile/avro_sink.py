@@ -1,4 +1,4 @@
-"""How Avro data files are written: blocks of some thousand rows, each encoded in whole columns.
+"""Writes Avro data files: blocks of some thousand rows, each encoded in whole columns.
 
 Source: Paimon 2.0 AvroFileFormat.
 """

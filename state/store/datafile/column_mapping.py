@@ -1,4 +1,4 @@
-"""Which column of a file each wanted column is read from: found once for all files of a read written alike."""
+"""Finds the column of a file from which each wanted column is read, once for all files that were written alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

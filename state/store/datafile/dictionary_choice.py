@@ -1,4 +1,4 @@
-"""Which columns of a Parquet file get a dictionary, by the first rows that are written.
+"""Chooses the columns of a Parquet file that get a dictionary, by the first rows that are written.
 
 A dictionary for values that hardly repeat takes more bytes than the values: they are all in it, and the numbers by
 which rows name them come on top. And it hashes every value: a third of the time for a file of such columns.

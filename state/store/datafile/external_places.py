@@ -1,4 +1,4 @@
-"""Where new files go that do not lie in the table's folder: one of its external paths, chosen for each file.
+"""Chooses one of the table's external paths for each new file that does not go to the table's own folder.
 
 Source: Paimon 2.0 ExternalPathProvider, RoundRobinExternalPathProvider, EntropyInjectExternalPathProvider (murmur3_32
 of Guava), WeightedExternalPathProvider.

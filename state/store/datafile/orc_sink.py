@@ -1,4 +1,4 @@
-"""How ORC data files are written, so that Paimon Java reads them.
+"""Writes ORC data files so that Paimon Java can read them.
 
 Paimon's older form of timestamps with local zone (`orc.timestamp-ltz.legacy.type`, the default) is what a clock in the
 reader's zone shows. An ORC timestamp without a zone shows the same on every clock, so that one with the time in UTC is

@@ -1,4 +1,6 @@
-"""What an examination notes: broken rules, and for what can pass by itself, the states that it is broken for."""
+"""The findings of an examination: broken rules; and for a problem that may end by itself, the states in which it was
+seen.
+"""
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field

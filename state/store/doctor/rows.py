@@ -1,4 +1,5 @@
-"""What must be true of the rows of live files: readable, as many as said, sorted, in their bucket, within their bounds.
+"""Checks the rows of live files: readable, as many as recorded, sorted, in the right bucket, within the recorded
+bounds.
 
 Source: Paimon 2.0 ConflictDetection, MergeTreeWriter, DataFileMeta.
 """

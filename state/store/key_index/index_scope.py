@@ -1,4 +1,4 @@
-"""Which table, share of its keys and snapshot a key index belongs to; this decides whether it can be trusted."""
+"""The table, share of keys and snapshot that a key index belongs to; they decide whether the index can be used."""
 
 import hashlib
 from dataclasses import dataclass

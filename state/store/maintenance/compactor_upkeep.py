@@ -1,4 +1,4 @@
-"""What a compactor does to its table between rounds, after rounds that have committed: as a writer does after a commit.
+"""The upkeep that a compactor does between rounds, if a round has committed: the same as a writer does after a commit.
 
 No item is in work then, so that no lease runs.
 Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.

@@ -1,4 +1,4 @@
-"""Which files a table needs: what its snapshots, tags, changelogs, branches and compaction plans name."""
+"""The files that a table needs: those that its snapshots, tags, changelogs, branches and compaction plans name."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress

@@ -1,7 +1,7 @@
-"""What a writer does to its table after its commits, by the table's own rules: tags, expiry, marks of done partitions.
+"""The upkeep that a writer does after its commits, by the table's own rules: tags, expiry, marks of done partitions.
 
-Whatever is done here may fail without harm: the rows are in the table, and a later commit does it again.
-Source: Paimon 2.0 TableCommitImpl.maintain, NormalPartitionExpire, PartitionMarkDoneListener.
+Whatever is done here may fail without harm: the rows are in the table, and a later commit does it again. Source: Paimon
+2.0 TableCommitImpl.maintain, NormalPartitionExpire, PartitionMarkDoneListener.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What of a table's plans is still to be done: for people who look at it."""
+"""Summarizes the open items of a table's compaction plans, for people."""
 
 from dataclasses import dataclass
 

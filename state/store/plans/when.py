@@ -1,4 +1,6 @@
-"""When a writer plans: by its batches, by time, and fully where the table asks for full compactions."""
+"""Decides when a writer makes a plan: by its batches, by time, and a full plan if the table asks for full
+compactions.
+"""
 
 from collections.abc import Callable, Collection
 from itertools import islice

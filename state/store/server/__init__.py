@@ -1,1 +1,1 @@
-"""What servers of catalogs answer: databases over SQL, and Paimon's REST catalog."""
+"""Clients for the servers of catalogs: databases over SQL, and Paimon's REST catalog."""

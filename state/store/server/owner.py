@@ -1,4 +1,6 @@
-"""Who decides about a table's or branch's newest state where its files alone do not: a catalog, as a protocol."""
+"""The interface of a catalog that decides which snapshot of a table or branch is the newest, in place of the table's
+files.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

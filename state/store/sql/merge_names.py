@@ -1,4 +1,4 @@
-"""Which column a name in a MERGE means: one of the table, or one of the source."""
+"""Finds the column that a name in a MERGE means: a column of the table, or of the source."""
 
 from collections.abc import Sequence
 

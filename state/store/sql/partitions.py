@@ -1,4 +1,5 @@
-"""Which partitions a procedure means: `dt=2026-01-01,hr=7;dt=2026-01-02`, a condition, or a time since the last write.
+"""Reads the partitions that a procedure's argument names: `dt=2026-01-01,hr=7;dt=2026-01-02`, a condition, or a time
+since the last write.
 
 Source: Paimon 2.0 SparkProcedureUtils, ParameterUtils.
 """

@@ -1,4 +1,4 @@
-"""Where the rows of a query come from: this process, or a Spark session."""
+"""The interface that runs queries: in this process, or in a Spark session."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

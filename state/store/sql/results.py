@@ -1,4 +1,4 @@
-"""What statements return that are no queries."""
+"""The results of statements that are not queries."""
 
 from collections.abc import Sequence
 

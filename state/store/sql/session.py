@@ -1,4 +1,4 @@
-"""What lasts between the statements of a user: catalogs, the current catalog and database, and options that were set.
+"""The state that is kept between the statements of a user: catalogs, the current catalog and database, and options.
 
 Source: Paimon 2.0, dynamic options: `spark.paimon.<key>`, `spark.paimon.<catalog>.<db>.<table>.<key>`.
 """

@@ -1,4 +1,6 @@
-"""What keeps the names of tables, as one small protocol: `Catalog` has the rules, an implementation the storage."""
+"""The interface of stores for the names of tables, as one small protocol: `Catalog` has the rules, an implementation
+the storage.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
