@@ -19,6 +19,8 @@ from pyspark.sql import functions as F
 
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.message_options import MessageOptions, Shards
+from bucketline.state.sql.compute.calls import Context
+from bucketline.state.sql.compute.expression import SqlExpression, evaluate
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decode_step import DecodeStep
 from tests.bench.result import Result, Size, paired_ratio
@@ -27,6 +29,8 @@ from tests.bench.watch import cpu_seconds
 _RECORDS = 50_000
 _TURNS = 5
 _TABLES = 100
+_DAYS = 40
+"""How often one column is computed in a turn: the clock of CPU counts hundredths of a second."""
 Json = dict[str, Any]
 
 _COLUMNS = {
@@ -154,6 +158,32 @@ def against_from_json(size: Size, root: Path, spark: SparkSession) -> Iterator[R
     """A result for each kind of message."""
     for number, case in enumerate(_CASES):
         yield _measured(case, size.rows(_RECORDS), root / f"json-{number}.parquet", spark)
+
+
+def computed_day(size: Size) -> Result:
+    """A partition column out of a timestamp, in a zone with daylight saving time: microseconds of CPU a record."""
+    count = size.rows(_RECORDS)
+    times = pa.array(range(1_700_000_000_000, 1_700_000_000_000 + count * 12_345, 12_345), pa.int64())
+    columns, day = {"created": times.cast(pa.timestamp("ms"))}, SqlExpression("date_format(created, 'yyyy-MM-dd')")
+    context, cpu = Context("Europe/Berlin", has_instants=True), list[float]()
+    for turn in range(_TURNS + 1):
+        began = cpu_seconds()
+        for _ in range(_DAYS):
+            evaluate(day, columns, count, context)
+        if turn:
+            cpu.append((cpu_seconds() - began) / _DAYS)
+    micros = median(cpu) * 1e6 / count
+    return Result(
+        "decode",
+        "a column computed from a time, µs of CPU a record",
+        count,
+        median(cpu),
+        0.0,
+        0,
+        0,
+        micros,
+        at_most=0.3,
+    )
 
 
 def _measured(case: Case, count: int, path: Path, spark: SparkSession) -> Result:
