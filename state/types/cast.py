@@ -31,7 +31,7 @@ def declared(column: pa.Array, stored: DataType) -> pa.Array:
     if column.type.equals(target):
         return column
     if stored.root is TypeRoot.DECIMAL and _is_bytes(column.type):
-        return decimals(column, target)
+        return decimals(column, target, needs_values=not stored.nullable)
     if stored.root in _TIMESTAMPS and pa.types.is_integer(column.type):
         # Unannotated integers mean micros for precisions 4 to 6, and millis below and above.
         unit = "us" if 3 < (stored.precision or 0) <= 6 else "ms"

@@ -7,16 +7,17 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.types.buffers import byte_column, plain_array, validity
-from bucketline.state.types.long_decimals import null_where_too_long
+from bucketline.state.types.long_decimals import COMPACT_DIGITS, null_where_too_long
 
 _WIDTH = 16
 
 
-def decimals(column: pa.Array, target: pa.DataType) -> pa.Array:
+def decimals(column: pa.Array, target: pa.DataType, *, needs_values: bool = False) -> pa.Array:
     """The unscaled values in a binary column as decimals of type `target`, a decimal128.
 
     Shapes: n values in, n out; nulls stay nulls, and a value of more digits than the type has is null, as Paimon reads
-    it. Raises ArrowInvalid for a value of no bytes, or of more than 16.
+    it. A column that `needs_values` keeps such a value, as in formats that store it in 64 bits, if its type has at most
+    18 digits. Raises ArrowInvalid for a value of no bytes, or of more than 16.
     """
     raw = plain_array(column)
     octets = byte_column(raw)
@@ -39,7 +40,8 @@ def decimals(column: pa.Array, target: pa.DataType) -> pa.Array:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return null_where_too_long(array)
+        keeps = needs_values and target.precision <= COMPACT_DIGITS
+        return array if keeps else null_where_too_long(array)
     return array
 
 

@@ -75,8 +75,8 @@ HOLES = (
     Edit(
         "rollback by two",
         "state/store/catalog/rollback.py",
-        "        if newer and newer[0] == wanted.id + 1:\n            break\n",
-        "",
+        "        return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]",
+        "        return now is None or now is not None",
         "a rollback that was stopped took commits of those who had gone on",
     ),
     Edit(

@@ -8,9 +8,9 @@ what the low hint LATEST means (`state.commit.newest`); before that, nothing has
 Source: Paimon 2.0 RollbackHelper.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import shortened
@@ -27,7 +27,7 @@ from bucketline.state.format.paths import (
     parse_changelog_id,
 )
 from bucketline.state.format.tag_json import Tag
-from bucketline.state.store.catalog.pins import pin_of, pinned
+from bucketline.state.store.catalog.pins import HeldPin, pin_of, pinned
 from bucketline.state.store.catalog.snapshot_file import read_hint
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
@@ -64,13 +64,12 @@ def rollback_to(
         if snapshots.owner is not None:
             snapshots.owner.roll_back(target)
             return wanted
-        return _roll_back(snapshots, tags, wanted, world, pin.check)
+        return _roll_back(snapshots, tags, wanted, world, lambda: _is_held(pin))
 
 
 def _roll_back(
-    snapshots: Snapshots, tags: Tags, wanted: Snapshot, world: World, still_pinned: Callable[[], None]
+    snapshots: Snapshots, tags: Tags, wanted: Snapshot, world: World, is_due: Callable[[], bool]
 ) -> Snapshot:
-    io, path = snapshots.io, snapshots.root
     if snapshots.get(wanted.id) is None:
         # Its changelog was removed when it expired, with or without a tag.
         wanted = replace(
@@ -81,57 +80,107 @@ def _roll_back(
             snapshots.write_earliest_hint(wanted.id)
     newer = [i for i in snapshots.ids() if i > wanted.id]
     if newer and newer[0] > wanted.id + 1:
-        newer.insert(0, _bridge(snapshots, wanted))
-    found = _contents(snapshots, newer)
-    still_pinned()
-    if newer:
-        _mark(snapshots, tags, newer[-1], world)
-    # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
-    # files do.
-    snapshots.write_latest_hint(wanted.id)
-    if newer and not _is_still(snapshots, newer[0], found):
-        return wanted
-    # A tag on a removed snapshot would seem to belong to a later one with the same id.
-    _settle_tags(snapshots, tags, wanted)
-    _drop_changelogs(io, path, wanted.id)
-    while newer:
-        for snapshot_id in reversed(newer):
-            if _is_still(snapshots, snapshot_id, found):
-                snapshots.delete(snapshot_id)
-        # A commit that was published meanwhile follows a snapshot that is gone; so does a tag of one. But the next
-        # snapshot was removed last: one of its id that came since follows the wanted one, and nothing of it goes.
-        newer = [i for i in snapshots.ids() if i > wanted.id]
-        if newer and newer[0] == wanted.id + 1:
-            break
-        found = _contents(snapshots, newer)
-        _settle_tags(snapshots, tags, wanted)
-        hint = read_hint(io, f"{path}/{SNAPSHOT_DIR}", LATEST)
-        if newer or (hint is not None and hint.snapshot_id != wanted.id):
-            snapshots.write_latest_hint(wanted.id)
-    tags.delete(ROLLBACK_TAG)
+        _bridge(snapshots, wanted)
+    later = _Later(snapshots, wanted)
+    newer = later.look()
+    if is_due():
+        _take_back(later, newer, tags, world)
     return wanted
 
 
-def _contents(snapshots: Snapshots, ids: Iterable[int]) -> dict[int, bytes | None]:
-    """The bytes of snapshot files, whether they can be read or not."""
-    return {i: snapshots.io.read_optional(snapshots.path(i)) for i in ids}
+@dataclass(slots=True)
+class _Later:
+    """The snapshots after the wanted one, as the bytes of their files, whether they can be read or not. The next one is
+    as it was when the rollback began."""
+
+    snapshots: Snapshots
+    wanted: Snapshot
+    found: dict[int, bytes | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = {self._next: self._now(self._next)}
+
+    @property
+    def _next(self) -> int:
+        return self.wanted.id + 1
+
+    def look(self) -> list[int]:
+        """The ids of the snapshots that are there, ascending."""
+        ids = [i for i in self.snapshots.ids() if i > self.wanted.id]
+        self.found |= {i: self._now(i) for i in ids if i not in self.found}
+        return ids
+
+    def is_untouched(self) -> bool:
+        """Whether nobody has gone on from the wanted snapshot: the next one is that of the beginning, or is not there
+        and has not expired, as the wanted one would have gone first."""
+        now = self._now(self._next)
+        return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]
+
+    def remove(self, snapshot_id: int) -> None:
+        """Removes a snapshot if it is the one that was found. If not, the next look finds it anew."""
+        if self._now(snapshot_id) == self.found[snapshot_id]:
+            self.snapshots.delete(snapshot_id)
+        if snapshot_id != self._next:
+            del self.found[snapshot_id]
+
+    def _now(self, snapshot_id: int) -> bytes | None:
+        return self.snapshots.io.read_optional(self.snapshots.path(snapshot_id))
 
 
-def _is_still(snapshots: Snapshots, snapshot_id: int, found: Mapping[int, bytes | None]) -> bool:
-    """Whether a snapshot is the one that was found. If not, another process has finished this rollback while this one
-    was stopped, and writers may have gone on from there."""
-    return _contents(snapshots, [snapshot_id])[snapshot_id] == found[snapshot_id]
+def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> None:
+    """Removes the later snapshots, the next one last.
+
+    Another process may finish this rollback while this one is stopped, and writers go on from the wanted snapshot then.
+    So before each change there is a look whether that has happened; what came after it stays.
+    """
+    mark = None if newer else _done_mark(later.snapshots, tags)
+    while newer and later.is_untouched():
+        mark = _mark(later.snapshots, tags, newer[-1], world)
+        # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
+        # files do.
+        _lower_hint(later)
+        came = later.look()
+        if came[-1:] == newer[-1:]:
+            for snapshot_id in reversed(newer[1:]):
+                later.remove(snapshot_id)
+            came = later.look()
+            if came == newer[:1]:
+                _settle_tags(later, tags)
+                _drop_changelogs(later)
+                _lower_hint(later)
+                later.remove(newer[0])
+                came = later.look()
+        # A commit that was published meanwhile follows a snapshot that goes.
+        newer = came
+    if mark is not None and tags.get(ROLLBACK_TAG) == mark:
+        tags.delete(ROLLBACK_TAG)
+    # Once more: whoever published a tag or a hint before the last removal may have looked at its snapshot before.
+    _settle_tags(later, tags)
+    _drop_changelogs(later)
+    _lower_hint(later)
 
 
-def _settle_tags(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> None:
-    """Removes the tags of later snapshots; that of a stream moves back to its newest snapshot that is left: where the
-    stream has got to must be known also when that snapshot has expired."""
-    listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG]
-    later = [tag for tag in listed if tag.snapshot.id > wanted.id]
-    streams = [tag.name for tag in later if tag.name.startswith(MARKER_TAG)]
+def _lower_hint(later: _Later) -> None:
+    """Makes LATEST name the wanted snapshot, unless others have gone on from it. If they do after that look, the hint
+    is too low until their next commit, which costs a listing."""
+    hint = read_hint(later.snapshots.io, f"{later.snapshots.root}/{SNAPSHOT_DIR}", LATEST)
+    if (hint is None or hint.snapshot_id != later.wanted.id) and later.is_untouched():
+        later.snapshots.write_latest_hint(later.wanted.id)
+
+
+def _settle_tags(later: _Later, tags: Tags) -> None:
+    """Removes the tags of later snapshots, which would seem to belong to others that get their ids. That of a stream
+    moves back to its newest snapshot that is left: where the stream has got to must be known also when that snapshot
+    has expired."""
+    wanted = later.wanted
+    listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG and tag.snapshot.id > wanted.id]
+    streams = [tag.name for tag in listed if tag.name.startswith(MARKER_TAG)]
     writers = {name: writer_of(name.removeprefix(MARKER_TAG)) for name in streams}
-    left = _newest_of_each(snapshots, wanted, set(writers.values()))
-    for tag in later:
+    left = _newest_of_each(later.snapshots, wanted, set(writers.values()))
+    for tag in listed:
+        # The tags were read before: if nobody has gone on now, none of them is of who does.
+        if not later.is_untouched():
+            return
         newest = left.get(writers.get(tag.name, ""))
         if newest is None:
             tags.delete(tag.name)
@@ -175,11 +224,14 @@ def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
     if newest.cut_short is None:
         return newest.snapshot
     tags = Tags(snapshots.io, snapshots.root)
-    # It is the newest already, so that no expiry takes it, and needs no pin.
-    return _roll_back(snapshots, tags, _wanted(snapshots, tags, newest.cut_short.target), world, lambda: None)
+    wanted = _wanted(snapshots, tags, newest.cut_short.target)
+    # Another process may have finished it, and gone on, before this one looked at the snapshots. The wanted snapshot is
+    # the newest already, so that no expiry takes it, and needs no pin.
+    _roll_back(snapshots, tags, wanted, world, lambda: snapshots.latest_id() == wanted.id)
+    return snapshots.latest()
 
 
-def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
+def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
     """A copy of the wanted snapshot under the next id. Readers do not look past a gap in the ids. Without the copy
     LATEST would name the wanted snapshot, and writers would find the newer ones under the following ids. The copy is
     removed last.
@@ -193,7 +245,6 @@ def _bridge(snapshots: Snapshots, wanted: Snapshot) -> int:
         changelog_record_count=None,
     )
     snapshots.publish(copy)
-    return copy.id
 
 
 def _readable(tags: Tags) -> Iterator[Tag]:
@@ -205,23 +256,42 @@ def _readable(tags: Tags) -> Iterator[Tag]:
                 yield tag
 
 
-def _mark(snapshots: Snapshots, tags: Tags, newest: int, world: World) -> None:
-    """Marks the newest snapshot to be removed; the mark of an earlier run of this rollback stays."""
-    marked = next((t.snapshot for t in _readable(tags) if t.name == ROLLBACK_TAG), None)
-    snapshot = snapshots.get(newest)
-    if snapshot is None or (marked is not None and marked.id > newest and marked.time_ms >= snapshot.time_ms):
-        return
-    tags.replace(Tag(ROLLBACK_TAG, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS))
+def _is_held(pin: HeldPin) -> bool:
+    pin.check()
+    return True
 
 
-def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:
+def _mark(snapshots: Snapshots, tags: Tags, newest: int, world: World) -> Tag | None:
+    """The mark of the newest snapshot to be removed, now there; the mark of an earlier run of this rollback stays."""
+    marked, snapshot = _mark_of(tags), snapshots.get(newest)
+    if snapshot is None:
+        return marked
+    if marked is not None and marked.snapshot.id > newest and marked.snapshot.time_ms >= snapshot.time_ms:
+        return marked
+    mark = Tag(ROLLBACK_TAG, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS)
+    tags.replace(mark)
+    return mark
+
+
+def _mark_of(tags: Tags) -> Tag | None:
+    return next((t for t in _readable(tags) if t.name == ROLLBACK_TAG), None)
+
+
+def _done_mark(snapshots: Snapshots, tags: Tags) -> Tag | None:
+    """The mark of a rollback that has removed what it marked."""
+    mark = _mark_of(tags)
+    return None if mark is None or mark.snapshot.is_same_as(snapshots.get(mark.snapshot.id)) else mark
+
+
+def _drop_changelogs(later: _Later) -> None:
     """Removes the changelogs of removed snapshots, because later snapshots get their ids."""
-    folder = f"{path}/{CHANGELOG_DIR}"
+    io, newest = later.snapshots.io, later.wanted.id
+    folder = f"{later.snapshots.root}/{CHANGELOG_DIR}"
     ids = sorted(i for name in io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
     newer = [i for i in ids if i > newest]
     # As with snapshots, Paimon believes a hint that is too high.
     hint = read_hint(io, folder, LATEST)
-    if hint is not None and (newer or (hint.snapshot_id or 0) > newest):
+    if hint is not None and (newer or (hint.snapshot_id or 0) > newest) and later.is_untouched():
         kept = ids[: len(ids) - len(newer)]
         if kept:
             io.overwrite(f"{folder}/{LATEST}", str(kept[-1]).encode())
@@ -229,7 +299,8 @@ def _drop_changelogs(io: FileIO, path: str, newest: int) -> None:
             io.delete(f"{folder}/{LATEST}")
             io.delete(f"{folder}/{EARLIEST}")
     for snapshot_id in reversed(newer):
-        io.delete(f"{folder}/{changelog_name(snapshot_id)}")
+        if later.is_untouched():
+            io.delete(f"{folder}/{changelog_name(snapshot_id)}")
 
 
 def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:

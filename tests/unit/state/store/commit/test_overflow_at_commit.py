@@ -313,11 +313,15 @@ def doubled(path: Path) -> None:
     edit_manifests(path / "t", lambda file: replace(file, file_size=data.stat().st_size))
 
 
+@pytest.mark.parametrize("in_files", [{}, PLAIN_AVRO])
 @pytest.mark.parametrize("more", [{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}])
-def test_a_longer_decimal_in_a_column_that_needs_a_value_blocks_nothing(tmp_path: Path, more: dict[str, str]) -> None:
-    found = one_column(tmp_path, "DECIMAL(4, 2) NOT NULL", "sum", **more)
+def test_a_longer_decimal_in_a_column_that_needs_a_value_blocks_nothing(
+    tmp_path: Path, more: dict[str, str], in_files: dict[str, str]
+) -> None:
+    found = one_column(tmp_path, "DECIMAL(4, 2) NOT NULL", "sum", **more, **in_files)
     found.write(changes(SHORT, (Decimal(60), 0)))
-    doubled(tmp_path)
+    double(tmp_path) if in_files else doubled(tmp_path)
+    assert found.to_arrow()["v"].to_pylist() == [None]
     other = changes(SHORT, (Decimal(1), 0))
     found.write(other.set_column(0, "id", pa.array([0])))
     found.compact()
