@@ -37,6 +37,8 @@ class Disk:
     files: dict[str, File] = field(default_factory=dict)
     watchers: list[Callable[[Change], None]] = field(default_factory=list)
     full_until_ms: int = -1
+    _inside: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By folder: the names in it, each with how many files it stands for."""
 
     @property
     def now_ms(self) -> int:
@@ -49,6 +51,8 @@ class Disk:
     def put(self, path: str, data: bytes, owner: Any) -> None:
         before, after = self.files.get(path), File(bytes(data), self.now_ms)
         self.files[path] = after
+        if before is None:
+            self._count(path, 1)
         self._tell(Change(path, before, after, owner))
 
     def create(self, path: str, data: bytes, owner: Any) -> bool:
@@ -61,6 +65,7 @@ class Disk:
     def remove(self, path: str, owner: Any) -> None:
         before = self.files.pop(path, None)
         if before is not None:
+            self._count(path, -1)
             self._tell(Change(path, before, None, owner))
 
     def move(self, path: str, target: str, owner: Any) -> bool:
@@ -70,19 +75,38 @@ class Disk:
             return False
         replaced = self.files.get(target)
         self.files[target] = found
+        self._count(path, -1)
+        if replaced is None:
+            self._count(target, 1)
         self._tell(Change(path, found, None, owner))
         self._tell(Change(target, replaced, found, owner))
         return True
 
     def names(self, directory: str) -> list[str]:
-        start = f"{directory}/"
-        length = len(start)
-        return sorted({p[length:].partition("/")[0] for p in self.files if p.startswith(start)})
+        return sorted(self._inside.get(directory, ()))
 
     def below(self, directory: str) -> list[FileInfo]:
-        start = f"{directory}/"
-        found = sorted((p, f) for p, f in self.files.items() if p.startswith(start))
-        return [FileInfo(p, len(f.data), f.modified_ms) for p, f in found]
+        found, folders = [], [directory]
+        while folders:
+            folder = folders.pop()
+            for name in self._inside.get(folder, ()):
+                path = f"{folder}/{name}"
+                file = self.files.get(path)
+                if file is not None:
+                    found.append(FileInfo(path, len(file.data), file.modified_ms))
+                else:
+                    folders.append(path)
+        return sorted(found, key=lambda info: info.path)
+
+    def _count(self, path: str, by: int) -> None:
+        """Counts a file that has come or gone, in all folders above it."""
+        while path:
+            folder, _, name = path.rpartition("/")
+            names = self._inside.setdefault(folder, {})
+            names[name] = names.get(name, 0) + by
+            if not names[name]:
+                del names[name]
+            path = folder
 
     def _tell(self, change: Change) -> None:
         for watcher in self.watchers:

@@ -1,25 +1,22 @@
 """Scripts drawn from seeds."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import combinations_with_replacement
 
 from tests.simulation.faults import ALLOWED, Fault, FaultKind, Store
 from tests.simulation.jobs import JOB
-from tests.simulation.operations import OPERATIONS, ROLLING
-from tests.simulation.rows import KINDS
+from tests.simulation.judge import UNDOING
+from tests.simulation.operations import OPERATIONS
+from tests.simulation.rows import KINDS, Kind
 from tests.simulation.script import Script, Step, TablePlan, Track
 
 MOST_OPERATIONS = 40
 _WEIGHTS = {"write": 6, "read": 3, "compact": 3, "expire": 3, "work on plans": 3, "plan": 2}
 _CALLS = {"write": 40, "batch": 50, JOB: 120}
 _SHORT_MS, _LEASE_MS, _DAYS_MS = 500, 130_000, 2 * 86_400_000
-_NOT_DRAWN = frozenset({"fast-forward"})
-"""Operations that are not drawn, since they give a table snapshots again that it had: the judge knows a snapshot by its
-id."""
-_KINDS_NOT_DRAWN = frozenset({"cross-partition"})
-"""Kinds of tables that are not drawn: their key index is a RocksDB on the local disk, with threads of its own."""
 _MEETINGS = 2
 _JOB_SHARE = 0.6
 """The share of worlds with several tables that have a job of all of them."""
@@ -31,7 +28,7 @@ def draw_script(seed: str) -> Script:
     store = draw.choice((Store.POSIX, Store.POSIX, Store.OBJECTS, Store.HDFS, Store.REST))
     pair = pair_of(seed)
     tables = tuple(_table(draw, f"t{n}", () if n else pair) for n in range(draw.choice((1, 1, 1, 2))))
-    others = draw.choice((6, 10, 16))
+    others = draw.choice((4, 8, 12))
     tracks, number = [], 0
     for n in range(draw.choice((0, 1, 1, 2))):
         steps = []
@@ -40,12 +37,12 @@ def draw_script(seed: str) -> Script:
             steps.append(_step(draw, store, number, table, "batch"))
             number += 1
         tracks.append(_track(draw, f"stream{n}", steps))
-    if len(tables) > 1 and draw.random() < _JOB_SHARE and all(KINDS[t.kind].key for t in tables):
+    if len(tables) > 1 and draw.random() < _JOB_SHARE and all(_takes_jobs(KINDS[t.kind]) for t in tables):
         steps = [_step(draw, store, number + n, tables[0], JOB) for n in range(draw.choice((2, 3)))]
         tracks.append(_track(draw, "job0", steps))
         number += len(steps)
     actors: list[list[Step]] = [[] for _ in range(draw.choice((2, 3, 4, 5)))]
-    has_rolling = draw.random() < 0.4 or not ROLLING.isdisjoint(pair)
+    has_rolling = draw.random() < 0.4 or not UNDOING.isdisjoint(pair)
     for _ in range(others):
         table = draw.choice(tables)
         names = _fitting(table, has_rolling=has_rolling)
@@ -56,19 +53,18 @@ def draw_script(seed: str) -> Script:
     names = _fitting(tables[0], has_rolling=has_rolling)
     for n in range(_MEETINGS):
         # Two actors that begin at the same moment, with nothing else to do, so that every pair of operations meets.
-        both = pair if n == 0 else (draw.choice(names), draw.choice(names))
+        both = pair if n == 0 else _other_pair(seed, names)
         gap = draw.randrange(10_000)
         for side, name in zip("ab", both, strict=True):
-            if name != "batch":
-                step = replace(_step(draw, store, number, tables[0], name), gap_ms=gap)
-                tracks.append(_track(draw, f"pair{n}{side}", [step]))
-                number += 1
+            step = replace(_step(draw, store, number, tables[0], name), gap_ms=gap)
+            tracks.append(_track(draw, f"pair{n}{side}", [step]))
+            number += 1
     return Script(seed, store, tables, tuple(t for t in tracks if t.steps), draw.random() < 0.2, draw.random() < 0.4)
 
 
 def operations_drawn() -> set[str]:
     """All operations that worlds have."""
-    return {*OPERATIONS, "batch"} - _NOT_DRAWN
+    return {*OPERATIONS, "batch"}
 
 
 @cache
@@ -82,13 +78,24 @@ def pairs() -> tuple[tuple[str, str], ...]:
 
 def pair_of(seed: str) -> tuple[str, str]:
     """The two operations that certainly meet in the world of a seed: with a number, the pairs in turn."""
+    return pairs()[_place(seed)]
+
+
+def _other_pair(seed: str, names: Iterable[str]) -> tuple[str, str]:
+    """Another pair that meets in the world of a seed: that of a seed far away, or the next one of these operations."""
+    taken, place = {*names, "batch"}, _place(seed) + len(pairs()) // 2
+    turned = (pairs()[(place + n) % len(pairs())] for n in range(len(pairs())))
+    return next(p for p in turned if taken.issuperset(p))
+
+
+def _place(seed: str) -> int:
     number = int(seed) if seed.isdigit() else random.Random(f"pair {seed}").randrange(len(pairs()))
-    return pairs()[number % len(pairs())]
+    return number % len(pairs())
 
 
 def never_together(one: str, other: str) -> bool:
     """Whether no table takes both operations."""
-    plans = [TablePlan("t", kind) for kind in KINDS if kind not in _KINDS_NOT_DRAWN]
+    plans = [TablePlan("t", kind) for kind in KINDS]
     return not any({one, other} <= {*_fitting(plan, has_rolling=True), "batch"} for plan in plans)
 
 
@@ -101,8 +108,7 @@ def _table(draw: random.Random, name: str, wanted: tuple[str, ...]) -> TablePlan
         "snapshot.time-retained": draw.choice(("1 s", "1 h")),
         **draw.choice(({}, {"write-only": "true"}, {"full-compaction.delta-commits": "2"})),
     }
-    kinds = [k for k in KINDS if k not in _KINDS_NOT_DRAWN]
-    kind = draw.choice([k for k in kinds if {*wanted} <= {*_fitting(TablePlan("t", k), has_rolling=True), "batch"}])
+    kind = draw.choice([k for k in KINDS if {*wanted} <= {*_fitting(TablePlan("t", k), has_rolling=True), "batch"}])
     if KINDS[kind].options.get("changelog-producer") == "lookup":
         options.pop("full-compaction.delta-commits", None)
     if not KINDS[kind].key:
@@ -114,7 +120,7 @@ def _table(draw: random.Random, name: str, wanted: tuple[str, ...]) -> TablePlan
 def _fitting(table: TablePlan, *, has_rolling: bool) -> list[str]:
     """Operations that a table of the kind takes."""
     kind = KINDS[table.kind]
-    without = set(_NOT_DRAWN)
+    without: set[str] = set()
     if not kind.days:
         without |= {"drop a partition", "expire partitions", "mark partitions"}
     if "partition.expiration-time" not in kind.options:
@@ -128,8 +134,13 @@ def _fitting(table: TablePlan, *, has_rolling: bool) -> list[str]:
     if not kind.key:
         without |= {"merge"}
     if not has_rolling:
-        without |= ROLLING
+        without |= UNDOING
     return [o for o in OPERATIONS if o not in without]
+
+
+def _takes_jobs(kind: Kind) -> bool:
+    """Whether a job of several tables writes such a table: not where its key index is for a job of its own."""
+    return bool(kind.key) and (not kind.days or "day" in kind.key)
 
 
 def _track(draw: random.Random, name: str, steps: list[Step]) -> Track:

@@ -1,19 +1,22 @@
 """Holes that were in this library once, put back one by one: simulation has to find each of them.
 
 `python -m tests.simulation.holes [SEEDS] [NAME...]` copies the tree for each, makes the hole in the copy by replacing a
-text that has to be there once, and tries seeds until a world fails. Exit code 1 where a hole is not found.
+text that has to be there once, and tries seeds until a world fails; those first in which operations meet that the hole
+concerns. Exit code 1 where a hole is not found.
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 
 from tests.simulation.edits import Edit, edited, run_in
 
 _NOT_FOUND = 3
 _FIND = """
 import sys
-from tests.simulation.draw import draw_script
+from tests.simulation.draw import draw_script, pair_of
 from tests.simulation.shorten import failure_of
-for number in range(int(sys.argv[1])):
+concerned = set(sys.argv[2:])
+for number in sorted(range(int(sys.argv[1])), key=lambda n: -sum(o in concerned for o in pair_of(str(n)))):
     failure = failure_of(draw_script(str(number)))
     if failure is not None:
         print(number, failure[:300].replace(chr(10), ' '))
@@ -124,10 +127,31 @@ HOLES = (
 )
 
 
+_COMPACTIONS = ("compact", "minor compaction", "work on plans")
+_WRITES = ("write", "batch")
+CONCERNED: Mapping[str, Sequence[str]] = {
+    "replay of a batch": ("batch",),
+    "files that another compaction took": (*_COMPACTIONS, "sort"),
+    "files of tags": ("tag", "tag for a time", "expire"),
+    "pins": ("tag", "branch", "roll back", "expire"),
+    "last look of an orphan removal": ("remove orphans",),
+    "expiry beside a rollback": ("expire", "expire by the options", "roll back", "roll back to a tag"),
+    "rescale that was cut short": ("rescale",),
+    "rollback by two": ("roll back", "roll back to a tag", *_WRITES),
+    "buckets of before": ("rescale", "overwrite"),
+    "branch that goes": ("delete a branch", "write to a branch", "expire", "remove orphans"),
+    "two writers of dynamic buckets": _WRITES,
+    "island": (*_WRITES, "expire", "roll back"),
+    "rows that were deleted meanwhile": ("delete", "update", "merge", *_COMPACTIONS),
+    "answer that was lost": _WRITES,
+}
+"""By hole: the operations that it concerns."""
+
+
 def find(hole: Edit, seeds: int) -> str | None:
     """The first seed that fails with the hole, and its failure; None if none of these seeds fails."""
     with edited(hole) as folder:
-        code, told = run_in(folder, [sys.executable, "-c", _FIND, str(seeds)])
+        code, told = run_in(folder, [sys.executable, "-c", _FIND, str(seeds), *CONCERNED[hole.name]])
     return None if code == _NOT_FOUND else told.strip()[-300:]
 
 

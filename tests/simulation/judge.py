@@ -21,6 +21,9 @@ _SNAPSHOT = re.compile(r"(?P<root>.*)/snapshot/snapshot-(?P<id>\d+)")
 _TAG = re.compile(r"(?P<root>.*)/tag/tag-(?P<name>[^/]+)")
 _DATA = re.compile(r".*/(?P<name>data-[^/]+)")
 
+UNDOING = frozenset({"roll back", "roll back to a tag", "fast-forward"})
+"""Operations that take history back."""
+
 
 class Judgement(AssertionError):
     """Something is wrong in the world."""
@@ -101,6 +104,8 @@ class Judge:
         self.doings: list[Doing] = []
         self.moment = 0
         self.checks_rows = not kind.hides
+        self.doubtful: list[tuple[Published, str]] = []
+        """Snapshots that their writers must take back, and why."""
 
     # -- what happens
 
@@ -125,11 +130,15 @@ class Judge:
             if gone is not None:
                 gone.is_gone, gone.gone_by = True, change.owner
                 gone.was_newest = all(n < number for n in line.there)
-        elif change.before is not None:
-            if change.before.data != change.after.data:
-                raise Judgement(f"{change.path} was published, and was changed by {change.owner}")
+        elif change.before is not None and change.before.data == change.after.data:
             return
         else:
+            replaced = line.there.get(number)
+            if replaced is not None:
+                if change.owner is None or change.owner.operation != "fast-forward":
+                    raise Judgement(f"{change.path} was published, and was changed by {change.owner}")
+                replaced.is_gone = replaced.was_newest = True
+                replaced.gone_by = change.owner
             line.there[number] = self._published(line, number, change)
         newest = line.there[max(line.there)] if line.there else None
         if not line.newest or line.newest[-1][1] is not newest:
@@ -163,7 +172,14 @@ class Judge:
         except GoneError as e:
             raise Judgement(f"snapshot {number} by {by} names {e}, which is not there") from e
         self._check_levels(found)
-        found.state = self._judged(held, before, found)
+        try:
+            found.state = self._judged(held, before, found)
+        except Judgement as e:
+            if by is None or not self._was_forwarded(by):
+                raise
+            # Its base was replaced by that of a branch: its writer finds that out, and takes it back.
+            self.doubtful.append((found, str(e)))
+            return found
         self.states[found.identity] = (found.state, found.ties)
         return found
 
@@ -333,8 +349,12 @@ class Judge:
 
     def has_rolled_back(self, doing: Doing) -> bool:
         """Whether history was taken back while the operation ran."""
-        undoing = ("roll back", "fast-forward")
-        return any(d.operation.startswith(undoing) and (d.ended is None or d.ended > doing.began) for d in self.doings)
+        return any(d.operation in UNDOING and (d.ended is None or d.ended > doing.began) for d in self.doings)
+
+    def _was_forwarded(self, doing: Doing) -> bool:
+        """Whether a fast-forward ran at the same time."""
+        forwards = (d for d in self.doings if d.operation == "fast-forward")
+        return any(d.ended is None or d.ended > doing.began for d in forwards)
 
     def check_answers(self) -> None:
         """Raises Judgement unless the answers of all operations are true and every batch is in the table once."""
@@ -365,6 +385,10 @@ class Judge:
                     raise Judgement(f"{line.root} snapshot {p.snapshot.id} by {p.by} lacks {missing}")
                 if self.checks_rows and p.state is None:
                     p.state = self.stored.state(p.snapshot)
+        for p, why in self.doubtful:
+            undoing = p.gone_by is p.by or (p.gone_by is not None and p.gone_by.operation in UNDOING)
+            if not (p.is_gone and undoing):
+                raise Judgement(f"{why}; and it was not taken back")
         for path, p in self.tags.items():
             missing = self.stored.missing(p.snapshot)
             # The marker of a stream is written without a pin; what it says is how far the stream has got.

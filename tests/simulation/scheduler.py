@@ -44,7 +44,7 @@ class Process:
         if self.is_dead:
             raise KilledError
         self.calls += 1
-        cost = self.chance.randint(1, 15) if cost_ms is None else cost_ms
+        cost = 1 + int(self.chance.random() * 15) if cost_ms is None else cost_ms
         self.world.wait(self, max(1, int(cost * self.slowness)))
         if self.is_dead:
             raise KilledError

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from bucketline.state import determinism
 from bucketline.state.determinism import World
 from bucketline.state.store.storage import open_ahead, parallel, ranged_reader
+from bucketline.state.store.write.cross import cross_write
 from tests.simulation.scheduler import Process, current
 
 START_MS = 1_700_000_000_000
@@ -177,6 +180,20 @@ def in_this_process() -> Iterator[None]:
         for each in reversed(patches):
             each.stop()
         _machines.clear()
+
+
+@contextmanager
+def own_disks() -> Iterator[None]:
+    """While the block runs, each actor has a folder for key indexes on a local disk of its own, which a process that
+    follows a dead one finds again."""
+    with TemporaryDirectory(prefix="world-") as root:
+
+        def folder() -> str:
+            process = current()
+            return f"{root}/{'none' if process is None else process.name.partition('.')[0]}"
+
+        with patch.object(cross_write, "tempfile", SimpleNamespace(gettempdir=folder)):
+            yield
 
 
 def shown(ms: int) -> str:

@@ -43,7 +43,7 @@ class Stream:
         """Writes a batch, exactly once."""
         identity = BatchIdentity(
             self.user, batch_id, f"[{batch_id - 1}]", f"[{batch_id}]", f"digest {batch_id}", self.run,
-            checkpoint="/none",
+            checkpoint=f"{self.path.rpartition('/')[0]}/checkpoint-{self.user}",
         )  # fmt: skip
         target = self.target
         self.target = None  # after an error nothing that is held is trusted

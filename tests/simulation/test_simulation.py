@@ -23,11 +23,21 @@ def test_in_every_world_readers_see_what_was_written(part: int) -> None:
             pytest.fail(f"seed {number}: {failure}\n" + "\n".join([*shorter.lines(), str(failure_of(shorter))]))
 
 
-@pytest.mark.parametrize("seed", ["1", "7", "12"])
+@pytest.mark.parametrize("seed", ["1", "7", "14"])
 def test_equal_seeds_give_equal_histories(seed: str) -> None:
     first, second = (Life(draw_script(seed)).live() for _ in range(2))
     assert first.digest == second.digest and first.log == second.log
     assert first.digest != Life(draw_script(f"{seed} another")).live().digest
+
+
+def test_a_disk_lists_its_files_by_folder() -> None:
+    life = Life(draw_script("5"))
+    life.live()
+    paths = sorted(life.disk.files)
+    assert paths == [f.path for f in life.disk.below("/simulated")]
+    for folder in {p.rpartition("/")[0] for p in paths} | {"/simulated/shop.db", "/none"}:
+        inside = sorted({p[len(folder) + 1 :].partition("/")[0] for p in paths if p.startswith(f"{folder}/")})
+        assert life.disk.names(folder) == inside
 
 
 def test_a_world_has_few_operations() -> None:

@@ -16,7 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import shortened
 from bucketline.state.commit.replay import MARKER_TAG, writer_of
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.errors import CorruptFileError, VersionNotFoundError
+from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, VersionNotFoundError
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.state.format.paths import (
     CHANGELOG_DIR,
@@ -55,6 +55,7 @@ def rollback_to(
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
+    restores = not snapshots.exists(wanted.id)
     check(wanted)
     with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), world) as pin:
         # A process that removes it from now on sees the pin. What was removed before is gone.
@@ -64,13 +65,18 @@ def rollback_to(
         if snapshots.owner is not None:
             snapshots.owner.roll_back(target)
             return wanted
-        return _roll_back(snapshots, tags, wanted, world, lambda: _is_held(pin))
+        return _roll_back(snapshots, tags, wanted, world, lambda: _is_held(pin), restores=restores)
 
 
 def _roll_back(
-    snapshots: Snapshots, tags: Tags, wanted: Snapshot, world: World, is_due: Callable[[], bool]
+    snapshots: Snapshots, tags: Tags, wanted: Snapshot, world: World, is_due: Callable[[], bool], *, restores: bool
 ) -> Snapshot:
     if snapshots.get(wanted.id) is None:
+        if not restores:
+            raise RemovalUnderWayError(
+                f"{snapshots.root}: another rollback has removed snapshot {wanted.id} meanwhile; nothing is done",
+                path=snapshots.path(wanted.id),
+            )
         # Its changelog was removed when it expired, with or without a tag.
         wanted = replace(
             wanted, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
@@ -166,6 +172,9 @@ def _lower_hint(later: _Later) -> None:
     hint = read_hint(later.snapshots.io, f"{later.snapshots.root}/{SNAPSHOT_DIR}", LATEST)
     if (hint is None or hint.snapshot_id != later.wanted.id) and later.is_untouched():
         later.snapshots.write_latest_hint(later.wanted.id)
+        if not later.snapshots.exists(later.wanted.id):
+            # Another rollback, to an older one, has removed it: a hint that is too high is believed.
+            later.snapshots.write_latest_hint(max(later.snapshots.ids(), default=later.wanted.id))
 
 
 def _settle_tags(later: _Later, tags: Tags) -> None:
@@ -227,7 +236,8 @@ def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
     wanted = _wanted(snapshots, tags, newest.cut_short.target)
     # Another process may have finished it, and gone on, before this one looked at the snapshots. The wanted snapshot is
     # the newest already, so that no expiry takes it, and needs no pin.
-    _roll_back(snapshots, tags, wanted, world, lambda: snapshots.latest_id() == wanted.id)
+    restores = newest.cut_short.tag is not None
+    _roll_back(snapshots, tags, wanted, world, lambda: snapshots.latest_id() == wanted.id, restores=restores)
     return snapshots.latest()
 
 

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -234,6 +235,30 @@ def test_a_writer_that_was_stopped_while_it_finished_a_rollback_takes_nothing_of
             _one_row(copied, 6)
         if stopped.where and not _removes_a_snapshot(stopped.where):
             _check_who_went_on(copied, {1, 6, 7, 8, 9, 10}, stopped.where)
+
+
+def test_a_rollback_is_refused_if_an_older_one_removes_its_snapshot_meanwhile(tmp_path: Path) -> None:
+    """Seed 4 of the simulation: the snapshot came back with a gap before it, and then LATEST named it for ever."""
+    table = _five_snapshots(tmp_path)
+    with stopped_at(None) as counted:
+        _copied(table, tmp_path / "counted").rollback_to(4)
+    refused = 0
+    for at in _some_of(range(1, counted.calls)):
+        path = tmp_path / f"stopped-{at}"
+        copied, both = _copied(table, path), list[bool]()
+
+        def older(path: Path = path, both: list[bool] = both) -> None:
+            open_table(str(path)).rollback_to(2)
+            both.append(True)
+
+        with stopped_at(at, older) as stopped, suppress(BucketlineError):
+            copied.rollback_to(4)
+            both.append(True)
+        if not _removes_a_snapshot(stopped.where):
+            refused += len(both) == 1
+            assert _values(copied) == {1}, stopped.where
+            assert {f.rule for f in open_table(str(path)).doctor(rows=True)} <= {"hint"}, stopped.where
+    assert refused
 
 
 def _some_of(moments: Iterable[int]) -> Sequence[int]:
