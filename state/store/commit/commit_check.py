@@ -186,6 +186,21 @@ class CommitChecks:
                 )
         return None
 
+    def find_replaced(self, half: Half, planned_on: Snapshot | None) -> Conflict | None:
+        """Rule `target-changed`: what an overwrite was planned on is still in the history. A rollback or a fast-forward
+        may have put another snapshot of that id in its place, so that no later one shows what has changed."""
+        if half.overwrite is None or planned_on is None:
+            return None
+        current = self._snapshots.get(planned_on.id)
+        if current is None or current.is_same_as(planned_on):
+            return None
+        return Conflict(
+            "target-changed",
+            f"snapshot {planned_on.id}, on which the work was planned, was taken back meanwhile; plan again from the "
+            "newest snapshot",
+            {"snapshot": planned_on.id},
+        )
+
     def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
         """The half on the base; or the conflict rule that it breaks.
 

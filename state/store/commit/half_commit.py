@@ -95,6 +95,8 @@ class CommitWork:
     bases: Bases
     based_on: int | None
     planned_ms: int
+    planned_on: Snapshot | None = None
+    """The snapshot `based_on`, where it is known."""
 
     def of_compaction(self) -> "CommitWork":
         """The work of the second half, whose snapshot does not name the operation."""
@@ -175,7 +177,8 @@ class HalfCommit:
         stranger = None
         if half.check is AppendCheck.ONE_WRITER and based_on is not None and self._own is None:
             stranger = self._checks.find_stranger(author, base.latest, based_on)
-        fit = twin or stranger or self._checks.fit(half, base, based_on, self._own)
+        replaced = self._checks.find_replaced(half, self.work.planned_on)
+        fit = twin or stranger or replaced or self._checks.fit(half, base, based_on, self._own)
         if isinstance(fit, Conflict):
             return fit
         newest_id = self._newest_schema_id(base.latest)

@@ -91,7 +91,11 @@ def _work(base: Base, change: Change, author: Author, stores: TableStores) -> Co
     quick = is_seen and is_fresh(now_ms - planned_ms) and not isinstance(stores.io, LocalIO)
     bases = Bases(stores.snapshots, stores.manifests, live, world=stores.world, is_fresh=quick)
     ignores_others = isinstance(change, Replace) and not change.moves_rows
-    return CommitWork(author, bases, None if ignores_others else base.based_on, planned_ms)
+    if ignores_others or base.based_on is None:
+        return CommitWork(author, bases, None, planned_ms)
+    planned_on = None if live is None else live.snapshot
+    is_known = planned_on is not None and planned_on.id == base.based_on
+    return CommitWork(author, bases, base.based_on, planned_ms, planned_on if is_known else None)
 
 
 def _planned(base: Base, change: Change) -> PlannedOn | None:

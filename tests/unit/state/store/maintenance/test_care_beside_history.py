@@ -15,7 +15,7 @@ import pytest
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.pins import PIN_LEFT_MS
-from bucketline.state.errors import RemovalUnderWayError, SnapshotExpiredError
+from bucketline.state.errors import CommitConflictError, RemovalUnderWayError, SnapshotExpiredError
 from bucketline.state.store.catalog.consumers import begin_consumer, next_of_consumers
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
@@ -259,6 +259,24 @@ def test_a_rollback_is_refused_if_an_older_one_removes_its_snapshot_meanwhile(tm
             assert _values(copied) == {1}, stopped.where
             assert {f.rule for f in open_table(str(path)).doctor(rows=True)} <= {"hint"}, stopped.where
     assert refused
+
+
+def test_a_rescale_does_not_bring_back_rows_that_were_rolled_back_while_it_ran(tmp_path: Path) -> None:
+    """Seed 20034 of the simulation: a snapshot of the same id had come in the place of the one that it had read."""
+    table = _five_snapshots(tmp_path)
+    with stopped_at(None) as counted:
+        _copied(table, tmp_path / "counted").rescale(2)
+    at = next(n for n, call in enumerate(counted.log, 1) if call.startswith("open_output "))
+    copied = _copied(table, tmp_path / "stopped")
+
+    def go_on() -> None:
+        open_table(copied.path).rollback_to(2)
+        for id in (7, 8, 9, 10):
+            _one_row(copied, id)
+
+    with stopped_at(at, go_on), pytest.raises(CommitConflictError, match="was taken back meanwhile"):
+        copied.rescale(2)
+    assert _values(copied) == {1, 7, 8, 9, 10}
 
 
 def _some_of(moments: Iterable[int]) -> Sequence[int]:
