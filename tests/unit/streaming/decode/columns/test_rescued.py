@@ -121,7 +121,7 @@ def test_a_column_that_cannot_take_it_is_refused_and_so_are_other_formats() -> N
     for columns, why in (
         ("id BIGINT NOT NULL, n INT", "the table has no column '_rescued'"),
         ("id BIGINT NOT NULL, _rescued INT", "must be a nullable STRING"),
-        ("id BIGINT NOT NULL, _rescued STRING NOT NULL", "may be null"),
+        ("id BIGINT NOT NULL, _rescued STRING NOT NULL", "must be a nullable STRING"),
     ):
         with pytest.raises(OptionError, match=why):
             step_of(RecordFormat.JSON, columns)
