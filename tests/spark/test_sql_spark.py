@@ -207,3 +207,19 @@ def test_statements_leave_the_same_tables_with_spark_and_without(spark: SparkSes
         assert any(expected.values())
     with pytest.raises(OptionError, match="UNRESOLVED_COLUMN"):
         bl.sql(spark, "SELECT * FROM f$snapshots ORDER BY level", beside)
+
+
+def test_spark_computes_queries_inside_of_updates_and_deletes(spark: SparkSession, tmp_path: Path) -> None:
+    def run(text: str) -> list[Any]:
+        return [tuple(row) if len(row) > 1 else row[0] for row in bl.sql(spark, text, str(tmp_path)).collect()]
+
+    run(
+        "CREATE TABLE t (k INT, v INT DEFAULT 7, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='1');"
+        "CREATE TABLE s (k INT, n INT) WITH ('row-tracking.enabled'='true');"
+        "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3); INSERT INTO s VALUES (2, 20), (3, 30)"
+    )
+    run("UPDATE t AS x SET v = (SELECT max(n) FROM s) WHERE EXISTS (SELECT * FROM s WHERE s.k = x.k AND s.n < 25)")
+    run("DELETE FROM t WHERE k IN (SELECT k + 1 FROM s); DELETE FROM s WHERE k NOT IN (SELECT k FROM t)")
+    run("INSERT INTO t (k) SELECT 9")
+    assert sorted(run("SELECT * FROM t")) == [(1, 1), (2, 30), (9, 7)]
+    assert run("SELECT k, _ROW_ID FROM s") == [(2, 0)]
