@@ -204,8 +204,12 @@ def started_again(
             cutoff[feed] = max(at, cutoff.get(feed, 0))
         entry = replace(entry, last_batch=None, cutoff=cutoff)
         removed = sorted(f for f in entry.fed if f in cutoff and cutoff[f] < first.get(f, 0))
-        if entry.takes_part and before.tables[name].cutoff is None and removed:
-            entry = _lacking(entry, before, removed[0], first, now_ms)
+        if entry.takes_part and before.tables[name].cutoff is None:
+            if removed:
+                entry = _lacking(entry, before, removed[0], first, now_ms)
+            else:
+                # Partitions that have brought it no record so far.
+                entry = replace(entry, cutoff={feed: max(at, first.get(feed, 0)) for feed, at in cutoff.items()})
         tables[name] = entry
     taking_part = [e for name, e in tables.items() if e.takes_part and before.tables[name].cutoff is None]
     start = {

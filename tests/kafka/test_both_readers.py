@@ -16,6 +16,7 @@ from bucketline.conf.resolve import read_assignments, read_settings, resolve_job
 from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.batch_counts import INPUT_ROWS
+from bucketline.streaming.cli.job_status import job_status
 from bucketline.streaming.job.many.run import run_routed
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
@@ -256,3 +257,35 @@ tables: [{{topic: "regex:by-topic-(orders|items)", table: "{tmp_path}/k.db/{{1}}
     assert sorted((r["reason"], r["offset"]) for r in found) == [
         ("no route takes topic by-topic-others", n) for n in range(3)
     ]
+
+
+def test_a_new_checkpoint_parks_the_tables_whose_records_kafka_has_removed(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    for name in ("kept", "gone"):
+        kafka_broker.create_topic(f"lacks-{name}", settings={"retention.ms": "3600000"})
+        kafka_broker.produce(f"lacks-{name}", [record(n) for n in range(3)])
+    text = f"""
+source:
+  format: kafka
+  reader: spark
+  decode: json
+  options: {{kafka.bootstrap.servers: "{kafka_broker.bootstrap_servers}", subscribePattern: "lacks-.*",
+            startingOffsets: earliest}}
+checkpoint: {tmp_path}/checkpoint
+trigger: availableNow
+create: {{schema: "id BIGINT NOT NULL, text STRING", primary-key: [id], options: {{bucket: "1"}}}}
+tables: [{{topic: "regex:lacks-(.*)", table: "{tmp_path}/k.db/{{1}}"}}]
+"""
+    job = resolve_jobs(read_settings(text, name="job.yaml"))
+    assert isinstance(job, RoutedJob)
+    run_routed(job, spark)
+    for name in ("kept", "gone"):
+        kafka_broker.produce(f"lacks-{name}", [record(n) for n in range(10, 13)])
+    kafka_broker.delete_records("lacks-gone", {0: 5})
+    run_routed(job, spark, reset_identity=True)
+    found = {Path(row["table"]).name: row for row in job_status(job)[0].to_pylist()}
+    assert (found["kept"]["state"], found["kept"]["rows"]) == ("ok", 6)
+    assert found["gone"]["rows"] == 3 and found["gone"]["state"].startswith("parked")
+    assert "from offset 3 up to 5" in found["gone"]["why"]
+    assert "Kafka removes the first record that it has missed from 20" in found["gone"]["why"]

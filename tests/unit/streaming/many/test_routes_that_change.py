@@ -399,6 +399,20 @@ def test_a_table_whose_records_kafka_has_removed_is_parked_when_a_new_query_begi
     assert parked is not None and "Kafka has removed records that the table needs" in parked.why
 
 
+def test_a_table_goes_on_where_kafka_has_removed_records_that_were_none_of_it(tmp_path: Path) -> None:
+    job = Shop(tmp_path, ALL)
+    job.topic.change("a", row(2))
+    job.topic.change("b", row(1))
+    job.batch()
+    [of_b] = job.entry("b").fed
+    job.topic.change("b", row(3))
+    job.begin_again(earliest={of_b: job.topic.ends[str(of_b[1])]})
+    job.topic.change("a", row(4))
+    job.batch()
+    assert job.rows("a") == [row(2), row(4)]
+    assert job.rows("b") == [row(1)] and job.entry("b").parked is not None
+
+
 def _appended(job: Shop, table: str) -> list[dict[str, Any]]:
     snapshots = open_table(f"{job.root}/w/{table}").snapshots().to_pylist()
     return [s for s in snapshots if s["commit_kind"] == "APPEND"]
