@@ -17,6 +17,7 @@ from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.state.store.table.table import handle_of, open_table
 from bucketline.streaming.batch.batch_counts import INPUT_ROWS
 from bucketline.streaming.cli.job_status import job_status
+from bucketline.streaming.job.many.lag import ask_kafka
 from bucketline.streaming.job.many.run import run_routed
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
@@ -288,4 +289,5 @@ tables: [{{topic: "regex:lacks-(.*)", table: "{tmp_path}/k.db/{{1}}"}}]
     assert (found["kept"]["state"], found["kept"]["rows"]) == ("ok", 6)
     assert found["gone"]["rows"] == 3 and found["gone"]["state"].startswith("parked")
     assert "from offset 3 up to 5" in found["gone"]["why"]
-    assert "Kafka removes the first record that it has missed from 20" in found["gone"]["why"]
+    now = ask_kafka(job.common.source.options, {("lacks-kept", 0): 3})
+    assert now.removed_from_ms({("lacks-kept", 0): 3}) == 1_700_000_000_010 + 3_600_000
