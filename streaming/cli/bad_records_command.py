@@ -92,7 +92,11 @@ def _counts(*places: BadRecordsPlace | None) -> pa.Table:
         if stored is None:
             raise OptionError(
                 "bad records of a folder or a table can be shown; the job names "
-                + ("none" if place is None else f"{place.name}, which Kafka's own programs read"),
+                + (
+                    "none"
+                    if place is None
+                    else f"{place.name}: read it with Kafka's own programs, or give it to a job as source.options.subscribe"
+                ),
                 key="bad-records",
             )
         found.append(stored.rows(""))

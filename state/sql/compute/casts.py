@@ -162,7 +162,11 @@ def _to_decimal(values: pa.Array, wanted: DataType, context: Context) -> Tried |
     coded = if_else(is_number, texts, None).dictionary_encode()
     exact = pa.array([_rounded(text, wanted) for text in coded.dictionary.to_pylist()], arrow_type(wanted))
     found = exact.take(coded.indices)
-    return found, _checked(values, found.is_valid())
+    is_right = found.is_valid()
+    if pa.types.is_floating(values.type):
+        # Spark makes null of NaN and of the infinities, and no error.
+        is_right = pc.or_(is_right, pc.fill_null(pc.invert(pc.is_finite(values)), False))
+    return found, _checked(values, is_right)
 
 
 def _rounded(text: str, wanted: DataType) -> Decimal | None:

@@ -85,6 +85,7 @@ COLUMNS = {
         ("floor(amount)", [D("1"), None, D("-7")]),
         ("cast(amount AS DECIMAL(5, 1))", [D("1.3"), None, D("-7.0")]),
         ("cast('12' AS INT) + cast(a AS BIGINT)", [13, 14, None]),
+        ("cast(f AS DECIMAL(5, 1))", [D("1.5"), None, D("0.0")]),
         ("cast(a AS STRING)", ["1", "2", None]),
         ("`a` + 1e0", [2.0, 3.0, None]),
         ("NULL", [None, None, None]),
