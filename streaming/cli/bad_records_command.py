@@ -90,14 +90,13 @@ def _counts(*places: BadRecordsPlace | None) -> pa.Table:
     for place in places or (None,):
         stored = stored_in(place)
         if stored is None:
+            named = (
+                "none"
+                if place is None
+                else f"{place.name}: read that with Kafka's own programs, or subscribe a job to it"
+            )
             raise OptionError(
-                "bad records of a folder or a table can be shown; the job names "
-                + (
-                    "none"
-                    if place is None
-                    else f"{place.name}: read it with Kafka's own programs, or give it to a job as source.options.subscribe"
-                ),
-                key="bad-records",
+                f"bad records of a folder or a table can be shown; the job names {named}", key="bad-records"
             )
         found.append(stored.rows(""))
     rows = pa.concat_tables(found).sort_by([("batch_id", "descending"), ("number", "ascending")])
