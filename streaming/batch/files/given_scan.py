@@ -5,7 +5,7 @@ planned that RDD: both must be the same object, so that the plan is the one of t
 the frame since then is in the frame's own plan. The files of a batch come out of the plan, so that a replay has the
 same ones.
 
-Source: Spark 3.5 to 4.3 ForeachBatchSink, StreamExecution.lastExecution, HadoopFsRelation.
+Source: Spark 4.0 ForeachBatchSink, StreamExecution.lastExecution, HadoopFsRelation.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,20 +41,26 @@ def given_scan(frame: Any, query: Any) -> FileColumns:
 
     Raises UnfitFileError where the frame is anything else than columns of Parquet files, or that is not certain.
     """
-    if query is None:
-        raise UnfitFileError("the query of the batch is not known")
+    execution = None if query is None else query.lastExecution()
+    if execution is None:
+        raise UnfitFileError("the query does not say how the batch is planned")
     try:
-        plan, execution = frame._jdf.queryExecution().executedPlan(), query.lastExecution()
-        chosen = columns_of(str(plan.toJSON()), RDD_SCAN)
-        rdd = execution.toRdd()
-        if not rdd.equals(_leaf(plan).rdd()):
-            raise UnfitFileError("the frame is not that of the batch")
-        planned = execution.executedPlan()
-        read = columns_of(str(planned.toJSON()), FILE_SCAN)
-        fields = scanned_fields(read.leaf)
-        _check_relation(_leaf(planned).relation())
-    except (Py4JError, PySparkException) as e:
+        return _scan_of(frame, execution)
+    except (Py4JError, PySparkException, LookupError, TypeError, ValueError) as e:
+        # A plan of another form, or a method that this version does not have.
         raise UnfitFileError(f"Spark does not say what it reads: {e}".strip().splitlines()[0][:200]) from e
+
+
+def _scan_of(frame: Any, execution: Any) -> FileColumns:
+    plan = frame._jdf.queryExecution().executedPlan()
+    chosen = columns_of(str(plan.toJSON()), RDD_SCAN)
+    rdd = execution.toRdd()
+    if not rdd.equals(_leaf(plan).rdd()):
+        raise UnfitFileError("the frame is not that of the batch")
+    planned = execution.executedPlan()
+    read = columns_of(str(planned.toJSON()), FILE_SCAN)
+    fields = scanned_fields(read.leaf)
+    _check_relation(_leaf(planned).relation())
     if len(read.places) != len(chosen.leaf["output"]):
         raise UnfitFileError("the frame has other columns than the batch")
     names = [fields[read.places[place]]["name"] for place in chosen.places]

@@ -3,7 +3,7 @@
 It is read as the JSON that Spark makes of its physical plan, in which every part has the name of its class. A class or
 a field that is not known is a doubt, and there is no doubt that is settled here: the frame is Spark's to read.
 
-Source: Spark 3.5 to 4.3 TreeNode.toJSON, FileSourceScanExec, ProjectExec, RDDScanExec.
+Source: Spark 4.0 TreeNode.toJSON, FileSourceScanExec, ProjectExec, RDDScanExec.
 """
 
 import json

@@ -1,10 +1,12 @@
 """Which plans of Spark are nothing but columns of files."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bucketline.streaming.batch.files.given_scan import given_scan
 from bucketline.streaming.batch.files.parquet_batch import reads_one_file_source
 from bucketline.streaming.batch.files.plain_scan import (
     ALIAS,
@@ -118,3 +120,27 @@ def test_a_scan_that_does_more_than_read_columns_is_for_spark(changed: dict[str,
 )
 def test_the_offsets_of_a_batch_say_whether_it_reads_one_file_source(ends: str | None, is_one: bool) -> None:
     assert reads_one_file_source(BatchIdentity("q", 1, None, ends, None)) is is_one
+
+
+class Plan:
+    """A plan of Spark of which only the JSON is known."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def toJSON(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("text", ["[]", "no JSON", "[[]]", '[{"class": "x"}]', json.dumps([LEAF | {"output": [[{}]]}])])
+def test_a_plan_of_another_form_is_for_spark(text: str) -> None:
+    execution = SimpleNamespace(executedPlan=lambda: Plan(text))
+    frame = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=lambda: execution))
+    with pytest.raises(UnfitFileError):
+        given_scan(frame, SimpleNamespace(lastExecution=lambda: execution))
+
+
+def test_a_query_that_does_not_say_how_it_is_planned_is_for_spark() -> None:
+    for query in (None, SimpleNamespace(lastExecution=lambda: None)):
+        with pytest.raises(UnfitFileError, match="does not say how the batch is planned"):
+            given_scan(None, query)
