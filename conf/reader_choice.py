@@ -73,6 +73,6 @@ def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ..
 def _of_files(options: Mapping[str, str]) -> tuple[str, ...]:
     path = find_option(options, _PATH) or ""
     scheme = path.partition(":")[0] if ":" in path.partition("/")[0] else "file"
-    elsewhere = [] if scheme == "file" else [f"tasks read local files alone themselves, and the path is {scheme}:"]
+    elsewhere = [] if scheme == "file" else [f"tasks can read only local files themselves, and the path is {scheme}:"]
     unknown = [key for key in options if key.lower() not in OF_LISTING]
     return (*elsewhere, *(f"source.options.{key} says how Spark reads the files" for key in sorted(unknown)))
