@@ -11,7 +11,6 @@ from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
 from bucketline.conf.column_options import COLUMN_OPTIONS, EXPECT, NO_COLUMN_OPTIONS, ColumnOptions, column_options
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
-from bucketline.conf.message_options import MESSAGE_OPTIONS, NO_MESSAGE_OPTIONS, TYPES, MessageOptions, message_options
 from bucketline.conf.option import (
     Option,
     parse_enum,
@@ -20,10 +19,17 @@ from bucketline.conf.option import (
     parse_names,
     parse_text,
 )
-from bucketline.conf.registry_options import REGISTRY_OPTIONS, RegistryOptions, registry_options
 from bucketline.conf.routes.route_options import MANY_OPTIONS
 from bucketline.conf.secrets import MaskedOptions
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, BAD_RECORDS_TABLE, KEY_ORDER, KeyOrder
+from bucketline.conf.sources.message_options import (
+    MESSAGE_OPTIONS,
+    NO_MESSAGE_OPTIONS,
+    TYPES,
+    MessageOptions,
+    message_options,
+)
+from bucketline.conf.sources.registry_options import REGISTRY_OPTIONS, RegistryOptions, registry_options
 from bucketline.conf.storage_options import check_storage_options
 
 

@@ -28,7 +28,6 @@ from bucketline.conf.job import (
 )
 from bucketline.conf.job_file.properties_file import parse_properties
 from bucketline.conf.job_file.references import has_reference, hides, is_reference, looked_up, references_in
-from bucketline.conf.message_options import INFINITY, Infinity
 from bucketline.conf.option import nearest, nearest_key
 from bucketline.conf.routes.route_options import EXCLUDE, TABLES, TOPIC
 from bucketline.conf.routes.routed_job import RoutedJob, check_route_key, has_routes, refuse_alone, routed_job
@@ -43,7 +42,8 @@ from bucketline.conf.sink_options import (
     ROUTE_MEMORY,
     route_memory,
 )
-from bucketline.conf.source_options import KAFKA_OPTIONS
+from bucketline.conf.sources.message_options import INFINITY, Infinity
+from bucketline.conf.sources.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table.fixed_options import FIXED_BY_TABLE, check_job_options
 from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_effect

@@ -2,11 +2,11 @@
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_DECODE, TABLE, JobConfig, RecordFormat, Setting
-from bucketline.conf.message_options import SOURCE_TABLE
 from bucketline.conf.routes.route import PATTERN
 from bucketline.conf.routes.route_options import TABLES, TOPIC, UNMATCHED, Unmatched
 from bucketline.conf.routes.routed_job import RoutedJob, routed_job
-from bucketline.conf.source_options import KAFKA
+from bucketline.conf.sources.message_options import SOURCE_TABLE
+from bucketline.conf.sources.source_options import KAFKA
 
 _ORIGIN = "the checkpoint of a job with 'tables'"
 _EVERY = f"{PATTERN}.*"

@@ -3,8 +3,8 @@
 from enum import Enum
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.message_options import SOURCE_TABLE, parse_source_table
 from bucketline.conf.option import Option, parse_enum, parse_given_text
+from bucketline.conf.sources.message_options import SOURCE_TABLE, parse_source_table
 
 MOST_COMMITS = 256
 

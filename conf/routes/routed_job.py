@@ -25,16 +25,6 @@ from bucketline.conf.job import (
     Setting,
     job_config,
 )
-from bucketline.conf.message_options import (
-    INFINITY,
-    SHARDS,
-    SOURCE_TABLE,
-    TRUNCATE,
-    TYPE_MAPPING,
-    TYPES,
-    UNAVAILABLE_KEY,
-    UNAVAILABLE_VALUE,
-)
 from bucketline.conf.option import nearest_key
 from bucketline.conf.routes.route import Names, Route, SourceName, check_target
 from bucketline.conf.routes.route_options import (
@@ -50,7 +40,17 @@ from bucketline.conf.routes.route_options import (
     Unmatched,
 )
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH
-from bucketline.conf.source_options import KAFKA
+from bucketline.conf.sources.message_options import (
+    INFINITY,
+    SHARDS,
+    SOURCE_TABLE,
+    TRUNCATE,
+    TYPE_MAPPING,
+    TYPES,
+    UNAVAILABLE_KEY,
+    UNAVAILABLE_VALUE,
+)
+from bucketline.conf.sources.source_options import KAFKA
 
 _ROUTE_KEYS = (
     *(option.key for option in PATTERNS),

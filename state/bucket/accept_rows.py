@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bucketline.state.bucket.defaults import fill_defaults
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.arrow import UNAVAILABLE, conform
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else

@@ -17,9 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bucketline.state.bucket.allocation import Allocation, Int32s
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.row_kind import RowKind
 from bucketline.state.types.values import to_scalar
 

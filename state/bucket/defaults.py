@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.char_text import padded_value
 from bucketline.state.types.logical import DataField, DataType, TypeRoot

@@ -8,7 +8,7 @@ from enum import Enum
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.table_options import BUCKET, BUCKET_KEY
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 
 # Values of the `bucket` option that are no counts; also what manifest entries hold as the total.
 UNFIXED_BUCKETS = -1

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from bucketline.conf.table.choices import TagCreation, TagFormat, TagPeriod
 from bucketline.conf.table.table_settings import TagSettings
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.tag_json import Tag
 
 _EPOCH = datetime(1970, 1, 1)
 _BATCH_PREFIX = "batch-write-"

@@ -14,7 +14,7 @@ from bucketline.state.commit.schema_change import AddColumn, ChangeType, SchemaC
 from bucketline.state.commit.schema_edit import ColumnPath, shown
 from bucketline.state.commit.widen import narrows
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.logical import DataType, TypeRoot
 

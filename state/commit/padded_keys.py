@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 
 from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import partition_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row, encode_row
 from bucketline.state.types.char_text import is_padded, padded_value
 from bucketline.state.types.logical import TypeRoot

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from bucketline.conf.java_time import read_time
 from bucketline.conf.table.choices import PartitionTime
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.partition_text import legacy_text
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import TypeRoot
 

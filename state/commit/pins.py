@@ -8,7 +8,7 @@ the argument.
 
 from collections.abc import Iterable
 
-from bucketline.state.format.pin_json import Pin, Removal
+from bucketline.state.format.json_files.pin_json import Pin, Removal
 
 PIN_LEFT_MS = 3_600_000
 """A pin or announcement this old, by the storage's clock, is taken for one of a dead process: an hour. One that was

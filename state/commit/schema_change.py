@@ -44,8 +44,8 @@ from bucketline.state.commit.schema_edit import (
     shown,
 )
 from bucketline.state.commit.widen import narrows
+from bucketline.state.format.json_files.schema_json import CURRENT_VERSION, TableSchema
 from bucketline.state.format.row_age import check_row_time
-from bucketline.state.format.schema_json import CURRENT_VERSION, TableSchema
 from bucketline.state.types.logical import DataField, DataType, all_fields
 
 _NAMING_FOLDERS: tuple[Option[Any], ...] = (PARTITION_LEGACY_NAME, PARTITION_DEFAULT_NAME)

@@ -19,8 +19,8 @@ from bucketline.conf.table.option_rules import manifest_sort_problems, sequence_
 from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
 from bucketline.conf.table.scan_rules import branch_name_problems, scan_problems
 from bucketline.conf.table.table_options import listed
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
 TableRule = Callable[[TableSchema], Iterator[OptionError]]

@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 
 from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.partition_text import cast_text, legacy_text
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataType, TypeRoot
 

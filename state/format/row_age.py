@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.expiry_options import RECORD_LEVEL_TIME_FIELD
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import stats_fields
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import Timestamp, decode_row
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, TypeRoot

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.arrow import SEQUENCE, SEQUENCE_FIELD_ID
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 

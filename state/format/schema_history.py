@@ -8,8 +8,8 @@ Source: Paimon 2.0 SchemaManager, SchemaMergingUtils, ReassignFieldId.
 
 from collections.abc import Iterator, Sequence
 
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import TRACKED
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType
 
 _OF_THE_SYSTEM = frozenset(f.id for f in TRACKED)

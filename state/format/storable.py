@@ -14,7 +14,7 @@ from bucketline.conf.table.choices import FileFormat
 from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.avro.data_schema import data_schema, refuse_unread_by_java
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.logical import DataField, TypeRoot, types_in
 

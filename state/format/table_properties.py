@@ -3,7 +3,7 @@
 Source: Paimon 2.0 JdbcCatalog.collectTableProperties.
 """
 
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 
 _BUCKET_KEY = "bucket-key"
 

@@ -31,8 +31,8 @@ from bucketline.state.types.buffers import (
     timestamp_parts,
     validity,
 )
+from bucketline.state.types.hashes.murmur import murmur_columns, murmur_ragged
 from bucketline.state.types.logical import DataType, TypeRoot
-from bucketline.state.types.murmur import murmur_columns, murmur_ragged
 
 COMPACT_DECIMAL_PRECISION = 18
 COMPACT_TIMESTAMP_PRECISION = 3

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.buffers import BYTE_ROOTS, decimal_words, plain_array
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.logical import DataType, TypeRoot
 
 Direction = Literal["ascending", "descending"]

@@ -16,7 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.sink_options import BAD_RECORDS_TABLE
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.determinism import SYSTEM_WORLD
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, create_handle, open_handle

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketline.conf.source_options import KAFKA
+from bucketline.conf.sources.source_options import KAFKA
 from bucketline.streaming.bad_records.place import BatchName, Rejects
 
 REASON, CODE, QUERY, BATCH, TABLE = (f"bucketline.{name}" for name in ("reason", "code", "query", "batch", "table"))

@@ -23,6 +23,7 @@ from bucketline.state.store.write.table_at import TableAt
 from bucketline.streaming.batch.batch_counts import BatchCounts
 from bucketline.streaming.batch.history import mark, mark_newest
 from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.inputs.topic_ids import CLUSTER, TOPIC_IDS, ids_text
 from bucketline.streaming.batch.recover import (
     END_OFFSETS,
     KEY_SHARES,
@@ -35,7 +36,6 @@ from bucketline.streaming.batch.recover import (
     check_twin,
 )
 from bucketline.streaming.batch.target import Target
-from bucketline.streaming.batch.topic_ids import CLUSTER, TOPIC_IDS, ids_text
 
 _LOG = logging.getLogger(__name__)
 

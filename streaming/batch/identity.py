@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.streaming.batch.offsets_log import (
+from bucketline.streaming.batch.inputs.offsets_log import (
     SourceOffsets,
     aligned,
     batch_time_ms,

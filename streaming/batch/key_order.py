@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.conf.message_options import TRUNCATE, Truncate
 from bucketline.conf.sink_options import KEY_ORDER, KeyOrder
+from bucketline.conf.sources.message_options import TRUNCATE, Truncate
 from bucketline.conf.wording import counted
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.engine.engine import Outcome
@@ -24,8 +24,8 @@ from bucketline.streaming.batch.recover import END_OFFSETS, of_other_cluster
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
-from bucketline.streaming.tasks.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN, KafkaFeeds, TopicPartition
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.kafka.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN, KafkaFeeds, TopicPartition
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.read_task import Frame, Records
 

@@ -11,7 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.spark_options import check_spark_settings
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 
 _LOG = logging.getLogger(__name__)
 _CONNECT = "pyspark.sql.connect"

@@ -11,7 +11,7 @@ from bucketline.conf.errors import BucketlineError, given
 from bucketline.state.commit.replay import DIGEST, writer_of
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets, new_partitions
-from bucketline.streaming.batch.topic_ids import CLUSTER, created_again, ids_in
+from bucketline.streaming.batch.inputs.topic_ids import CLUSTER, created_again, ids_in
 
 START_OFFSETS = "bucketline.offsets.start"
 END_OFFSETS = "bucketline.offsets.end"

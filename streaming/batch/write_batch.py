@@ -50,7 +50,10 @@ from bucketline.streaming.batch.conform import (
 from bucketline.streaming.batch.files.parquet_batch import ParquetReader, files_of
 from bucketline.streaming.batch.history import check_rolled_back, other_queries, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, new_partitions, read_identity
-from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
+from bucketline.streaming.batch.inputs.kafka_batch import KafkaReader, read_by_one_task, records_of, stored_row_bytes
+from bucketline.streaming.batch.inputs.registry_wait import wait_of, when_registry_answers
+from bucketline.streaming.batch.inputs.topic_ids import newest_ids
+from bucketline.streaming.batch.inputs.topic_watch import TopicWatch
 from bucketline.streaming.batch.key_order import (
     beside_table,
     check_begun_partitions,
@@ -64,10 +67,7 @@ from bucketline.streaming.batch.plan import keeps_values, plan_batch, plan_empti
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
-from bucketline.streaming.batch.registry_wait import wait_of, when_registry_answers
 from bucketline.streaming.batch.target import Target, taken_over
-from bucketline.streaming.batch.topic_ids import newest_ids
-from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.read_task import Frame, Records

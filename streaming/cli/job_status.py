@@ -18,7 +18,7 @@ from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.job import CHECKPOINT, JobConfig
 from bucketline.conf.resolve import read_settings_file, resolve_jobs
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
-from bucketline.conf.source_options import KAFKA, source_options
+from bucketline.conf.sources.source_options import KAFKA, source_options
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.prune import group_by_bucket
@@ -28,8 +28,8 @@ from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.stream_lines import batches_of
 from bucketline.streaming.job.job_table import has_table, open_existing
+from bucketline.streaming.job.kafka.table_offsets import WriterOffsets, newest_offsets
 from bucketline.streaming.job.many.lag import KafkaNow, ask_kafka
-from bucketline.streaming.job.table_offsets import WriterOffsets, newest_offsets
 from bucketline.streaming.many.birth import birth_of
 from bucketline.streaming.many.ledger import Entry, FeedOffsets, Ledger, offsets_in
 from bucketline.streaming.many.ledger_files import ledger_files

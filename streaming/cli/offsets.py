@@ -8,7 +8,7 @@ from bucketline.state.errors import UnsupportedTableError, UserNotFoundError
 from bucketline.streaming.cli.arguments import opened, table_arguments
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.texts import printable
-from bucketline.streaming.job.table_offsets import newest_offsets
+from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 
 
 @program.command(short_help="Prints the Kafka offsets of the newest snapshots, as JSON.")

@@ -7,8 +7,8 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.secrets import mask
 from bucketline.conf.wording import counted
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import with_tracked
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.conditions import Condition, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions

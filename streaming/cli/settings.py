@@ -16,13 +16,13 @@ from bucketline.conf.job import (
     Setting,
 )
 from bucketline.conf.job import TABLE as TABLE_KEY
-from bucketline.conf.reader_choice import who_reads
 from bucketline.conf.resolve import DEFAULT, TABLE, effective_options, show_settings
 from bucketline.conf.routes.route_options import EXCLUDE, MANY_OPTIONS, TABLES
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, BAD_RECORDS_TABLE, KEY_ORDER
-from bucketline.conf.source_options import KAFKA, find_option, source_options
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.conf.sources.reader_choice import who_reads
+from bucketline.conf.sources.source_options import KAFKA, find_option, source_options
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.streaming.job.check import check_settings, check_without_table
 
 _SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), ("origin", pa.string())])

@@ -25,17 +25,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, TypeMappings
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, MessageOptions, TypeMappings
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.canal_needs import need_of_bad, need_of_types
 from bucketline.streaming.decode.canal_values import ColumnTypes, column_of, column_types, has_labels, text_field
 from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
-from bucketline.streaming.decode.json_blocks import Objects, read_objects
-from bucketline.streaming.decode.json_declared import as_declared
-from bucketline.streaming.decode.json_exact import parse_json
-from bucketline.streaming.decode.json_shape import Shape, shape_of
+from bucketline.streaming.decode.json_values.json_blocks import Objects, read_objects
+from bucketline.streaming.decode.json_values.json_declared import as_declared
+from bucketline.streaming.decode.json_values.json_exact import parse_json
+from bucketline.streaming.decode.json_values.json_shape import Shape, shape_of
 from bucketline.streaming.decode.other_messages import TRUNCATE_REMEDY, Skipped
 from bucketline.streaming.decode.row_changes import (
     DecodedChange,

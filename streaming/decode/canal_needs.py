@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from bucketline.conf.message_options import SAME_TYPES, TypeMappings
+from bucketline.conf.sources.message_options import SAME_TYPES, TypeMappings
 from bucketline.state.types.logical import DataField
-from bucketline.streaming.decode.json_exact import Literal, parse_json
-from bucketline.streaming.decode.json_shape import row_shape
+from bucketline.streaming.decode.json_values.json_exact import Literal, parse_json
+from bucketline.streaming.decode.json_values.json_shape import row_shape
 from bucketline.streaming.decode.mysql_types import column_type
 from bucketline.streaming.decode.schema_needs import NO_NEED, WatchFor, joined_all, need_of
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.message_options import SAME_TYPES, TypeMapping, TypeMappings
+from bucketline.conf.sources.message_options import SAME_TYPES, TypeMapping, TypeMappings
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
-from bucketline.streaming.decode.json_exact import is_unicode, parse_json
+from bucketline.streaming.decode.json_values.json_exact import is_unicode, parse_json
 from bucketline.streaming.decode.mysql_types import is_labeled, is_longtext, labeled_text
 
 _TEXTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, TypeMapping
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, MessageOptions, TypeMapping
 from bucketline.state.types.logical import DataField
-from bucketline.streaming.decode.json_blocks import Objects, read_objects
-from bucketline.streaming.decode.json_declared import as_declared, nodes_of, with_signs
-from bucketline.streaming.decode.json_exact import NO_OBJECT, Failures, build_array, parse_json
-from bucketline.streaming.decode.json_shape import (
+from bucketline.streaming.decode.json_values.json_blocks import Objects, read_objects
+from bucketline.streaming.decode.json_values.json_declared import as_declared, nodes_of, with_signs
+from bucketline.streaming.decode.json_values.json_exact import NO_OBJECT, Failures, build_array, parse_json
+from bucketline.streaming.decode.json_values.json_shape import (
     SOURCE_PARTS,
     Shape,
     SourceSchema,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, ColumnOptions
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, TRUNCATE, MessageOptions, Truncate
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, TRUNCATE, MessageOptions, Truncate
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
@@ -33,7 +33,7 @@ from bucketline.streaming.decode.columns.rows_of_table import rows_of_table
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.flat_records import decode_flat
-from bucketline.streaming.decode.json_convert import cut_digits, scale_count
+from bucketline.streaming.decode.json_values.json_convert import cut_digits, scale_count
 from bucketline.streaming.decode.records import decode_avro, decode_debezium, decode_json
 from bucketline.streaming.decode.rejects import (
     HEADERS,

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, MessageOptions
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import Images, kind_of_text, read_events

@@ -8,7 +8,7 @@ import re
 
 import pyarrow as pa
 
-from bucketline.conf.message_options import SAME_TYPES, TypeMapping, TypeMappings
+from bucketline.conf.sources.message_options import SAME_TYPES, TypeMapping, TypeMappings
 
 _NAME_AND_SIZE = re.compile(
     r"\s*([a-z][a-z ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*(.*)|(unsigned.*|zerofill.*)?)$"

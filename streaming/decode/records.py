@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions, Truncate
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions, Truncate
 from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import (
@@ -43,9 +43,9 @@ from bucketline.streaming.decode.debezium_envelope import (
     source_tables,
 )
 from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_rows
-from bucketline.streaming.decode.json_blocks import Objects, read_objects
-from bucketline.streaming.decode.json_declared import nodes_of
-from bucketline.streaming.decode.json_shape import Shape, Writing, row_shape
+from bucketline.streaming.decode.json_values.json_blocks import Objects, read_objects
+from bucketline.streaming.decode.json_values.json_declared import nodes_of
+from bucketline.streaming.decode.json_values.json_shape import Shape, Writing, row_shape
 from bucketline.streaming.decode.other_messages import TRUNCATE_REMEDY, Skipped
 from bucketline.streaming.decode.row_changes import (
     DecodedChange,

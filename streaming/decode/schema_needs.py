@@ -17,13 +17,13 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
-from bucketline.conf.message_options import SAME_TYPES, TypeMappings
+from bucketline.conf.sources.message_options import SAME_TYPES, TypeMappings
 from bucketline.state.commit.widen import narrows
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.schema_need import SchemaNeed
-from bucketline.streaming.decode.json_declared import declared_type
-from bucketline.streaming.decode.json_exact import Literal, is_unicode, parse_json
-from bucketline.streaming.decode.json_shape import Shape, SourceSchema, source_fields
+from bucketline.streaming.decode.json_values.json_declared import declared_type
+from bucketline.streaming.decode.json_values.json_exact import Literal, is_unicode, parse_json
+from bucketline.streaming.decode.json_values.json_shape import Shape, SourceSchema, source_fields
 
 NO_NEED = pa.null()
 

@@ -21,7 +21,7 @@ from bucketline.state.types.arrow import arrow_field, arrow_type
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import INTEGER_ROOTS, DataField, DataType, TypeRoot
 from bucketline.streaming.decode.decoded_rows import Unjudged
-from bucketline.streaming.decode.json_convert import scale_count
+from bucketline.streaming.decode.json_values.json_convert import scale_count
 
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 _NUMBER = DataType(TypeRoot.BIGINT)

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import MessageOptions
+from bucketline.conf.sources.message_options import MessageOptions
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.flat_records import FLAT_PARTS
-from bucketline.streaming.decode.json_blocks import read_objects
-from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, row_shape
+from bucketline.streaming.decode.json_values.json_blocks import read_objects
+from bucketline.streaming.decode.json_values.json_shape import SOURCE_PARTS, Shape, row_shape
 from bucketline.streaming.decode.row_changes import as_binary, has_text, true_of
 
 BINLOG_PARTS = ("database", "table")

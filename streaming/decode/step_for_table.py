@@ -7,7 +7,9 @@ from typing import NoReturn
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, RESCUED, ColumnOptions, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, BadRecords, RecordFormat
-from bucketline.conf.message_options import (
+from bucketline.conf.option import UNLIMITED
+from bucketline.conf.sink_options import BAD_RECORDS_PATH
+from bucketline.conf.sources.message_options import (
     INFINITY,
     NO_MESSAGE_OPTIONS,
     SHARDS,
@@ -22,14 +24,12 @@ from bucketline.conf.message_options import (
     TypeMapping,
     Unavailable,
 )
-from bucketline.conf.option import UNLIMITED
-from bucketline.conf.registry_options import URL as REGISTRY_URL
-from bucketline.conf.registry_options import RegistryOptions
-from bucketline.conf.sink_options import BAD_RECORDS_PATH
+from bucketline.conf.sources.registry_options import URL as REGISTRY_URL
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.determinism import SystemIds
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.selection import names_in

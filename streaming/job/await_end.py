@@ -22,7 +22,7 @@ from bucketline.streaming.batch.failure import SparkFailedError, explain
 from bucketline.streaming.batch.identity import newest_done_batch, newest_planned_batch
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.gate import BatchGate
-from bucketline.streaming.job.kafka_checkpoint import read_offsets
+from bucketline.streaming.job.kafka.kafka_checkpoint import read_offsets
 from bucketline.streaming.job.start.silence import Silence
 
 _LOG = logging.getLogger("bucketline.job")

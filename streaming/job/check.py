@@ -9,9 +9,7 @@ from bucketline.conf.catalog_options import MetastoreKind
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE_SCHEMA, SOURCE_READER, Create, JobConfig, ReaderChoice, RecordFormat
-from bucketline.conf.message_options import TRUNCATE, TYPES, Truncate
 from bucketline.conf.option import did_you_mean
-from bucketline.conf.reader_choice import check_reader
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import (
     BAD_RECORDS_MAX,
@@ -21,11 +19,13 @@ from bucketline.conf.sink_options import (
     sink_options,
     split_options,
 )
-from bucketline.conf.source_options import KAFKA, source_options
+from bucketline.conf.sources.message_options import TRUNCATE, TYPES, Truncate
+from bucketline.conf.sources.reader_choice import check_reader
+from bucketline.conf.sources.source_options import KAFKA, source_options
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.storage.plain_io import check_uri
 from bucketline.state.store.table.table import handle_of

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bucketline.conf.job import ReaderChoice, SourceConfig
-from bucketline.conf.kafka_client import kafka_client
-from bucketline.conf.reader_choice import not_native, obstacles
-from bucketline.conf.source_options import KAFKA, PARQUET, find_option
+from bucketline.conf.sources.kafka_client import kafka_client
+from bucketline.conf.sources.reader_choice import not_native, obstacles
+from bucketline.conf.sources.source_options import KAFKA, PARQUET, find_option
 from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.batch.files.parquet_batch import ParquetReader
-from bucketline.streaming.batch.kafka_batch import KafkaReader
+from bucketline.streaming.batch.inputs.kafka_batch import KafkaReader
+from bucketline.streaming.batch.inputs.topic_watch import TopicWatch
 from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.batch.sink import TableSink
-from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.job.beside import InThread
 from bucketline.streaming.tasks.first_tasks import client_error, start_workers, try_tasks

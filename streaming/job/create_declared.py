@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE, CREATE_SCHEMA, JobConfig
-from bucketline.conf.source_options import (
+from bucketline.conf.sources.source_options import (
     EARLIEST,
     KAFKA,
     SourceOptions,
@@ -29,12 +29,12 @@ from bucketline.conf.wording import counted
 from bucketline.state.commit.fit_schema import misfit
 from bucketline.state.determinism import SYSTEM_WORLD, SystemIds
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text
-from bucketline.streaming.batch.registry_wait import when_registry_answers
+from bucketline.streaming.batch.inputs.registry_wait import when_registry_answers
 from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.declared.declared_rows import declared_rows

@@ -18,7 +18,7 @@ from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig
 from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.secrets import mask_text
-from bucketline.conf.source_options import (
+from bucketline.conf.sources.source_options import (
     KAFKA,
     SourceOptions,
     fails_on_data_loss,
@@ -32,10 +32,9 @@ from bucketline.conf.wording import counted
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.identity import has_ledger
+from bucketline.streaming.batch.inputs.topic_watch import TopicWatch
 from bucketline.streaming.batch.sink import TableSink
-from bucketline.streaming.batch.topic_watch import TopicWatch
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
-from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end, queries
 from bucketline.streaming.job.bad_place import ready_place
 from bucketline.streaming.job.beside import beside_start
@@ -45,8 +44,9 @@ from bucketline.streaming.job.create_declared import create_declared, is_declare
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
 from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.job_table import open_or_create
-from bucketline.streaming.job.kafka_admin import ClusterNow, JvmAdmin, jvm_admin
-from bucketline.streaming.job.kafka_checkpoint import (
+from bucketline.streaming.job.kafka.ask_topic_ids import AskTopicIds
+from bucketline.streaming.job.kafka.kafka_admin import ClusterNow, JvmAdmin, jvm_admin
+from bucketline.streaming.job.kafka.kafka_checkpoint import (
     check_source,
     check_start,
     check_written,
@@ -56,17 +56,17 @@ from bucketline.streaming.job.kafka_checkpoint import (
     restart_offsets,
     topics_as_now,
 )
-from bucketline.streaming.job.kafka_failure import kafka_failures
+from bucketline.streaming.job.kafka.kafka_failure import kafka_failures
+from bucketline.streaming.job.kafka.partition_lag import PartitionLag
+from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from bucketline.streaming.job.open_session import open_session
-from bucketline.streaming.job.partition_lag import PartitionLag
 from bucketline.streaming.job.session import settings_to_start_with, starts_java
 from bucketline.streaming.job.source import choose_rows, read_stream
 from bucketline.streaming.job.start.needs import require_kafka_jar, require_packages, shown_as_up
 from bucketline.streaming.job.start.reach_kafka import reach_kafka
 from bucketline.streaming.job.start.silence import Silence, broken_silence
 from bucketline.streaming.job.start_report import StartReport
-from bucketline.streaming.job.table_offsets import newest_offsets
-from bucketline.streaming.tasks.kafka_errors import topic_missing
+from bucketline.streaming.tasks.kafka.kafka_errors import topic_missing
 
 SESSION_ZONE = "spark.sql.session.timeZone"
 _LOG = logging.getLogger("bucketline.job")

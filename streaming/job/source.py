@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StringType
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE, ColumnOptions
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, SourceConfig
-from bucketline.conf.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
+from bucketline.conf.sources.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.sql.compute.expression import SqlExpression
 from bucketline.state.sql.compute.selection import parse_selection, tells_time
@@ -24,7 +24,7 @@ from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.decode_step import METADATA, RECORD_TYPES, DecodeStep
 from bucketline.streaming.job.start.needs import no_kafka_source
-from bucketline.streaming.tasks.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN
+from bucketline.streaming.tasks.kafka.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN
 
 _PATH = "path"
 _OF_STREAMS = frozenset(

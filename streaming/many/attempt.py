@@ -22,16 +22,16 @@ from bucketline.state.store.commit.repeat import may_repeat
 from bucketline.streaming.bad_records.folder import folder_name
 from bucketline.streaming.bad_records.place import BatchName, allowed_rejects, put_aside
 from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.inputs.topic_ids import newest_ids
 from bucketline.streaming.batch.progress import BatchReport
-from bucketline.streaming.batch.topic_ids import newest_ids
 from bucketline.streaming.many.entries import BatchSpan, after_batch, ahead_of, identity_for, parked_entry
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.many.outcomes import outcome_of
 from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.many.turn import Turn, check_turn, commit_turn, decide_turn, plan_turn
-from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.read_tables import ReadTables
 from bucketline.streaming.tasks.many.spark_tables import Ahead, TableResults, TablesEngine
 from bucketline.streaming.tasks.many.table_notes import NO_TABLE, TaskNotes

@@ -11,7 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.reader_options import CHANGE_COLUMNS, ChangeColumns, ReaderOptions
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.row_kind import RowKind, is_retract
 from bucketline.streaming.reader.spark_rows import fit, spark_arrow
 

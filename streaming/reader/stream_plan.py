@@ -8,7 +8,7 @@ from bucketline.conf.table.read_options import DV_MERGE_ON_READ, POSTPONE_MERGE_
 from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
 from bucketline.state.store.read.change_splits import ChangeUnit, change_units

@@ -10,7 +10,7 @@ from bucketline.conf.table.read_options import STREAMING_READ_APPEND_OVERWRITE, 
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions

@@ -10,7 +10,8 @@ import pyarrow as pa
 from bucketline.conf.column_options import COLUMN_OPTIONS, column_options
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, BadRecords, RecordFormat
-from bucketline.conf.message_options import (
+from bucketline.conf.option import UNLIMITED, did_you_mean, parse_enum
+from bucketline.conf.sources.message_options import (
     MESSAGE_OPTIONS,
     TRUNCATE,
     TYPES,
@@ -19,11 +20,10 @@ from bucketline.conf.message_options import (
     Unavailable,
     message_options,
 )
-from bucketline.conf.option import UNLIMITED, did_you_mean, parse_enum
-from bucketline.conf.registry_options import REGISTRY_OPTIONS, registry_options
+from bucketline.conf.sources.registry_options import REGISTRY_OPTIONS, registry_options
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.determinism import SYSTEM_WORLD
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema

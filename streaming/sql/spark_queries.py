@@ -21,8 +21,8 @@ from bucketline.conf.reader_options import (
     READ_OPTIMIZED,
 )
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import tracks_rows, with_tracked
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.dialect import as_spark_reads, refused
 from bucketline.state.sql.narrowing import needed_columns, needed_rows
 from bucketline.state.sql.statement import Query, Relation

@@ -8,8 +8,8 @@ from typing import Any
 
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.tasks.bytes_job import FirstOfNothing, bytes_job
-from bucketline.streaming.tasks.kafka_consumers import LibrdkafkaConsumer
-from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
+from bucketline.streaming.tasks.kafka.kafka_consumers import LibrdkafkaConsumer
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.read_task import ReadKafkaTask
 from bucketline.streaming.tasks.wire import TaskResult
 from bucketline.streaming.tasks.write_task import WriteTask

@@ -12,7 +12,7 @@ import numpy as np
 
 from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.store.write.grouping import share_of_group
-from bucketline.state.types.murmur import murmur_words
+from bucketline.state.types.hashes.murmur import murmur_words
 
 _SEED = np.uint32(42)
 

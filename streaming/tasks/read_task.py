@@ -23,10 +23,10 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
 from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
-from bucketline.streaming.tasks.kafka_consumers import KEPT
-from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
-from bucketline.streaming.tasks.kafka_fetch import RangeFetch
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.kafka.kafka_consumers import KEPT
+from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
+from bucketline.streaming.tasks.kafka.kafka_fetch import RangeFetch
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.parquet_read import file_rows

@@ -21,7 +21,7 @@ from bucketline.streaming.tasks.frame_job import frame_job
 from bucketline.streaming.tasks.frame_messages import frame_messages
 from bucketline.streaming.tasks.given_frame import given_frame
 from bucketline.streaming.tasks.join_task import join_stage
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.outcome import read_outcome
 from bucketline.streaming.tasks.parquet_files import ParquetFiles
 from bucketline.streaming.tasks.place_task import PlaceTask

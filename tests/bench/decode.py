@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.avro.functions import from_avro
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import MessageOptions
-from bucketline.conf.registry_options import RegistryOptions
+from bucketline.conf.sources.message_options import MessageOptions
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema

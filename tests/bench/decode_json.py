@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import MessageOptions, Shards
+from bucketline.conf.sources.message_options import MessageOptions, Shards
 from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.expression import SqlExpression, evaluate
 from bucketline.state.types.logical import DataField, parse_type

@@ -27,8 +27,8 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.message import CommitMessage, encode_messages
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta, FileSource
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import bucket_path, data_file_name
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Outcome, TaskStats
 from bucketline.state.store.table.table import create_table

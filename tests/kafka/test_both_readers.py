@@ -20,7 +20,7 @@ from bucketline.streaming.cli.job_status import job_status
 from bucketline.streaming.job.many.lag import ask_kafka
 from bucketline.streaming.job.many.run import run_routed
 from bucketline.streaming.job.run import run_job
-from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaDataLostError
 from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -10,7 +10,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.conf.source_options import find_option, source_options
+from bucketline.conf.sources.source_options import find_option, source_options
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.types.columns_text import columns_text

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from bucketline.conf.kafka_client import kafka_client
+from bucketline.conf.sources.kafka_client import kafka_client
 from bucketline.state.store.table.table import handle_of, open_table
+from bucketline.streaming.batch.inputs.topic_ids import TOPIC_IDS
 from bucketline.streaming.batch.recover import TopicCreatedAgainError
-from bucketline.streaming.batch.topic_ids import TOPIC_IDS
-from bucketline.streaming.job.kafka_admin import jvm_admin
-from bucketline.streaming.job.native_admin import NativeAdmin
+from bucketline.streaming.job.kafka.kafka_admin import jvm_admin
+from bucketline.streaming.job.kafka.native_admin import NativeAdmin
 from bucketline.streaming.job.run import run_job
 from tests.support.pages.page import commands
 from tests.support.servers.broker import KafkaBroker

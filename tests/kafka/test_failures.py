@@ -10,7 +10,7 @@ import pytest
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.job.run import run_job
-from bucketline.streaming.tasks.kafka_errors import (
+from bucketline.streaming.tasks.kafka.kafka_errors import (
     KafkaDataLostError,
     KafkaOffsetsError,
     KafkaRefusedError,

@@ -12,12 +12,12 @@ import pytest
 from bucketline.conf.job import JobConfig
 from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.conf.source_options import source_options
+from bucketline.conf.sources.source_options import source_options
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.decode.rejects import RejectedRecordsError
-from bucketline.streaming.job.kafka_admin import jvm_admin
-from bucketline.streaming.job.partition_lag import PartitionLag
+from bucketline.streaming.job.kafka.kafka_admin import jvm_admin
+from bucketline.streaming.job.kafka.partition_lag import PartitionLag
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.metrics.registry import Registry
 from tests.support.servers.broker import KafkaBroker, KafkaRecord

@@ -16,12 +16,12 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.job import ReaderChoice
-from bucketline.conf.reader_choice import obstacles
 from bucketline.conf.resolve import load_job
-from bucketline.conf.source_options import source_options
+from bucketline.conf.sources.reader_choice import obstacles
+from bucketline.conf.sources.source_options import source_options
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.job.run import run_job
-from bucketline.streaming.tasks.kafka_errors import KafkaRefusedError, KafkaUnreachableError
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaRefusedError, KafkaUnreachableError
 from tests.support.pages.readme import ROOT
 from tests.support.peers.jars import spark_kafka_jars
 from tests.support.processes.job_process import JobFolder, started

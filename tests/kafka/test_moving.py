@@ -11,9 +11,9 @@ import pytest
 
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
-from bucketline.streaming.job.kafka_checkpoint import OtherClusterError, OtherTopicError
+from bucketline.streaming.job.kafka.kafka_checkpoint import OtherClusterError, OtherTopicError
 from bucketline.streaming.job.run import run_job
-from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaDataLostError
 from tests.support.pages.page import commands
 from tests.support.servers.broker import KafkaBroker, KafkaRecord
 from tests.support.spark.orders import Orders

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.kafka_client import kafka_client
+from bucketline.conf.sources.kafka_client import kafka_client
 from bucketline.state.store.table.table import create_table, handle_of, open_table
-from bucketline.streaming.batch.kafka_batch import KafkaReader
+from bucketline.streaming.batch.inputs.kafka_batch import KafkaReader
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.choose_reader import ChosenReader, JobSink
 from tests.support.servers.broker import KafkaBroker, KafkaRecord

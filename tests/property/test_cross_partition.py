@@ -15,7 +15,7 @@ from bucketline.state.bucket.cross_partition import (
     place_rows,
     placed_rows,
 )
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataField, parse_type
 from tests.support.models.sweeps import draws

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 
 NUMBERS = arrays(np.int32, st.integers(0, 30), elements=st.integers(-(2**31), 2**31 - 1) | st.integers(0, 3))
 

@@ -25,6 +25,7 @@ from bucketline.state.format.entries import (
 from bucketline.state.format.index.deletion_vector import decode_deletion_vectors, encode_deletion_vectors
 from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot, encode_snapshot
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,
@@ -32,7 +33,6 @@ from bucketline.state.format.manifest import (
     encode_manifest_list,
 )
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT
-from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
 
 ints = st.integers(-(2**31), 2**31 - 1)
 longs = st.integers(-(2**63), 2**63 - 1)

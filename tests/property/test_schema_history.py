@@ -21,8 +21,8 @@ from bucketline.state.commit.schema_change import (
 )
 from bucketline.state.commit.schema_edit import ColumnPath, First
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError
+from bucketline.state.format.json_files.schema_json import TableSchema, decode_schema
 from bucketline.state.format.schema_history import id_problems
-from bucketline.state.format.schema_json import TableSchema, decode_schema
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text

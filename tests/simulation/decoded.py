@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
-from bucketline.state.format import snapshot_json
 from bucketline.state.format.index import index_manifest
+from bucketline.state.format.json_files import snapshot_json
 from bucketline.state.store.catalog import manifests, newest_snapshot, snapshot_file
 
 _KEPT = 4096

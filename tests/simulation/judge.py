@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import CommitKind, Snapshot
-from bucketline.state.format.snapshot_json import decode_snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from tests.simulation.disk import Change, Disk
 from tests.simulation.rows import NOTHING, Effect, Kind, Row, State, applied, followed
 from tests.simulation.stored import GoneError, Stored

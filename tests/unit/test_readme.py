@@ -35,7 +35,7 @@ from bucketline.streaming.batch.batch_metrics import (
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.plan_commands import ITEMS, OPEN_ITEMS
-from bucketline.streaming.job.partition_lag import PARTITION_BEHIND
+from bucketline.streaming.job.kafka.partition_lag import PARTITION_BEHIND
 from bucketline.streaming.job.start.needs import UP
 from tests.support.pages.readme import DOCS, PAGES, README, blocks, cells, headings, make_demo, run, section
 

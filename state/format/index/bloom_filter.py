@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.types.buffers import BYTE_ROOTS, TIMESTAMP_ROOTS, byte_column, fixed_values, physical_array
+from bucketline.state.types.hashes.xx_hash import xx_hashes
 from bucketline.state.types.logical import DataType, TypeRoot
-from bucketline.state.types.xx_hash import xx_hashes
 
 BLOOM_FILTER = "bloom-filter"
 """The name of this index in options and index files."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, take_or_null, validity
 from bucketline.state.lsm.aggregate.function import NUMBERS, AggregateFunction
 from bucketline.state.types.arrow import logical_type
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.order import normalized_keys
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bucketline.conf.table.merge_options import MergeEngine
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.aggregation import AggregationMerging
 from bucketline.state.lsm.merge.deduplicate import DeduplicateMerging
 from bucketline.state.lsm.merge.first_row import FirstRowMerging

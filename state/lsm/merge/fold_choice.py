@@ -3,7 +3,7 @@
 Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
 """
 
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.changelog_folds import FullChangelog
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
 from bucketline.state.lsm.merge.engines import fold_for

@@ -21,7 +21,7 @@ from bucketline.state.lsm.merge.first_row import RETRACTS_OF_FIRST_ROW
 from bucketline.state.lsm.merge.fold import Fold, Unmoved, ends_of, starts_of
 from bucketline.state.lsm.tree.sort_keys import sequence_columns
 from bucketline.state.types.arrow import SEQUENCE, logical_type
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 
 _NO_LEVEL = np.iinfo(np.int32).max
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import Fold
 from bucketline.state.lsm.merge.row_checks import RowChecks
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from bucketline.state.format.data_file import DataFileMeta
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.column import ColumnAggregate
 from bucketline.state.lsm.merge.computed_fold import ComputedFold
 from bucketline.state.lsm.merge.engines import fold_for

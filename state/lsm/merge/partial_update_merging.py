@@ -18,7 +18,7 @@ from bucketline.conf.table.merge_options import (
     REMOVE_RECORD_ON_SEQUENCE_GROUP,
 )
 from bucketline.conf.table.table_settings import MergeSettings
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.column import ColumnAggregate
 from bucketline.state.lsm.aggregate.functions import UNNAMED_FUNCTION, column_aggregate
 from bucketline.state.lsm.merge.merging import Merging, Unchanged

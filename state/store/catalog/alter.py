@@ -25,8 +25,8 @@ from bucketline.state.commit.schema_change import (
 from bucketline.state.commit.schema_edit import After, ColumnPath, First, Position
 from bucketline.state.commit.table_rules import branches_exist, branches_read
 from bucketline.state.errors import StorageError, UnsupportedTableError
-from bucketline.state.format.rest_json import same_schema
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.rest_json import same_schema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import MAIN, Branches
 from bucketline.state.store.catalog.new_schema import column_problems
 from bucketline.state.store.catalog.owned import check_owned

@@ -6,7 +6,7 @@ not be distinguished, and the removal of orphan files of one table would remove 
 
 from bucketline.conf.table.external_options import EXTERNAL_PATHS
 from bucketline.state.errors import StorageError, UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 

@@ -13,10 +13,10 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CommitConflictError, CorruptFileError, RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.pin_json import Hold, Pin
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import history_of
-from bucketline.state.format.pin_json import Hold, Pin
-from bucketline.state.format.snapshot_json import encode_snapshot
-from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import MAIN, Branches
 from bucketline.state.store.catalog.pins import pinned
 from bucketline.state.store.catalog.rollback import newest_to_write, rollback_to

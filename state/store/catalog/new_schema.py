@@ -17,8 +17,8 @@ from bucketline.conf.table.new_table import check_new_table, lift_keys
 from bucketline.state.bucket.defaults import check_defaults
 from bucketline.state.commit.table_rules import branches_exist, rule_problems
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_age import check_row_time
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.storable import check_storable
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.store.catalog.owned import check_partitions_kept

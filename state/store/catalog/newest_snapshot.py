@@ -13,6 +13,7 @@ from functools import cache
 from bucketline.state.commit.newest import CutShort, History, NewestId, Reference, Vanished, newest_of
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError, StorageError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.paths import (
     CHANGELOG_DIR,
     EARLIEST,
@@ -26,7 +27,6 @@ from bucketline.state.format.paths import (
     parse_tag,
     snapshot_name,
 )
-from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.catalog.snapshot_file import decoded_snapshot, read_hint, read_snapshot
 from bucketline.state.store.storage.file_io import FileIO
 

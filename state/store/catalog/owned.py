@@ -3,7 +3,7 @@
 from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.rest_table_io import owned_io
 

@@ -16,8 +16,7 @@ from bucketline.state.commit.pins import WHOLE_BRANCH, removal_in_the_way
 from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.paths import OWN_DIR, history_of
-from bucketline.state.format.pin_json import (
+from bucketline.state.format.json_files.pin_json import (
     Hold,
     Pin,
     Removal,
@@ -26,6 +25,7 @@ from bucketline.state.format.pin_json import (
     encode_pin,
     encode_removal,
 )
+from bucketline.state.format.paths import OWN_DIR, history_of
 from bucketline.state.store.storage.file_io import FileIO
 
 _LOG = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from bucketline.state.commit.replay import MARKER_TAG, writer_of
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, VersionNotFoundError
 from bucketline.state.format.entries import CommitKind, Snapshot
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import (
     CHANGELOG_DIR,
     EARLIEST,
@@ -26,7 +27,6 @@ from bucketline.state.format.paths import (
     changelog_name,
     parse_changelog_id,
 )
-from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.pins import HeldPin, pin_of, pinned
 from bucketline.state.store.catalog.snapshot_file import read_hint
 from bucketline.state.store.catalog.snapshots import Snapshots

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from bucketline.conf.option import StoredText
 from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.json_files.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.format.paths import SCHEMA_DIR, parse_schema_id, schema_name
 from bucketline.state.format.schema_history import id_problems
-from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.errors import unless_missing
 from bucketline.state.store.storage.file_io import FileIO

@@ -3,8 +3,8 @@
 from bucketline.state.commit.newest import Hint
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.paths import SNAPSHOT_DIR, snapshot_name
-from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from bucketline.state.commit.newest import Vanished
 from bucketline.state.errors import BranchNotFoundError, StorageError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.format.paths import EARLIEST, LATEST, SNAPSHOT_DIR, parse_snapshot_id, snapshot_name
-from bucketline.state.format.snapshot_json import encode_snapshot
 from bucketline.state.store.catalog.newest_snapshot import (
     Newest,
     find_newest,

@@ -16,8 +16,8 @@ from bucketline.conf.table.read_options import BRANCH
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, TableNotFoundError, UnsupportedTableError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import branch_at, branch_folder
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.new_schema import publish_first_schema

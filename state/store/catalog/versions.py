@@ -16,8 +16,8 @@ from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.conf.wording import span
 from bucketline.state.errors import MissingSnapshotError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, SNAPSHOT_DIR, TAG_DIR, changelog_name, parse_tag, tag_name
-from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO

@@ -35,7 +35,7 @@ from bucketline.state.format.entries import (
     ManifestEntry,
     Snapshot,
 )
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_base import CommitBase, changes_since

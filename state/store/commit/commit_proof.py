@@ -16,7 +16,7 @@ from bucketline.state.commit.file_age import is_quick, needs_proof
 from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.kept_files import data_paths, index_path, located, reach
 from bucketline.state.store.commit.commit_check import Half
 from bucketline.state.store.storage.file_io import FileIO

@@ -9,8 +9,8 @@ from functools import partial
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import StorageError
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import bucket_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.kept_files import index_path, located, remove_file
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots

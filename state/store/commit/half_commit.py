@@ -21,9 +21,9 @@ from bucketline.state.commit.plan import SnapshotPlan, WrittenList, plan_snapsho
 from bucketline.state.determinism import World
 from bucketline.state.errors import BranchNotFoundError, CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.metadata_records import Encoding
 from bucketline.state.format.row_ranges import tracks_rows
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots

@@ -6,8 +6,8 @@ and then lists what is left. So one of the two sees what was published (`docs/ca
 
 from bucketline.state.errors import BranchNotFoundError, SchemaMismatchError, StorageError
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import branch_at, history_of
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 

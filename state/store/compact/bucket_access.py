@@ -11,9 +11,9 @@ from functools import cache, cached_property, partial
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_age import RowAge, row_age
 from bucketline.state.format.row_ranges import kept_schema
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.lsm.tree.levels import Levels
 from bucketline.state.lsm.tree.run import ToComparable

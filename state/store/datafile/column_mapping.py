@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import TRACKED, written_fields
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.parquet_rows import TextSizes
 from bucketline.state.types.arrow import SYSTEM_FIELDS, arrow_schema, key_value_fields
 from bucketline.state.types.binary_row import decode_row

@@ -16,8 +16,8 @@ import pyarrow as pa
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import SCHEMA_DIR, extension_of, schema_name
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.column_mapping import ColumnSource, FileMapping, Mappings, wanted_fields
 from bucketline.state.store.datafile.formats import FileRows, format_named
 from bucketline.state.store.datafile.orc_instants import check_instants, instant_bounds

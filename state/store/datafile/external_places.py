@@ -7,8 +7,8 @@ of Guava), WeightedExternalPathProvider.
 from itertools import accumulate
 
 from bucketline.conf.table.choices import ExternalPlace
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import new_file_folder
-from bucketline.state.format.schema_json import TableSchema
 
 _MASK = 0xFFFFFFFF
 _HASH_BITS = 20

@@ -13,8 +13,8 @@ from bucketline.conf.table.choices import FileFormat
 from bucketline.conf.table.stats_mode import StatsKind, StatsMode
 from bucketline.state.format.avro.data_schema import is_representable
 from bucketline.state.format.data_file import FileSource
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import postpone_prefix
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import stats_modes
 from bucketline.state.format.storable import refuse_columns
 from bucketline.state.store.datafile.formats import FORMATS, FileSettings, RowSink

@@ -16,7 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.table.index_options import BloomColumn
 from bucketline.state.format.index.bloom_filter import BLOOM_FILTER, BloomFilter, BloomSize, Hashes, bloom_hashes
 from bucketline.state.format.index.file_index import encode_file_index, index_name
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.buffers import one_array, own_copy
 from bucketline.state.types.logical import DataType
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import extension_of
 from bucketline.state.format.row_ranges import stats_fields
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import Timestamp, decode_row
 from bucketline.state.types.logical import TypeRoot
 

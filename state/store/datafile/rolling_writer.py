@@ -17,9 +17,9 @@ from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, StorageError
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from bucketline.state.format.index.file_index import INDEX_SUFFIX
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET, data_file_name, new_file_folder
 from bucketline.state.format.row_ranges import has_row_ids
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import KEY_MODE, ColumnStats, collect_stats, unknown_stats
 from bucketline.state.lsm.aggregate.column import null_result
 from bucketline.state.lsm.merge.overflow_risk import shortened_decimals

@@ -9,8 +9,8 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.wording import counted
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, changelog_name, parse_changelog_id
-from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.catalog.kept_files import data_paths, reach, reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.table_handle import TableHandle

@@ -10,7 +10,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.wording import counted
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.kept_files import data_paths, index_path, located, reraise_unless_missing
 from bucketline.state.store.doctor.problem import Broken, State
 from bucketline.state.store.storage.file_io import FileIO, file_io_for

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.table_rules import branches_exist, branches_read, rule_problems
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
 from bucketline.state.format.schema_history import id_problems
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.branches import MAIN, Branches
 from bucketline.state.store.catalog.consumers import broken_consumers
 from bucketline.state.store.catalog.forwarding import unfinished

@@ -21,7 +21,7 @@ from bucketline.state.format.entries import (
     Snapshot,
 )
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.doctor.files import FileChecks
 from bucketline.state.store.doctor.live import LiveOfShare, Share

@@ -14,7 +14,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import EntryIdentity, FileKind, ManifestEntry
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.doctor.problem import Problem
 from bucketline.state.types.order import key_order
 

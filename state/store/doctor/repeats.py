@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.wording import counted
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import bucket_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import Indices, Kinds, Selection, Starts
 from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.lsm.tree.interval import sections

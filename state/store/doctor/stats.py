@@ -10,8 +10,8 @@ import pyarrow as pa
 from bucketline.conf.table.stats_mode import StatsKind, StatsMode
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import stats_fields, written_fields
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.stats import (
     Bound,
     ColumnBounds,

@@ -16,7 +16,7 @@ from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.engine.sorted_rows import RowSort, key_of

@@ -20,8 +20,8 @@ from bucketline.state.format.index.deletion_vector import (
     decode_deletion_vector,
     read_span,
 )
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import index_folder
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 

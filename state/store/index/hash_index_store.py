@@ -25,7 +25,7 @@ from bucketline.state.format.index.hash_index import HASH, decode_hash_index, en
 from bucketline.state.format.paths import INDEX_DIR, index_file_name
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.parallel import all_at_once, answers_late
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 
 _PARTITIONS_AT_ONCE = 4
 

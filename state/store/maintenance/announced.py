@@ -6,7 +6,7 @@ from typing import Self
 from bucketline.state.determinism import World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.pin_json import Removal
+from bucketline.state.format.json_files.pin_json import Removal
 from bucketline.state.store.catalog.pins import Notebook
 
 

@@ -12,8 +12,8 @@ from bucketline.conf.table.table_settings import TagSettings
 from bucketline.state.commit.auto_tag import TagPlan
 from bucketline.state.determinism import World
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.catalog.pins import pin_of, pinned
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags, check_kept, undone

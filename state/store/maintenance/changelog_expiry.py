@@ -19,9 +19,9 @@ from bucketline.state.commit.expire import (
 )
 from bucketline.state.determinism import World
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot, encode_snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.catalog.kept_files import (

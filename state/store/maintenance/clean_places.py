@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import (
     BRANCH_DIR,
     CHANGELOG_DIR,
@@ -18,7 +19,6 @@ from bucketline.state.format.paths import (
     STATISTICS_DIR,
     TAG_DIR,
 )
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.external_folders import own_folders
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.plans.plan_files import plan_id_in

@@ -16,8 +16,8 @@ from bucketline.conf.secrets import mask_text
 from bucketline.conf.table.choices import DoneAction
 from bucketline.conf.table.expiry_options import IN_CATALOG, MARK_DONE_URL, check_done_actions
 from bucketline.state.errors import StorageError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import partition_path, partition_values
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.format.table_name import DATABASE_SUFFIX
 from bucketline.state.store.catalog.owned import check_partitions_kept
 from bucketline.state.store.catalog.table_handle import TableHandle

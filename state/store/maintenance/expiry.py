@@ -29,9 +29,9 @@ from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import ManifestEntry, Snapshot
-from bucketline.state.format.pin_json import Pin
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.pin_json import Pin
+from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.consumers import drop_idle_consumers, next_of_consumers
 from bucketline.state.store.catalog.kept_files import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from bucketline.state.commit.replay import MARKER_TAG, writer_of
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.storage.file_io import FileIO
 
 _FOLDER = "bucketline"

@@ -11,7 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.commit.replay import MARKER_RETAINED_MS, unmarked
 from bucketline.state.determinism import World
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags, check_tag_name
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 from bucketline.state.commit.replay import is_marker
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, OWN_DIR, parse_changelog_id
-from bucketline.state.format.snapshot_json import decode_snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 from bucketline.state.commit.live_files import LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.partition_age import is_done
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import partition_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.maintenance.done_actions import mark_partitions
 from bucketline.state.store.maintenance.partition_expiry import newest_files
 from bucketline.state.store.maintenance.success_files import marked_ms

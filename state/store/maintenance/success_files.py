@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import TAG_DIR, TAG_SUCCESS_DIR, partition_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.storage.file_io import FileIO
 
 _NAME = "_SUCCESS"

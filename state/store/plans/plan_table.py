@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import bucket_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.plans.plan import Plan
 
 _SCHEMA = pa.schema(

@@ -20,8 +20,8 @@ from bucketline.state.format.index.deletion_vector import (
     decode_deletion_vectors,
     encode_deletion_vectors,
 )
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import index_file_name, index_folder
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.aggregate.events import Indices
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.storage.decoding import naming_file

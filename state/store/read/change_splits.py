@@ -13,7 +13,7 @@ import pyarrow as pa
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.changes import change_entries, change_files
 from bucketline.state.store.read.file_access import FileAccess

@@ -5,8 +5,8 @@ Source: Paimon 2.0 DeltaFollowUpScanner, ChangelogFollowUpScanner, IncrementalDe
 
 from bucketline.conf.table.choices import ChangeFiles
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import ROW_ID, TRACKED_NAMES, RowRange, written_fields
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.read.prune import SchemaOf
 from bucketline.state.types.arrow import SEQUENCE
 

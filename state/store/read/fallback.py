@@ -18,7 +18,7 @@ from bucketline.conf.table.read_options import (
 from bucketline.conf.table.table_settings import ReadSettings
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.table_handle import TableHandle, branch_path
 from bucketline.state.store.catalog.versions import Version, Versions

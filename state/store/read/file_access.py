@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.row_age import RowAge
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.column_mapping import Mappings
 from bucketline.state.store.datafile.data_files import (
     BATCH_BYTES,

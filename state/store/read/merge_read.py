@@ -11,8 +11,8 @@ from itertools import chain
 import pyarrow as pa
 
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import row_ranges
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import LEVEL
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.lsm.merge.fold import Fold, Selection, Visible, drop_deletes

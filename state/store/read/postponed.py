@@ -15,8 +15,8 @@ import pyarrow as pa
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.fold import Fold, drop_deletes
 from bucketline.state.lsm.merge.fold_choice import needs_levels, reading_fold
@@ -29,7 +29,7 @@ from bucketline.state.store.read.projection import Projection, project
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.storage.errors import scratch_folder, storage_errors
 from bucketline.state.types.arrow import SEQUENCE
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.order import Direction, key_changes, key_order, sort_indices
 
 PIECE_ROWS = 1 << 19

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from bucketline.conf.table.read_options import SCAN_MODE_KEY
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import TRACKED_NAMES, tracks_rows, with_tracked
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.sql.compute.conditions import Condition

@@ -16,8 +16,8 @@ from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.entries import ManifestEntry
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import TRACKED, RowRange, row_ranges, stats_fields, written_fields
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.read.predicate import (
     ALWAYS,
     Bounds,

@@ -10,7 +10,7 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.datafile.parquet_rows import RowGroup
 from bucketline.state.store.read.predicate import Bounds, conjunction, filter_columns, guarantee, possible
 from bucketline.state.types.arrow import arrow_schema, representable

@@ -16,9 +16,9 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import extension_of
 from bucketline.state.format.row_ranges import row_ranges
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
 from bucketline.state.store.read.fallback import Sight

@@ -18,9 +18,9 @@ from bucketline.conf.table.choices import ChangeFiles
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET, SCHEMA_DIR, schema_name
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions

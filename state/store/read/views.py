@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import bucket_path, extension_of
 from bucketline.state.format.row_ranges import stats_fields, written_fields
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.arrow import arrow_type

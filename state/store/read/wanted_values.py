@@ -10,7 +10,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.read.predicate import filter_columns, possible
 from bucketline.state.types.arrow import arrow_schema, representable
 from bucketline.state.types.logical import TypeRoot

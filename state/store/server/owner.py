@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.json_files.tag_json import Tag
 
 PartitionSpec = Mapping[str, str]
 """A partition as catalogs name it: the text of each partition column."""

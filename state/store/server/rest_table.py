@@ -20,11 +20,11 @@ from bucketline.state.errors import (
     VersionNotFoundError,
 )
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.rest_json import schema_changes
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
+from bucketline.state.format.json_files.rest_json import schema_changes
+from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot, encode_snapshot
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.table_name import TableName
-from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.server.owner import PartitionSpec
 from bucketline.state.store.server.rest_client import NotThereError, RestClient, TakenError
 

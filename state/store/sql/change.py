@@ -10,7 +10,7 @@ from sqlglot import exp
 from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE, says_what_is_overwritten
 from bucketline.state.bucket.defaults import left_out_value
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.sql.compute.calls import LOCAL_CONTEXT
 from bucketline.state.sql.compute.casts import cast_to
 from bucketline.state.sql.compute.expression import SqlExpression

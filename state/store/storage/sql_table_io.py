@@ -9,8 +9,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from bucketline.state.errors import StorageError
+from bucketline.state.format.json_files.schema_json import decode_schema
 from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
-from bucketline.state.format.schema_json import decode_schema
 from bucketline.state.format.table_name import TableName
 from bucketline.state.format.table_properties import table_properties
 from bucketline.state.store.server.sql_names import SqlLock, SqlNames

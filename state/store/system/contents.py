@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import default_partition_name, is_blank
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
 from bucketline.state.store.read.views import partition_text, value_text

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.lsm.tree.sort_keys import is_older
 from bucketline.state.sql.compute.conditions import columns_of

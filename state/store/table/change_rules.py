@@ -14,7 +14,7 @@ from bucketline.conf.table.merge_options import (
 from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.catalog.table_handle import TableHandle
 

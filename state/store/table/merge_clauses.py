@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.sql.compute.conditions import columns_of
 from bucketline.state.sql.compute.expression import SOURCE, SqlExpression, assigned, condition, with_blanks
 from bucketline.state.store.table.assignments import Assignments, constant_scalar, plan_assignments

@@ -16,7 +16,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.merge_source import JoinKey, MergeSource, run_of_share
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import unseal
-from bucketline.state.types.hash_set import are_among
+from bucketline.state.types.hashes.hash_set import are_among
 
 Passes = Callable[[pa.RecordBatch, pa.Table], np.ndarray]
 """Which pairs of rows with one key belong together."""

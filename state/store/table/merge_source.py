@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.bucket.allocation import hash_share
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.engine.given_streams import given
 from bucketline.state.store.read.predicate import conjunction
 from bucketline.state.store.table.write import SpreadData, with_kinds
@@ -23,8 +23,8 @@ from bucketline.state.store.write.sealed_runs import SealedRun, partition_codes,
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import encode_rows, hash_rows
 from bucketline.state.types.buffers import one_array
-from bucketline.state.types.distinct import distinct
 from bucketline.state.types.fit import fit_array
+from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import TypeRoot
 

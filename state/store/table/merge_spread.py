@@ -20,8 +20,8 @@ from bucketline.state.store.table.merge_join import Alone, Matched, Side, Unmatc
 from bucketline.state.store.table.merge_source import JoinKey, SeenMatches, prepared
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.arrow import with_types
-from bucketline.state.types.distinct import distinct
-from bucketline.state.types.hash_set import HashSet
+from bucketline.state.types.hashes.distinct import distinct
+from bucketline.state.types.hashes.hash_set import HashSet
 
 MOST_HASHES = 4 << 20
 """The most hashes of keys, four bytes each, that every task gets to send only rows of the table that may match; for

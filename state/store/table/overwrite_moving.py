@@ -16,8 +16,8 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.entries import Operation
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import partition_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.table.cycle import Commit
 from bucketline.state.store.table.partition_choice import PartitionTest

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import default_partition_name, partition_values
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.char_text import padded_value
 from bucketline.state.types.logical import INTEGER_ROOTS, DataField

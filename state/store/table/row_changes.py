@@ -17,8 +17,8 @@ from bucketline.conf.table.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import changed_schema, tracks_rows
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine, Parts

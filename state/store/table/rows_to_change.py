@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.table.read_options import DV_MERGE_ON_READ
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.sql.compute.conditions import Condition
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange, StoredBucket

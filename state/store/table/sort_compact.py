@@ -15,8 +15,8 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.data_file import DataFileMeta, FileSource
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import tracks_rows
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.compact.append_compact import index_change
 from bucketline.state.store.compact.bucket_access import BucketAccess

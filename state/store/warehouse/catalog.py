@@ -14,7 +14,7 @@ from bucketline.conf.table.external_options import EXTERNAL_PATHS
 from bucketline.conf.table.read_options import BRANCH
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError, UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.table_name import (
     DEFAULT_DATABASE,
     TableName,

@@ -7,7 +7,7 @@ Source: Paimon 2.0 FileSystemCatalog, AbstractCatalog.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.table_name import DATABASE_SUFFIX, TableName
 from bucketline.state.store.catalog.new_schema import publish_first_schema
 from bucketline.state.store.catalog.schemas import Schemas

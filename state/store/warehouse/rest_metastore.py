@@ -10,8 +10,8 @@ from bucketline.conf.catalog_options import CatalogSettings
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
 from bucketline.state.errors import DatabaseNotFoundError, TableNotFoundError
-from bucketline.state.format.rest_json import new_schema_json
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.rest_json import new_schema_json
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.table_name import TableName
 from bucketline.state.store.server.rest_client import NotThereError, RestClient, TakenError
 from bucketline.state.store.server.rest_settings import configured, rest_client

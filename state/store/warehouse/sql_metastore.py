@@ -9,7 +9,7 @@ from bucketline.conf.catalog_link import CatalogLink
 from bucketline.conf.catalog_options import CatalogSettings
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import TableNotFoundError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.table_name import DATABASE_SUFFIX, TableName
 from bucketline.state.format.table_properties import table_properties
 from bucketline.state.store.catalog.new_schema import publish_first_schema

@@ -17,7 +17,7 @@ from bucketline.state.commit.live_files import BucketId
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.data_file import DataFileMeta, FileSource
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.change_rows import split_marked
 from bucketline.state.lsm.merge.changelog_folds import LogEverything
 from bucketline.state.lsm.merge.engines import fold_for

@@ -19,8 +19,8 @@ from bucketline.state.bucket.dynamic import UNKNOWN
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys
 from bucketline.state.format.entries import IndexManifestEntry
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import index_folder
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.index.hash_index_store import HashIndexStore, shared_hash_cache
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.binary_row import hash_rows

@@ -18,7 +18,7 @@ from bucketline.state.store.write.new_keys import NewKeys
 from bucketline.state.store.write.placing import BucketNews, Placing
 from bucketline.state.store.write.run_buffer import Blob, again
 from bucketline.state.store.write.sealed_runs import SealedRun, unseal
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 
 BYTES_PER_KEY = 6
 """What a key of the index takes in memory: its hash and its bucket."""

@@ -14,8 +14,8 @@ from bucketline.conf.table.table_options import check_write_options
 from bucketline.state.bucket.defaults import check_defaults
 from bucketline.state.bucket.mode import BucketMode, bucket_mode, total_buckets
 from bucketline.state.determinism import SYSTEM_WORLD, World
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_age import check_row_time
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.datafile.file_settings import check_files
 from bucketline.state.store.write.write_plan import Mode, WritePlan
 
@@ -23,7 +23,7 @@ _OBJECTS = {
     BucketMode.FIXED: "fixed:Fixed",
     BucketMode.DYNAMIC: "dynamic:Dynamic",
     BucketMode.CROSS_PARTITION: "cross.cross_partition:CrossPartition",
-    BucketMode.POSTPONE: "postpone:Postpone",
+    BucketMode.POSTPONE: "postponed.postpone:Postpone",
     BucketMode.UNAWARE: "unaware:Unaware",
 }
 """The module and the class of each bucket mode. A mode is imported when a table has it: only one needs RocksDB."""

@@ -15,14 +15,14 @@ from bucketline.state.bucket.dynamic import NOTHING_KNOWN, DynamicAssigner, Know
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import World
 from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.index.hash_index_store import HashIndexStore
 from bucketline.state.store.write.grouping import HashEntries, hash_index_store
 from bucketline.state.store.write.placing import BucketNews, Placing
 from bucketline.state.store.write.run_buffer import Blob, again
 from bucketline.state.store.write.sealed_runs import SealedRun, seal, unseal
 from bucketline.state.types.binary_row import hash_rows
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True)

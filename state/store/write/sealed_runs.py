@@ -23,8 +23,8 @@ from bucketline.conf.table.table_options import BUCKET
 from bucketline.state.bucket.accept_rows import AcceptedRows
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import EMPTY_ROW
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import partition_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.lsm.merge.feeds import Feeds, FeedSpans, MixedKey, first_mixed, mixed_key
 from bucketline.state.lsm.merge.fold import Fold, Selection
 from bucketline.state.store.storage.parallel import all_items

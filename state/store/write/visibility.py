@@ -17,7 +17,7 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import World
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.read.prune import hides_level0
 
 FileNames = Mapping[BucketId, frozenset[str]]

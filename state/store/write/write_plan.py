@@ -16,7 +16,7 @@ from bucketline.state.bucket.allocation import AllocationRule
 from bucketline.state.commit.change import AppendCheck
 from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold_choice import sealing_fold, strict_fold
 from bucketline.state.lsm.tree.compact_options import CompactOptions
 from bucketline.state.store.compact.bucket_access import BucketAccess

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from bucketline.conf.reader_choice import OF_LISTING
+from bucketline.conf.sources.reader_choice import OF_LISTING
 from bucketline.streaming.batch.files.plain_scan import FILE_SCAN, RDD_SCAN, columns_of, scanned_fields
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 

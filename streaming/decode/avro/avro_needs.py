@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from bucketline.state.commit.widen import narrows
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataType, TypeRoot
-from bucketline.streaming.decode.json_shape import Shape
+from bucketline.streaming.decode.json_values.json_shape import Shape
 from bucketline.streaming.decode.schema_needs import NO_NEED
 
 _BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32}

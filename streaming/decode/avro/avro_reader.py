@@ -21,8 +21,8 @@ from bucketline.streaming.decode.avro.avro_rows import Misfits, columns_of
 from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node, only_fields
 from bucketline.streaming.decode.avro.avro_source import source_of, value_node
 from bucketline.streaming.decode.debezium_envelope import Images, joined_objects, moved
-from bucketline.streaming.decode.json_blocks import Objects
-from bucketline.streaming.decode.json_shape import SOURCE_PARTS, Shape, row_shape
+from bucketline.streaming.decode.json_values.json_blocks import Objects
+from bucketline.streaming.decode.json_values.json_shape import SOURCE_PARTS, Shape, row_shape
 from bucketline.streaming.decode.other_messages import Skipped, skipped_kind
 from bucketline.streaming.decode.row_changes import has_text
 from bucketline.streaming.decode.schema_needs import NO_NEED, WatchFor, declared_need, joined

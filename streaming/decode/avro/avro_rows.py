@@ -16,8 +16,8 @@ from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_cursor import Longs
 from bucketline.streaming.decode.avro.avro_exact import as_text
 from bucketline.streaming.decode.avro.avro_schema import UUID_BYTES, parse_avro_schema
-from bucketline.streaming.decode.json_convert import NotConvertible, convert_leaf, number_of_bits, raw_type
-from bucketline.streaming.decode.json_shape import Form, JsonKind, Shape, ValueReading
+from bucketline.streaming.decode.json_values.json_convert import NotConvertible, convert_leaf, number_of_bits, raw_type
+from bucketline.streaming.decode.json_values.json_shape import Form, JsonKind, Shape, ValueReading
 from bucketline.streaming.decode.values.decimals import decimals_as
 from bucketline.streaming.decode.values.time_parts import parts_of
 

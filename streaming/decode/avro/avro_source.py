@@ -8,7 +8,7 @@ Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data 
 from collections.abc import Mapping
 
 from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node
-from bucketline.streaming.decode.json_shape import MAP_ENTRIES, SourceSchema
+from bucketline.streaming.decode.json_values.json_shape import MAP_ENTRIES, SourceSchema
 
 _MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 _TYPES = {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bucketline.conf.registry_options import RegistryOptions
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.streaming.decode.avro.avro_frames import SchemaName
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from bucketline.conf.registry_options import CA_LOCATION, URL, RegistryOptions
 from bucketline.conf.secrets import mask_text
+from bucketline.conf.sources.registry_options import CA_LOCATION, URL, RegistryOptions
 from bucketline.streaming.decode.avro.avro_frames import SchemaName
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError

@@ -8,11 +8,11 @@ import pyarrow as pa
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE, ColumnOptions, Expectation, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import SourceKind, SourceType
 from bucketline.conf.option import did_you_mean
+from bucketline.conf.sources.message_options import SourceKind, SourceType
 from bucketline.state.bucket.mode import bucket_mode
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.expression import SqlExpression

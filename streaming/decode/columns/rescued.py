@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from bucketline.conf.job import RecordFormat
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.logical import DataField
-from bucketline.streaming.decode.late_columns import cut_out
+from bucketline.streaming.decode.json_values.late_columns import cut_out
 from bucketline.streaming.decode.row_changes import as_binary
 from bucketline.streaming.decode.texts.json_scan import ScannedJson, slices
 

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import SAME_TYPES, MessageOptions, TypeMapping, TypeMappings
+from bucketline.conf.sources.message_options import SAME_TYPES, MessageOptions, TypeMapping, TypeMappings
 from bucketline.streaming.decode.avro.avro_frames import SchemaName, frames_of
 from bucketline.streaming.decode.avro.avro_schema import AvroKind
 from bucketline.streaming.decode.avro.avro_source import source_of, value_node
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.debezium_envelope import Images
-from bucketline.streaming.decode.json_declared import declared_type, nodes_of
-from bucketline.streaming.decode.json_exact import parse_json
-from bucketline.streaming.decode.json_shape import SourceSchema, source_fields
+from bucketline.streaming.decode.json_values.json_declared import declared_type, nodes_of
+from bucketline.streaming.decode.json_values.json_exact import parse_json
+from bucketline.streaming.decode.json_values.json_shape import SourceSchema, source_fields
 from bucketline.streaming.decode.mysql_types import column_type
 from bucketline.streaming.decode.row_changes import as_binary, has_text
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE, CREATE_PRIMARY_KEY, CREATE_SCHEMA, RecordFormat
-from bucketline.conf.message_options import TYPES
+from bucketline.conf.sources.message_options import TYPES
 from bucketline.streaming.decode.declared.declared_rows import DeclaredRow
 from bucketline.streaming.decode.schema_needs import joined
 

@@ -11,12 +11,12 @@ from py4j.protocol import Py4JError
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
-from bucketline.conf.source_options import KAFKA, start_at
+from bucketline.conf.sources.source_options import KAFKA, start_at
 from bucketline.streaming.batch.identity import newest_offsets_of
 from bucketline.streaming.job.job_table import has_table, open_existing
-from bucketline.streaming.job.kafka_admin import JvmAdmin
+from bucketline.streaming.job.kafka.kafka_admin import JvmAdmin
+from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from bucketline.streaming.job.run import set_aside
-from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.many.entries import started_again
 from bucketline.streaming.many.ledger import Entry, FeedOffsets, offsets_in
 from bucketline.streaming.many.ledger_files import LedgerFiles

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CREATE, JobConfig
-from bucketline.conf.message_options import TYPES
 from bucketline.conf.routes.route_options import TABLES
 from bucketline.conf.routes.routed_job import Left, Resolved, RoutedJob
+from bucketline.conf.sources.message_options import TYPES
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.table.table import handle_of
 from bucketline.streaming.decode.avro.registry import RegistrySchemas

@@ -15,9 +15,9 @@ from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.job import SOURCE_DECODE, JobConfig, RecordFormat
 from bucketline.conf.routes.route import SourceName
 from bucketline.conf.routes.routed_job import Left, Resolved, RoutedJob
-from bucketline.conf.source_options import KAFKA, first_records, source_options, with_headers
+from bucketline.conf.sources.source_options import KAFKA, first_records, source_options, with_headers
 from bucketline.state.determinism import SYSTEM_WORLD, SystemIds
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.warehouse.catalog import catalog_of
 from bucketline.state.types.arrow import logical_fields
@@ -30,7 +30,7 @@ from bucketline.streaming.job.check import new_schema
 from bucketline.streaming.job.create_declared import declared_in
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.job_table import has_table, no_table, open_existing
-from bucketline.streaming.job.kafka_failure import kafka_failures
+from bucketline.streaming.job.kafka.kafka_failure import kafka_failures
 from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.run import look_around
 from bucketline.streaming.job.source import read_sample

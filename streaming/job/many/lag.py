@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.conf.kafka_client import kafka_client
+from bucketline.conf.sources.kafka_client import kafka_client
 from bucketline.streaming.many.ledger import FeedOffsets
 from bucketline.streaming.tasks.many.split import Feed
 

@@ -16,7 +16,7 @@ from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
 from bucketline.conf.routes.one_route import as_routed
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
-from bucketline.conf.source_options import (
+from bucketline.conf.sources.source_options import (
     KAFKA,
     gives_headers,
     most_records,
@@ -31,7 +31,6 @@ from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
-from bucketline.streaming.job.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.await_end import await_end, queries
 from bucketline.streaming.job.bad_place import BadRecordPlaces
 from bucketline.streaming.job.beside import beside_start
@@ -39,15 +38,16 @@ from bucketline.streaming.job.check import check_without_table, sink_options_of
 from bucketline.streaming.job.choose_reader import choose_reader, splits
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.gate import BatchGate
-from bucketline.streaming.job.kafka_admin import ClusterNow, jvm_admin
-from bucketline.streaming.job.kafka_checkpoint import read_offsets
-from bucketline.streaming.job.kafka_failure import kafka_failures
+from bucketline.streaming.job.kafka.ask_topic_ids import AskTopicIds
+from bucketline.streaming.job.kafka.kafka_admin import ClusterNow, jvm_admin
+from bucketline.streaming.job.kafka.kafka_checkpoint import read_offsets
+from bucketline.streaming.job.kafka.kafka_failure import kafka_failures
+from bucketline.streaming.job.kafka.partition_lag import PartitionLag
 from bucketline.streaming.job.many.begin_again import begin_again, first_offsets, go_on
 from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import pinned_settings, with_pinned
 from bucketline.streaming.job.many.sink import ManySink
 from bucketline.streaming.job.open_session import open_session
-from bucketline.streaming.job.partition_lag import PartitionLag
 from bucketline.streaming.job.run import (
     SESSION_ZONE,
     Around,

@@ -11,9 +11,9 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.batch.batch_metrics import measure_parked, measure_tables
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.kafka_batch import KafkaReader, read_by_one_task, records_of
+from bucketline.streaming.batch.inputs.kafka_batch import KafkaReader, read_by_one_task, records_of
+from bucketline.streaming.batch.inputs.registry_wait import wait_of, when_registry_answers
 from bucketline.streaming.batch.progress import BatchReport
-from bucketline.streaming.batch.registry_wait import wait_of, when_registry_answers
 from bucketline.streaming.batch.write_batch import identify
 from bucketline.streaming.decode.decode_step import RECORD_TYPES
 from bucketline.streaming.log import log_to_standard_error
@@ -21,7 +21,7 @@ from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.entries import BatchSpan
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.pinned import begun_otherwise
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.spark_tables import SparkTables
 from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine

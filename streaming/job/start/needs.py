@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_FORMAT, JobConfig, ReaderChoice
-from bucketline.conf.kafka_client import kafka_client
 from bucketline.conf.metrics_options import MetricsOptions
-from bucketline.conf.reader_choice import not_native, obstacles
-from bucketline.conf.source_options import KAFKA
+from bucketline.conf.sources.kafka_client import kafka_client
+from bucketline.conf.sources.reader_choice import not_native, obstacles
+from bucketline.conf.sources.source_options import KAFKA
 from bucketline.streaming.metrics.outlets import open_outlets, show_outlets
 from bucketline.streaming.metrics.registry import REGISTRY, Metric, MetricKind, Registry
 from bucketline.streaming.tasks.first_tasks import client_error

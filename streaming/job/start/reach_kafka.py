@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.kafka_client import KafkaClient, kafka_client
 from bucketline.conf.secrets import mask_text
-from bucketline.conf.source_options import SERVERS, kafka_source
-from bucketline.streaming.job.native_admin import NativeAdmin
-from bucketline.streaming.tasks.kafka_errors import topic_missing, unreachable
+from bucketline.conf.sources.kafka_client import KafkaClient, kafka_client
+from bucketline.conf.sources.source_options import SERVERS, kafka_source
+from bucketline.streaming.job.kafka.native_admin import NativeAdmin
+from bucketline.streaming.tasks.kafka.kafka_errors import topic_missing, unreachable
 
 _LOG = logging.getLogger("bucketline.job")
 _LONGEST_SECONDS = 10.0

@@ -28,11 +28,11 @@ from bucketline.streaming.decode.avro.registry_errors import RegistryDownError
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS, pack_rejects, reason_codes, rejects_of
 from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
-from bucketline.streaming.tasks.kafka_consumers import KEPT
-from bucketline.streaming.tasks.kafka_errors import KafkaReaderError
-from bucketline.streaming.tasks.kafka_feeds import KafkaFeeds
-from bucketline.streaming.tasks.kafka_fetch import RangeFetch
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.kafka.kafka_consumers import KEPT
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaReaderError
+from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
+from bucketline.streaming.tasks.kafka.kafka_fetch import RangeFetch
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.split import Feed, Origin, Part, Resolver, Splitter, not_before, spans
 from bucketline.streaming.tasks.many.table_notes import NO_TABLE, NewTable, TableNote, TaskNotes
 from bucketline.streaming.tasks.placement import Destination

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.store.engine.engine import Engine
 from bucketline.streaming.tasks.frame_messages import frame_messages
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.read_tables import (
     KnownTables,
     ReadTables,

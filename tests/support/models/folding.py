@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.fold import Fold
 from bucketline.state.lsm.merge.fold_choice import strict_fold

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, unquote_plus, urlsplit
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit import schema_change as changes
 from bucketline.state.commit.schema_edit import After, First, Position
-from bucketline.state.format.schema_json import TableSchema
-from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
+from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot, encode_snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.rollback import rollback_to

@@ -20,10 +20,10 @@ from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.decode_step import RECORD_TYPES
 from bucketline.streaming.decode.step_for_table import decode_step
+from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.run import many_job
-from bucketline.streaming.job.table_offsets import newest_offsets
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.entries import BatchSpan, started_again
 from bucketline.streaming.many.job import ManyJob, ManyState, Told

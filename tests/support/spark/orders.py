@@ -11,9 +11,9 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import load_job
 from bucketline.state.store.table.table import open_table
+from bucketline.streaming.batch.inputs.topic_ids import TOPIC_IDS
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
-from bucketline.streaming.batch.topic_ids import TOPIC_IDS
 from bucketline.streaming.job.run import run_job
 from tests.support.pages.page import run_commands
 from tests.support.servers.broker import KafkaBroker, KafkaRecord

@@ -13,8 +13,8 @@ from bucketline.state.commit.outcome import CommitResult, Committed
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import INDEX_DIR, bucket_path
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.schemas import Schemas

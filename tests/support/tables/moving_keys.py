@@ -14,7 +14,7 @@ from bucketline.state.commit.outcome import Committed
 from bucketline.state.determinism import SYSTEM_IDS
 from bucketline.state.format.data_file import FileSource
 from bucketline.state.format.entries import CommitKind, ManifestEntry, Snapshot
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.key_index.catch_up import IndexSource

@@ -9,10 +9,10 @@ import pytest
 from bucketline.conf.durations import timedelta_of
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat, SourceConfig, parse_trigger
-from bucketline.conf.kafka_client import kafka_client
 from bucketline.conf.option import UNLIMITED, parse_count, parse_duration, parse_int, parse_size
 from bucketline.conf.resolve import load_job, read_settings
-from bucketline.conf.source_options import source_options
+from bucketline.conf.sources.kafka_client import kafka_client
+from bucketline.conf.sources.source_options import source_options
 from bucketline.conf.table.table_options import HONOURED
 
 DIGITS = "9" * 5000

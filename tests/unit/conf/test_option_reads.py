@@ -13,7 +13,7 @@ from bucketline.conf.job import JOB_KEYS
 from bucketline.conf.option import Option
 from bucketline.conf.reader_options import READER_OPTIONS
 from bucketline.conf.sink_options import SINK_OPTIONS
-from bucketline.conf.source_options import KAFKA_OPTIONS
+from bucketline.conf.sources.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS
 from bucketline.conf.table.table_options import KNOWN_KEYS
 
@@ -67,7 +67,7 @@ def lookups(source: str) -> Iterator[tuple[int, str]]:
         'find_option(options, "subscribe")',
         "from bucketline.conf.table.table_options import BUCKET\nBUCKET.get(schema.options)",
         "from bucketline.conf.table import table_options\ntable_options.BUCKET.find(options)",
-        "from bucketline.conf.source_options import SERVERS\nfind_option(options, SERVERS)",
+        "from bucketline.conf.sources.source_options import SERVERS\nfind_option(options, SERVERS)",
         'from bucketline.conf.option import Option\nX = Option("x", str, None, "")',
     ],
 )

@@ -30,7 +30,7 @@ from bucketline.state.bucket.key_entries import number_keys
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.feeds import Feeds, FeedSpans, MixedKey, first_feeds, mixed_key, mixed_key_of
 from bucketline.state.lsm.merge.fold_choice import sealing_fold, strict_fold
 from bucketline.state.store.catalog.manifests import Manifests
@@ -52,7 +52,7 @@ from bucketline.state.store.write.placing import Placing, SharedBucket, Snapshot
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, SealedRun, SealPlan, partition_codes, unseal
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.logical import DataType
 
 _LOG = logging.getLogger(__name__)

@@ -20,12 +20,12 @@ from bucketline.state.bucket.cross_partition import (
     placed_rows,
 )
 from bucketline.state.bucket.key_entries import number_keys
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.feeds import Feeds, MixedKey, mixed_key_of
 from bucketline.state.store.key_index.key_index import KeyIndex
 from bucketline.state.store.key_index.table_keys import KeyShare
 from bucketline.state.store.write.sealed_runs import partition_codes
-from bucketline.state.types.distinct import distinct
+from bucketline.state.types.hashes.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from bucketline.state.commit.live_files import BucketId
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.fold import Starts
 from bucketline.state.lsm.merge.merge_runs import sort_rows
 from bucketline.state.store.write.run_buffer import Blob, RunBuffer

@@ -3,11 +3,11 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.message_options import Shards
 from bucketline.conf.resolve import read_assignments, read_settings, resolve_job, resolve_jobs
 from bucketline.conf.routes.route import Names, SourceName, case_twins
 from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
 from bucketline.conf.routes.routed_job import Left, Resolved, RoutedJob
+from bucketline.conf.sources.message_options import Shards
 
 HEAD = """
 source: {format: kafka, options: {kafka.bootstrap.servers: "b:1", subscribePattern: "shop.*"}, decode: debezium-json}

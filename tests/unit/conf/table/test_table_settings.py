@@ -12,7 +12,7 @@ from bucketline.conf.table.choices import FileFormat, NullKeys, SortOrder
 from bucketline.conf.table.merge_options import MergeEngine
 from bucketline.conf.table.settings import OptionalValue, OptionValue, Settings
 from bucketline.conf.table.table_settings import TableSettings
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 
 
 def test_words_become_members_of_enums() -> None:

@@ -8,7 +8,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.mode import BucketMode, bucket_keys, bucket_mode, total_buckets
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type
 
 ROOT = Path(__file__).parents[4]

@@ -14,7 +14,7 @@ from bucketline.conf.table.choices import BucketFunction
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys, total_buckets
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema, decode_schema
+from bucketline.state.format.json_files.schema_json import TableSchema, decode_schema
 from bucketline.state.types.binary_row import Timestamp, hash_rows
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
 from tests.support.models.internal_values import column_of

@@ -6,7 +6,7 @@ import pytest
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.state.commit.evolve import evolve_schema
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.columns_text import parse_columns
 
 SCHEMA = TableSchema(

@@ -3,7 +3,7 @@
 import pytest
 
 from bucketline.state.commit.fit_schema import misfit
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import plan_schema
 
 WANTED = "id BIGINT NOT NULL, n INT, a ARRAY<INT>, r ROW<x INT, y STRING>, d DECIMAL(9, 2) NOT NULL"

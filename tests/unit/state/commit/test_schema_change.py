@@ -21,7 +21,7 @@ from bucketline.state.commit.schema_change import (
 )
 from bucketline.state.commit.schema_edit import After, First
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
+from bucketline.state.format.json_files.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, parse_type_text
 

@@ -10,9 +10,9 @@ import pytest
 
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.format.data_file import DataFileMeta
+from bucketline.state.format.json_files.schema_json import TableSchema, decode_schema
 from bucketline.state.format.manifest import decode_manifest
 from bucketline.state.format.paths import bucket_path, extension_of, parse_schema_id
-from bucketline.state.format.schema_json import TableSchema, decode_schema
 from bucketline.state.format.stats import KEY_MODE, collect_stats
 from bucketline.state.types.arrow import arrow_schema, conform, key_value_fields
 from bucketline.state.types.binary_row import decode_row, encode_rows

@@ -19,6 +19,8 @@ from bucketline.state.format.index.deletion_vector import (
 )
 from bucketline.state.format.index.hash_index import HASH, decode_hash_index, encode_hash_index
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketline.state.format.json_files.schema_json import decode_schema
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot, encode_snapshot
 from bucketline.state.format.manifest import (
     decode_manifest,
     decode_manifest_list,
@@ -26,8 +28,6 @@ from bucketline.state.format.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
-from bucketline.state.format.schema_json import decode_schema
-from bucketline.state.format.snapshot_json import decode_snapshot, encode_snapshot
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 TABLES = sorted((GOLDEN / "shared.db").glob("*")) if GOLDEN.exists() else []

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format import paths
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.partition_text import double_text, float_text
-from bucketline.state.format.schema_json import TableSchema
 from bucketline.state.types.binary_row import Timestamp, encode_row
 from bucketline.state.types.logical import DataField, parse_type_text
 

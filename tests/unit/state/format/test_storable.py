@@ -4,7 +4,7 @@ import pytest
 
 from bucketline.conf.table.choices import FileFormat
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.storable import check_storable, refuse_columns
 from bucketline.state.types.columns_text import parse_columns
 

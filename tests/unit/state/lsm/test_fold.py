@@ -6,7 +6,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.aggregation import Aggregation
 from bucketline.state.lsm.merge.deduplicate import Deduplicate
 from bucketline.state.lsm.merge.engines import fold_for

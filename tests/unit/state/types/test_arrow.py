@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.arrow import (
     arrow_field,
     arrow_schema,

@@ -9,8 +9,8 @@ import pytest
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.errors import CorruptFileError, SchemaMismatchError, UnsupportedTableError
 from bucketline.state.types.binary_row import Timestamp, decode_row, encode_row, encode_rows, hash_rows
+from bucketline.state.types.hashes.murmur import murmur_ragged, murmur_words
 from bucketline.state.types.logical import DataType, TypeRoot, parse_type
-from bucketline.state.types.murmur import murmur_ragged, murmur_words
 from tests.support.models.internal_values import column_of
 
 MILLIS = 1704067200123

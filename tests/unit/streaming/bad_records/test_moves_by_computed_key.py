@@ -9,7 +9,7 @@ import pytest
 
 from bucketline.conf.column_options import ColumnOptions
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import MessageOptions, parse_source_type
+from bucketline.conf.sources.message_options import MessageOptions, parse_source_type
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.bad_records.folder import Folder
 from bucketline.streaming.batch.identity import BatchIdentity

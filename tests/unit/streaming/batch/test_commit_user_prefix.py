@@ -16,7 +16,7 @@ from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from bucketline.streaming.job.table_offsets import newest_offsets
+from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from tests.support.spark.stream_run import StreamRun
 from tests.support.spark.tasks import Cluster
 from tests.support.tables.commits import snapshot

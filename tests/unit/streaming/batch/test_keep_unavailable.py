@@ -12,7 +12,7 @@ import pytest
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, ColumnOptions, Expectation, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import UNAVAILABLE, MessageOptions, Unavailable
+from bucketline.conf.sources.message_options import UNAVAILABLE, MessageOptions, Unavailable
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch import write_batch
 from bucketline.streaming.batch.identity import BatchIdentity

@@ -32,7 +32,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import live_table
 from bucketline.streaming.batch.recover import CheckpointMismatchError, SkipBatch, WriteBatch, decide
 from bucketline.streaming.decode.rejects import RejectedRecordsError, rejected_rows
-from bucketline.streaming.job.table_offsets import kafka_topics, newest_offsets
+from bucketline.streaming.job.kafka.table_offsets import kafka_topics, newest_offsets
 from tests.support.spark.stream_run import StreamRun
 from tests.support.spark.tasks import killed_at
 

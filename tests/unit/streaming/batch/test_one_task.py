@@ -12,11 +12,11 @@ from bucketline.state.store.table.table import Table, create_table, handle_of
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import Workers
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.batch.kafka_batch import stored_row_bytes
+from bucketline.streaming.batch.inputs.kafka_batch import stored_row_bytes
 from bucketline.streaming.batch.plan import MOST_BYTES_IN_ONE_TASK, plan_batch
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.step_for_table import decode_step
-from bucketline.streaming.tasks.kafka_ranges import KafkaRanges, KafkaReading, OffsetRange
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges, KafkaReading, OffsetRange
 
 ROWS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int32())])
 ONE = ((OffsetRange("t", 0, 0, 10),),)

@@ -8,7 +8,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.streaming.batch.preflight import check_columns, check_session, worker_python_advice
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from bucketline.streaming.batch.offsets_log import records_behind
+from bucketline.streaming.batch.inputs.offsets_log import records_behind
 from bucketline.streaming.batch.progress import BatchReport, as_json
 
 REPORT = BatchReport(

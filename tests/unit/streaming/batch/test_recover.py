@@ -7,6 +7,7 @@ import pytest
 from bucketline.state.commit.replay import DIGEST
 from bucketline.state.format.entries import CommitKind, Snapshot
 from bucketline.streaming.batch.identity import BatchIdentity, batch_digest, new_partitions
+from bucketline.streaming.batch.inputs.topic_ids import CLUSTER, TOPIC_IDS
 from bucketline.streaming.batch.recover import (
     END_OFFSETS,
     SOURCE,
@@ -18,7 +19,6 @@ from bucketline.streaming.batch.recover import (
     WriteBatch,
     decide,
 )
-from bucketline.streaming.batch.topic_ids import CLUSTER, TOPIC_IDS
 
 
 def _batch(batch_id: int, digest: str = "d") -> BatchIdentity:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import MessageOptions, Shards
+from bucketline.conf.sources.message_options import MessageOptions, Shards
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch.identity import BatchIdentity

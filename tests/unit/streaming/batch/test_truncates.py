@@ -11,7 +11,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import MessageOptions, Shards, Truncate, Unavailable
+from bucketline.conf.sources.message_options import MessageOptions, Shards, Truncate, Unavailable
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.batch import write_batch
 from bucketline.streaming.batch.identity import BatchIdentity

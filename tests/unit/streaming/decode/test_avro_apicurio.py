@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.registry_options import RegistryOptions
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema
 from bucketline.streaming.decode.avro.registry import RegistrySchemas

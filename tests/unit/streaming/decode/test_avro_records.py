@@ -17,8 +17,8 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import MessageOptions, Truncate
-from bucketline.conf.registry_options import RegistryOptions
+from bucketline.conf.sources.message_options import MessageOptions, Truncate
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError

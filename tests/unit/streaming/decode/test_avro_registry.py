@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.registry_options import RegistryOptions, registry_options
+from bucketline.conf.sources.registry_options import RegistryOptions, registry_options
 from bucketline.streaming.decode.avro import registry_client, schema_folder
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema
 from bucketline.streaming.decode.avro.registry import ReadSchemas, RegistrySchemas

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bucketline.conf.registry_options import RegistryOptions
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.streaming.decode.avro.registry_client import ConfluentClient, SchemaText
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
 from tests.support.servers.certificates import Authority

@@ -13,7 +13,7 @@ from bucketline.streaming.decode.avro.avro_rows import Misfits, columns_of
 from bucketline.streaming.decode.avro.avro_schema import parse_avro_schema
 from bucketline.streaming.decode.avro.avro_source import source_of
 from bucketline.streaming.decode.declared.declared_rows import declared_columns
-from bucketline.streaming.decode.json_shape import row_shape
+from bucketline.streaming.decode.json_values.json_shape import row_shape
 from tests.support.models.avro_values import body_of
 
 NOON = 12 * 3_600_000

@@ -12,8 +12,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions, parse_source_type
-from bucketline.conf.registry_options import RegistryOptions
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions, parse_source_type
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text

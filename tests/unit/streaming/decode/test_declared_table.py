@@ -8,8 +8,8 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, parse_source_type
-from bucketline.conf.registry_options import RegistryOptions
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, MessageOptions, parse_source_type
+from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text
 from bucketline.streaming.decode.avro.registry import RegistrySchemas

@@ -11,12 +11,12 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import Infinity, MessageOptions, parse_source_type
 from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.conf.sources.message_options import Infinity, MessageOptions, parse_source_type
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decoded_rows import Decoded
-from bucketline.streaming.decode.json_declared import declared_type
+from bucketline.streaming.decode.json_values.json_declared import declared_type
 from bucketline.streaming.decode.records import decode_debezium
 from bucketline.streaming.decode.step_for_table import decode_step
 

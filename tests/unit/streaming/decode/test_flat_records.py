@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import MessageOptions
+from bucketline.conf.sources.message_options import MessageOptions
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.state.types.row_kind import SHORT_NAMES

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import BytesForm, MessageOptions, parse_source_type
+from bucketline.conf.sources.message_options import BytesForm, MessageOptions, parse_source_type
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.streaming.decode.step_for_table import decode_step

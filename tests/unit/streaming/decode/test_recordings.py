@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.job import RecordFormat
-from bucketline.conf.message_options import MessageOptions, parse_source_type
+from bucketline.conf.sources.message_options import MessageOptions, parse_source_type
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decode_step import DecodeStep
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketline.conf.message_options import UNAVAILABLE
+from bucketline.conf.sources.message_options import UNAVAILABLE
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.state.types.row_kind import SHORT_NAMES

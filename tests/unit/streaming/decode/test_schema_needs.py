@@ -15,8 +15,8 @@ from bucketline.state.types.arrow import logical_type
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.state.types.schema_need import decode_need
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.decode.json_blocks import read_exact, read_objects
-from bucketline.streaming.decode.json_shape import row_shape
+from bucketline.streaming.decode.json_values.json_blocks import read_exact, read_objects
+from bucketline.streaming.decode.json_values.json_shape import row_shape
 from bucketline.streaming.decode.records import decode_debezium, decode_json
 from bucketline.streaming.decode.schema_needs import WatchFor, joined, joined_needs, pruned
 

@@ -9,7 +9,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import MessageOptions, Shards, message_options
+from bucketline.conf.sources.message_options import MessageOptions, Shards, message_options
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decode_step import DecodeStep

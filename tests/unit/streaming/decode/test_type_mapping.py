@@ -8,15 +8,15 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import MessageOptions, TypeMapping, message_options
 from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.conf.sources.message_options import MessageOptions, TypeMapping, message_options
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.declared.declared_rows import declared_rows
 from bucketline.streaming.decode.declared.declared_table import declared_table
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows
-from bucketline.streaming.decode.json_declared import declared_type
+from bucketline.streaming.decode.json_values.json_declared import declared_type
 from bucketline.streaming.decode.mysql_types import column_type
 from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.step_for_table import decode_step

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.message_options import UNAVAILABLE, MessageOptions, message_options
+from bucketline.conf.sources.message_options import UNAVAILABLE, MessageOptions, message_options
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.records import decode_debezium

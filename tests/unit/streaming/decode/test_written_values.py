@@ -11,7 +11,8 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import (
+from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.conf.sources.message_options import (
     BytesForm,
     MessageOptions,
     SourceKind,
@@ -19,7 +20,6 @@ from bucketline.conf.message_options import (
     message_options,
     parse_source_type,
 )
-from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decoded_rows import Decoded

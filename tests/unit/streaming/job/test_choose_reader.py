@@ -10,7 +10,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
-from bucketline.streaming.batch.kafka_batch import KafkaReader
+from bucketline.streaming.batch.inputs.kafka_batch import KafkaReader
 from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.choose_reader import JobSink, choose_reader
 from bucketline.streaming.tasks.first_tasks import client_error

@@ -18,8 +18,8 @@ from bucketline.streaming.batch.failure import (
     is_jvm_lost,
 )
 from bucketline.streaming.decode.rejects import RejectedRecordsError
-from bucketline.streaming.job.kafka_failure import kafka_failures
-from bucketline.streaming.tasks.kafka_errors import KafkaDataLostError
+from bucketline.streaming.job.kafka.kafka_failure import kafka_failures
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaDataLostError
 
 FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
 IN_WORKER = (

@@ -8,7 +8,7 @@ import pytest
 
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
-from bucketline.streaming.job.table_offsets import newest_offsets
+from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from tests.support.spark.stream_run import StreamRun
 from tests.support.spark.tasks import killed_at
 

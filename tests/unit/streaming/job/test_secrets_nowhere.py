@@ -16,7 +16,7 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import load_job
 from bucketline.conf.secrets import MaskingFilter, secret_values
-from bucketline.conf.source_options import source_identity
+from bucketline.conf.sources.source_options import source_identity
 from bucketline.state.store.storage import plain_io
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink

@@ -9,7 +9,7 @@ import pytest
 
 from bucketline.state.commit.replay import MARKER_TAG
 from bucketline.state.store.table.table import open_table
-from bucketline.streaming.job.table_offsets import newest_offsets
+from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from tests.support.spark.many_shop import QUERY, Shop
 from tests.support.spark.tasks import killed_at
 

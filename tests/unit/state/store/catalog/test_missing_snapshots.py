@@ -17,8 +17,8 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import parse_changelog_id
-from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.tags import Tags

@@ -7,7 +7,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
 from bucketline.state.errors import CorruptFileError, StorageError
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.catalog.rollback import ROLLBACK_TAG, rollback_to
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import expire_snapshots

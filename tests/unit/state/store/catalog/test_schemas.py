@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.schema_json import TableSchema, encode_schema
+from bucketline.state.format.json_files.schema_json import TableSchema, encode_schema
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.types.logical import DataField, parse_type
 from tests.support.storage.faulty_io import FaultyIO

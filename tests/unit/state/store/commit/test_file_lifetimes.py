@@ -16,7 +16,7 @@ from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, IndexManifestEntry
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tags import Tags

@@ -13,9 +13,9 @@ import pytest
 from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.codec import pack_block, unpack_block
+from bucketline.state.format.json_files.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.format.near_names import check_names
 from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, read_checksums
-from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.datafile.checked_file import CheckedSource, checked_source
 from bucketline.state.store.datafile.checked_sink import CheckedSink, block_bytes_for
 from bucketline.state.store.datafile.orc_rows import OrcRows

@@ -19,8 +19,8 @@ from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.avro.container import open_container
 from bucketline.state.format.avro.data_schema import data_schema, is_representable
 from bucketline.state.format.data_file import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
+from bucketline.state.format.json_files.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.format.manifest import decode_manifest
-from bucketline.state.format.schema_json import TableSchema, decode_schema, encode_schema
 from bucketline.state.store.datafile.data_files import read_data_file
 from bucketline.state.store.datafile.file_settings import Postponed
 from bucketline.state.store.datafile.rolling_writer import RollingWriter

@@ -14,7 +14,7 @@ import pytest
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import FileKind, ManifestEntry
 from bucketline.state.format.index.hash_index import decode_hash_index, encode_hash_index
-from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.tags import tag_snapshot
 from bucketline.state.store.doctor.finding import Finding, Severity

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.determinism import World
-from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.maintenance.read_once import ReadOnceIO

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from bucketline.state.format.entries import FileKind, ManifestEntry
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.doctor.live import LiveOfShare, Share
 from bucketline.state.types.logical import DataField, parse_type_text
 from tests.support.tables.commits import data_file, entry

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.format.entries import FileKind
-from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.problem import State
 from bucketline.state.store.doctor.repeats import repeat_problems

@@ -8,9 +8,9 @@ import pytest
 
 from bucketline.state.commit.expire import Retention
 from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import MANIFEST_DIR
-from bucketline.state.format.snapshot_json import decode_snapshot
-from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.kept_files import data_paths
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import ExpireResult, expire_snapshots

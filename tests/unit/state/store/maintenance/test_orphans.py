@@ -16,8 +16,8 @@ from bucketline.state.determinism import SYSTEM_CLOCK, Clock, World
 from bucketline.state.errors import CorruptFileError, MissingSnapshotError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import FileKind, ManifestEntry
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import BRANCH_DIR
-from bucketline.state.format.tag_json import Tag
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.rollback import rollback_to

@@ -13,7 +13,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import World
 from bucketline.state.errors import SchemaMismatchError, StorageError
-from bucketline.state.format.tag_json import Tag
+from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.auto_tags import Tagged, TagWork, create_tags
 from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept

@@ -12,7 +12,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import CommitConflictError, UnsupportedTableError
-from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.table.cycle import carry_out
 from bucketline.state.store.table.rescale import plan_rescale, rescale_table, rescaled

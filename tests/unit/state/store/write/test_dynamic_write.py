@@ -12,7 +12,7 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.errors import CommitConflictError
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.format.snapshot_json import encode_snapshot
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table

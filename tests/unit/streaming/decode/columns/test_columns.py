@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bucketline.conf.column_options import ColumnOptions, Expectation, Otherwise
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS, MessageOptions, parse_source_type
 from bucketline.conf.resolve import read_settings, resolve_job
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, MessageOptions, parse_source_type
 from bucketline.state.errors import UnsupportedTableError
-from bucketline.state.format.schema_json import TableSchema
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.streaming.batch.conform import at_time
 from bucketline.streaming.decode.decode_step import DecodeStep

@@ -14,7 +14,7 @@ import pytest
 
 from bucketline.conf.column_options import ColumnOptions, Expectation, Otherwise
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import MessageOptions, parse_source_type
+from bucketline.conf.sources.message_options import MessageOptions, parse_source_type
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.bad_records.folder import Folder

@@ -9,7 +9,7 @@ import pytest
 from bucketline.conf.column_options import ColumnOptions
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.message_options import NO_MESSAGE_OPTIONS
+from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS
 from bucketline.state.store.catalog.new_schema import plan_schema
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import DecodedRows

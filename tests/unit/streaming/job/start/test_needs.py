@@ -11,7 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import JobConfig
 from bucketline.conf.metrics_options import MetricsOptions, metrics_options
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.conf.source_options import source_options
+from bucketline.conf.sources.source_options import source_options
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.job.start import needs
 from bucketline.streaming.job.start.needs import require_kafka_jar, require_packages, shown_as_up

@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.streaming.job.native_admin import NativeAdmin
+from bucketline.streaming.job.kafka.native_admin import NativeAdmin
 from bucketline.streaming.job.start.reach_kafka import connect, reach_kafka
-from bucketline.streaming.tasks.kafka_errors import KafkaTopicMissingError, KafkaUnreachableError
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaTopicMissingError, KafkaUnreachableError
 
 TOPIC = {"subscribe": "orders"}
 

@@ -1,0 +1,78 @@
+"""Whether the tasks of a job can read its source themselves, as far as the settings show. If not, Spark reads the
+source. Source: Spark 4.0 FileStreamOptions, ParquetOptions.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import SOURCE_READER, ReaderChoice, RecordFormat, SourceConfig
+from bucketline.conf.sources.kafka_client import kafka_client
+from bucketline.conf.sources.source_options import KAFKA, PARQUET, SCHEMA, find_option
+
+_PATH = "path"
+OF_LISTING: Final = frozenset(
+    {
+        _PATH,
+        SCHEMA,
+        "maxfilespertrigger",
+        "maxbytespertrigger",
+        "maxcachedfiles",
+        "discardcachedinputratio",
+        "latestfirst",
+        "maxfileage",
+        "filenameonly",
+        "cleansource",
+        "sourcearchivedir",
+        "pathglobfilter",
+        "recursivefilelookup",
+    }
+)
+"""Options that select the files of a batch, and do not change how the files are read."""
+
+
+def check_reader(source: SourceConfig, options: Mapping[str, str]) -> None:
+    """Checks that the reader that a job asks for can read its source. Raises OptionError if not."""
+    if source.reader is not ReaderChoice.NATIVE:
+        return
+    why = obstacles(source, options)
+    if why:
+        raise not_native(why[0])
+
+
+def not_native(why: str) -> OptionError:
+    """The error of a job that asks for native reading although its tasks cannot read the source."""
+    return OptionError(f"source.reader = native: {why}; use auto or spark", key=SOURCE_READER.key)
+
+
+def who_reads(source: SourceConfig, options: Mapping[str, str]) -> str:
+    """Who reads the source of a job with these options, and why; empty if the job asks for Spark."""
+    if source.reader is ReaderChoice.SPARK:
+        return ""
+    why = obstacles(source, options)
+    if why:
+        return f"Spark reads: {'; '.join(why)}"
+    if source.format == KAFKA:
+        return "tasks read, if they and the driver have confluent-kafka"
+    if source.reader is ReaderChoice.NATIVE:
+        return "tasks read"
+    return "tasks read each file that gives the same rows as Spark; Spark reads the other files"
+
+
+def obstacles(source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
+    """The reasons why the tasks of a job with these options cannot read the source themselves; empty if they can."""
+    if source.format == PARQUET:
+        return _of_files(options)
+    if source.format != KAFKA:
+        return (f"the source is {source.format!r}, and tasks can read only Kafka and Parquet files themselves",)
+    if source.decode is RecordFormat.NONE:
+        return ("without source.decode Spark itself makes the table's rows of the records",)
+    return kafka_client(options, source.token_provider).obstacles
+
+
+def _of_files(options: Mapping[str, str]) -> tuple[str, ...]:
+    path = find_option(options, _PATH) or ""
+    scheme = path.partition(":")[0] if ":" in path.partition("/")[0] else "file"
+    elsewhere = [] if scheme == "file" else [f"tasks can read only local files themselves, and the path is {scheme}:"]
+    unknown = [key for key in options if key.lower() not in OF_LISTING]
+    return (*elsewhere, *(f"source.options.{key} says how Spark reads the files" for key in sorted(unknown)))

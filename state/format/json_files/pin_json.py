@@ -1,0 +1,93 @@
+"""Pins and announcements of removals: small JSON files by which who refers to a state and who removes one see each
+other. Their order and the argument are in `docs/care-beside-history.md`.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot, encode_snapshot
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The snapshots from `first` on of one history: "" is the table itself, else the branch's folder below it."""
+
+    history: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The content of a pin: snapshots that a process is about to refer to, and states whose files stay as those of tags
+    do."""
+
+    holds: tuple[Hold, ...] = ()
+    states: tuple[Snapshot, ...] = ()
+    forwards: str = ""
+    """The branch to which the table is being fast-forwarded, which has to be done again if its process dies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An announcement: the snapshots before `end` of one history are about to go.
+
+    `last` is the base manifest list of snapshot `end` - 1, since a rollback can give its id to another one; empty where
+    a whole branch goes.
+    """
+
+    history: str
+    end: int
+    last: str = ""
+
+    def is_of(self, last: Snapshot | None) -> bool:
+        """Whether snapshot `end` - 1 is there still, and the one that was meant."""
+        return last is not None and last.base_manifest_list == self.last
+
+
+def encode_pin(pin: Pin) -> bytes:
+    """The bytes of a pin's file."""
+    holds = [{"history": h.history, "first": h.first} for h in pin.holds]
+    states = [json.loads(encode_snapshot(s)) for s in pin.states]
+    members = {"version": _VERSION, "holds": holds, "states": states}
+    return json.dumps(members | ({"forwards": pin.forwards} if pin.forwards else {})).encode()
+
+
+def decode_pin(path: str, data: bytes) -> Pin:
+    """The pin in a file. Raises CorruptFileError."""
+    members = _members(path, data)
+    try:
+        holds = tuple(Hold(str(h["history"]), int(h["first"])) for h in members["holds"])
+        states = tuple(decode_snapshot(json.dumps(s).encode()) for s in members["states"])
+    except (KeyError, ValueError, TypeError) as e:
+        raise CorruptFileError(f"{path}: no pin: {e!r}", path=path) from e
+    return Pin(holds, states, str(members.get("forwards", "")))
+
+
+def encode_removal(removal: Removal) -> bytes:
+    """The bytes of an announcement's file."""
+    members = {"version": _VERSION, "history": removal.history, "end": removal.end, "last": removal.last}
+    return json.dumps(members).encode()
+
+
+def decode_removal(path: str, data: bytes) -> Removal:
+    """The announcement in a file. Raises CorruptFileError."""
+    members = _members(path, data)
+    try:
+        return Removal(str(members["history"]), int(members["end"]), str(members["last"]))
+    except (KeyError, ValueError, TypeError) as e:
+        raise CorruptFileError(f"{path}: no announcement of a removal: {e!r}", path=path) from e
+
+
+def _members(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        members = json.loads(data)
+    except ValueError as e:
+        raise CorruptFileError(f"{path}: not JSON: {e}", path=path) from e
+    if not isinstance(members, dict) or members.get("version") != _VERSION:
+        raise CorruptFileError(f"{path}: not of version {_VERSION}", path=path)
+    return members

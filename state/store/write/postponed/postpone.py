@@ -1,0 +1,83 @@
+"""Postponed buckets: rows wait in bucket -2 until a compaction moves them to real ones."""
+
+from dataclasses import replace
+
+from bucketline.conf.errors import OptionError
+from bucketline.state.commit.change import AppendCheck
+from bucketline.state.commit.live_files import LiveFiles
+from bucketline.state.format.paths import POSTPONE_BUCKET
+from bucketline.state.store.write.grouping import KeyShares
+from bucketline.state.store.write.postponed.counted_buckets import CountedBuckets
+from bucketline.state.store.write.postponed.postponed_rows import PostponedRows
+from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
+from bucketline.state.store.write.write_plan import Mode, Source, TableState, WritePlan, WriteScope
+
+
+class Postpone(Mode):
+    """A share of the keys is one task's, which writes their rows unsorted."""
+
+    # Two first writers of a partition might choose different bucket counts.
+    append_check = AppendCheck.ALL_RULES
+    why_not_compacting = "rows of a postpone table are compacted when they leave the postpone bucket"
+    postpones = True
+    counts_buckets = True
+
+    def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
+        """Rows are sealed by share of the keys in the order they come, and written so.
+
+        The number of shares is kept while rows wait: they are in order only while a key keeps its writer.
+        """
+        waits = scope.key_shares is not None and any(b[1] == POSTPONE_BUCKET for b in table.view.buckets())
+        shares = scope.workers.tasks((scope.key_shares if waits else None) or plan.sink.write_parallelism)
+        write = plan.bucket_write(scope.trigger)
+        rows = PostponedRows(write.access, _checked(scope.user), _newest_waiting(table.view))
+        seal = plan.seal_plan(KeyShares(shares, plan.schema.trimmed_primary_key))
+        return Stages(
+            source=source,
+            seal=replace(seal, keep_order=True, fold=None),
+            write=WriteStage(write, groups=rows),
+            tasks=TaskCounts(shares, shares),
+            key_shares=shares,
+        )
+
+    def in_batch(self, plan: WritePlan) -> Mode:
+        return PostponeInBuckets() if plan.schema.settings.postpone.batch_writes_to_buckets else self
+
+    def replacing(self, plan: WritePlan) -> Mode:
+        del plan
+        return PostponeInBuckets()
+
+
+class PostponeInBuckets(Postpone):
+    """Rows go to real buckets at once, as many as those of a new partition ask for."""
+
+    def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
+        """Rows are sealed by partition, which one task writes: their number decides how many buckets they get."""
+        seal = plan.seal_plan(KeyShares(1, plan.schema.trimmed_primary_key))
+        write = plan.bucket_write(scope.trigger)
+        view = table.view
+        waiting = {b[0]: sum(f.row_count for f in view.files(b)) for b in view.buckets() if b[1] == POSTPONE_BUCKET}
+        counted = CountedBuckets(plan.counted_seal_plan(), {p: t for p, t in view.totals().items() if t > 0}, waiting)
+        return Stages(
+            source=source,
+            seal=replace(seal, keep_order=True, fold=None),
+            write=WriteStage(write, table.bucket_states(scope.trigger), counted),
+            tasks=TaskCounts(scope.workers.tasks(plan.sink.write_parallelism)),
+        )
+
+
+def _newest_waiting(view: LiveFiles) -> dict[bytes, int]:
+    """When the newest file that waits in each partition says it was made."""
+    waiting = [b for b in view.buckets() if b[1] == POSTPONE_BUCKET]
+    return {b[0]: max(f.creation_time_ms or 0 for f in view.files(b)) for b in waiting}
+
+
+def _checked(user: str) -> str:
+    """Raises OptionError for a user whose name holds `-s-`, which comes before the writer number in names of files."""
+    if "-s-" in user:
+        raise OptionError(
+            f"the writer {user!r} cannot write a postpone table: its files are named after it, and '-s-' ends the "
+            "name there; choose another sink_id",
+            user=user,
+        )
+    return user

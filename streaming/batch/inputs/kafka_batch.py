@@ -1,0 +1,259 @@
+"""The offset ranges of a batch, for tasks that read Kafka themselves.
+
+Spark's own Kafka source plans them, as it would for its own tasks: it splits partitions (`minPartitions`), begins new
+ones, and refuses partitions that were deleted or whose offsets moved back. The DataFrame is planned and never run. The
+plan must agree with Spark's offsets log; a plan that is not understood is not used.
+
+Source: Spark 4.0 to 4.3 DataSourceRDD, KafkaBatchInputPartition, KafkaOffsetRange.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from bucketline.conf.secrets import MaskedOptions
+from bucketline.state.commit.live_files import LiveFiles
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaReaderError
+from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges, KafkaReading, OffsetRange, shared, task_count
+from bucketline.streaming.tasks.read_task import Frame, Records
+
+_LOG = logging.getLogger("bucketline.job")
+
+_TASK = "DataSourceRDDPartition"
+_PARTITION = "KafkaBatchInputPartition"
+_RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+)-(\d+),(-?\d+),(-?\d+),.*\)", re.DOTALL)
+_GROUP = "group.id"
+_BUCKETS_LOOKED_AT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The ranges that Spark has planned for a batch."""
+
+    ranges: tuple[OffsetRange, ...]
+    group: str
+    poll_timeout_ms: int
+    fails_on_data_loss: bool
+    headers: bool
+
+
+@dataclass(slots=True)
+class Asked:
+    """Spark's plan for the newest batch that it was asked about. Everything but the ranges is the same for all batches
+    of a run.
+    """
+
+    plan: Planned | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReader:
+    """How the tasks of a job read Kafka themselves, in one run of its query.
+
+    It holds the settings of librdkafka, without a group id. `is_required` is true if Spark must not read instead.
+    `keeps_split` is true if an option says how Spark splits partitions, so that each planned range is a task. `asked`
+    is the only field that changes.
+    """
+
+    settings: Mapping[str, str]
+    is_required: bool
+    keeps_split: bool
+    asked: Asked = field(default_factory=Asked, compare=False)
+
+
+def records_of(
+    frame: Frame, identity: BatchIdentity, reader: KafkaReader | None, parallelism: int, record_bytes: int = 0
+) -> Records:
+    """The records of a batch: offset ranges if there is a `reader`, else the DataFrame itself.
+
+    `parallelism` and `record_bytes` are as in `shared`.
+    Raises KafkaReaderError if the ranges are not certain and Spark must not read instead.
+    """
+    if reader is None or not isinstance(frame.decode, DecodeStep):
+        return frame
+    try:
+        planned = _planned_for(frame, identity, reader)
+        if planned is None:
+            return frame
+    except KafkaReaderError as e:
+        if reader.is_required:
+            raise
+        _LOG.warning("Spark reads this batch: %s", e.message)
+        return frame
+    reading = KafkaReading(
+        MaskedOptions({**reader.settings, _GROUP: planned.group}),
+        planned.poll_timeout_ms,
+        planned.fails_on_data_loss,
+    )
+    ordered = sorted(planned.ranges)
+    shares = tuple((r,) for r in ordered) if reader.keeps_split else shared(ordered, parallelism, record_bytes)
+    columns = tuple(c for c in frame.decode.input_columns if c != "headers" or planned.headers)
+    return KafkaRanges(shares, reading, columns, frame.decode, frame.reject_limit)
+
+
+def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> Planned | None:
+    """The ranges of a batch: taken from its offsets if these leave Spark no choice, else asked from Spark.
+
+    Asking takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and all partitions
+    existed before and have not moved back: then each range lies between the two offsets.
+    """
+    start, end = identity.start_offsets, identity.end_offsets
+    if reader.asked.plan is not None and not reader.keeps_split:
+        ranges = certain_ranges(start, end)
+        if ranges:
+            return replace(reader.asked.plan, ranges=ranges)
+    planned = planned_ranges(frame.frame)
+    if planned is not None:
+        check_ranges(planned, start, end)
+        reader.asked.plan = planned
+    return planned
+
+
+def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...]:
+    """The ranges between a batch's offsets.
+
+    Empty if the batch has no records, and if a partition is new, was deleted, or has moved back.
+    """
+    starts, ends = _only_source(start), _only_source(end)
+    if starts.keys() != ends.keys() or any(ends[place] < starts[place] for place in ends):
+        return ()
+    return tuple(OffsetRange(*place, starts[place], until) for place, until in ends.items() if until > starts[place])
+
+
+def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
+    """The source, read by one task if its records are few, however Spark splits it.
+
+    One task that reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`. The
+    DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in their order, because
+    either none of them has a preferred location, or each has one.
+    Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
+    """
+    if not isinstance(source, Frame):
+        return source
+    records = record_count(identity.start_offsets, identity.end_offsets)
+    if records is None or task_count(records, parallelism, record_bytes) > 1:
+        return source
+    return replace(source, is_alone=True)
+
+
+def record_count(start: str | None, end: str | None) -> int | None:
+    """The largest possible number of records between a batch's offsets; None if it is not certain."""
+    try:
+        starts, ends = _only_source(start), _only_source(end)
+    except KafkaReaderError:
+        return None
+    return sum(max(0, until - starts.get(place, 0)) for place, until in ends.items())
+
+
+def stored_row_bytes(view: LiveFiles) -> int:
+    """The average bytes of a row in the files of a few buckets of a table; 0 for an empty table."""
+    files = [f for bucket_id in islice(view.buckets(), _BUCKETS_LOOKED_AT) for f in view.files(bucket_id)]
+    return sum(f.file_size for f in files) // max(1, sum(f.row_count for f in files))
+
+
+def planned_ranges(frame: Any) -> Planned | None:
+    """The ranges that Spark's Kafka source has planned for a DataFrame; None for a batch without records.
+
+    Raises KafkaReaderError if the plan is not that of one Kafka source, and the errors of Spark's planning.
+    """
+    try:
+        return _planned(list(frame._jdf.queryExecution().toRdd().partitions()))
+    except Py4JJavaError:
+        raise
+    except Py4JError as e:
+        # Py4J's error for a method that this version of Spark does not have.
+        raise _unknown(f"{e}".strip().splitlines()[0][:200]) from e
+
+
+def _planned(tasks: list[Any]) -> Planned | None:
+    if any(_name(task) != _TASK for task in tasks):
+        raise _unknown(f"a task is a {_name(tasks[0])}")
+    partitions = _input_partitions(tasks)
+    if any(_name(p) != _PARTITION for p in partitions):
+        raise _unknown(f"it reads {_name(partitions[0])}")
+    if not partitions:
+        return None
+    first = partitions[0]
+    return Planned(
+        ranges=tuple(_range(str(p.offsetRange().toString())) for p in partitions),
+        group=str(first.executorKafkaParams().get(_GROUP)),
+        poll_timeout_ms=int(first.pollTimeoutMs()),
+        fails_on_data_loss=bool(first.failOnDataLoss()),
+        headers=bool(first.includeHeaders()),
+    )
+
+
+def _input_partitions(tasks: list[Any]) -> list[Any]:
+    """The input partitions of the tasks. Up to Spark 4.1 a task may have several, later it has at most one."""
+    try:
+        return [partition for task in tasks for partition in _elements(task.inputPartitions())]
+    except Py4JJavaError:
+        raise
+    except Py4JError:
+        return [partition for task in tasks for partition in _elements(task.inputPartition().toList())]
+
+
+def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:
+    """Checks that the ranges cover the offsets of a batch, each record once.
+
+    New partitions begin where Spark says. Whether they may begin above 0, or at their end, is decided by Spark
+    (`failOnDataLoss`). `start` and `end` are those of `BatchIdentity`. Raises KafkaReaderError.
+    """
+    starts, ends = _only_source(start), _only_source(end)
+    by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
+    for r in sorted(planned.ranges):
+        by_partition.setdefault((r.topic, r.partition), []).append(r)
+    for place, parts in by_partition.items():
+        until = ends.get(place)
+        joined = all(a.end == b.start for a, b in pairwise(parts))
+        if until is None or parts[-1].end != until or not joined or starts.get(place, parts[0].start) != parts[0].start:
+            raise _unknown(
+                f"it plans {parts[0]} up to {parts[-1].end}, and its offsets are {starts.get(place)}, {until}"
+            )
+    left_out = [
+        place
+        for place, until in ends.items()
+        if place not in by_partition and starts.get(place, 0 if planned.fails_on_data_loss else until) < until
+    ]
+    if left_out:
+        raise _unknown(f"it plans nothing of topic {left_out[0][0]} partition {left_out[0][1]}")
+
+
+def _only_source(offsets: str | None) -> dict[tuple[str, int], int]:
+    sources = json.loads(offsets or "[]")
+    if len(sources) != 1 or not (
+        isinstance(sources[0], dict) and all(isinstance(p, dict) for p in sources[0].values())
+    ):
+        raise _unknown(f"its offsets belong to {len(sources)} sources")
+    return {(t, int(p)): int(offset) for t, partitions in sources[0].items() for p, offset in partitions.items()}
+
+
+def _range(text: str) -> OffsetRange:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise _unknown(f"it plans {text[:200]}")
+    return OffsetRange(match[1], int(match[2]), int(match[3]), int(match[4]))
+
+
+def _elements(sequence: Any) -> list[Any]:
+    """The elements of a sequence of Scala."""
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _name(of_jvm: Any) -> str:
+    return str(of_jvm.getClass().getSimpleName())
+
+
+def _unknown(why: str) -> KafkaReaderError:
+    return KafkaReaderError(
+        f"this version of Spark plans the batch in an unknown way ({why}), so tasks cannot read Kafka themselves; set "
+        "source.reader to spark"
+    )

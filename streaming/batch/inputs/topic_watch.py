@@ -1,0 +1,71 @@
+"""Checks that the topics of a job are still the same: before a batch is planned, and again before its commit."""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bucketline.state.format.entries import Snapshot
+from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
+from bucketline.streaming.batch.inputs.topic_ids import TopicIds, created_again, newest_ids
+from bucketline.streaming.batch.recover import topic_created_again
+
+_LOG = logging.getLogger("bucketline.job")
+
+
+class AskIds(Protocol):
+    """A function that returns the current ids of topics. It leaves out unknown ids, and logs a warning once."""
+
+    def __call__(self, topics: Collection[str]) -> TopicIds: ...
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class TopicWatch:
+    """Compares topics with those that the run of a job began with.
+
+    `accepted` holds the ids that this run has seen and goes on with; it is the only field that changes. `fails` follows
+    `failOnDataLoss`; if it is false, a topic that was created again is read on, and a warning is logged.
+    """
+
+    ask: AskIds
+    fails: bool = True
+    accepted: dict[str, str] = field(default_factory=dict)
+
+    def ids_of(self, batch: BatchIdentity) -> TopicIds:
+        """The current ids of the topics of a batch, as far as they are known."""
+        topics = _topics(batch)
+        return self.ask(topics) if topics else {}
+
+    def accept(self, known: TopicIds, now: TopicIds) -> None:
+        """Goes on with these ids. `known` are the ids in the table; ids that this run has accepted come before them.
+        Raises TopicCreatedAgainError if a topic has another id than before.
+        """
+        before = {**known, **self.accepted}
+        for topic in created_again(before, now):
+            error = topic_created_again(topic, before[topic], now[topic])
+            if self.fails:
+                raise error
+            _LOG.warning(
+                "topic %r was deleted and created again (its id was %s, and is %s): failOnDataLoss is false, so the "
+                "job goes on at the old offsets, and leaves out the records before them",
+                topic,
+                before[topic],
+                now[topic],
+            )
+        self.accepted.update(now)
+
+    def confirm(self, batch: BatchIdentity, commits: Sequence[Snapshot]) -> TopicIds:
+        """The ids for the snapshot of the batch, asked again; `commits` are the snapshots of the batch before.
+
+        A topic whose id is not known now keeps its last id.
+        Raises TopicCreatedAgainError.
+        """
+        known = newest_ids(commits, batch.cluster)
+        self.accept(known, self.ids_of(batch))
+        stays = {**known, **self.accepted}
+        return {topic: stays[topic] for topic in _topics(batch) if topic in stays}
+
+
+def _topics(batch: BatchIdentity) -> list[str]:
+    return sorted({topic for topic, _ in kafka_offsets(batch.end_offsets)})

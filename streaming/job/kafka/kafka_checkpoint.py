@@ -1,0 +1,207 @@
+"""Checks before a job starts that the checkpoint fits the topics and the Kafka cluster of the job file.
+
+Offsets are valid only for the topic and cluster they came from. Spark reports some mistakes as lost data, and others
+not at all: another cluster whose topic is long enough is read from the middle.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bucketline.conf.sources.source_options import begins_at_latest, kafka_source
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.paths import MANIFEST_DIR
+from bucketline.state.store.table.table import Table, handle_of
+from bucketline.streaming.batch.identity import newest_done_batch, newest_offsets_of, query_of
+from bucketline.streaming.batch.inputs.topic_ids import CLUSTER, TopicIds, created_again, ids_in
+from bucketline.streaming.batch.recover import CheckpointMismatchError, ahead_of_table
+from bucketline.streaming.job.kafka.table_offsets import Topics, WriterOffsets, newest_offsets
+
+_EARLIEST = -2
+
+
+class OtherTopicError(CheckpointMismatchError):
+    """The checkpoint belongs to topics that the job does not read."""
+
+    code = "KAFKA_OTHER_TOPIC"
+
+
+class OtherClusterError(CheckpointMismatchError):
+    """The checkpoint belongs to another Kafka cluster."""
+
+    code = "KAFKA_OTHER_CLUSTER"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The contents of a checkpoint, and the table's newest batch of its query.
+
+    From the checkpoint: the topics of its newest offsets, and the newest batch that Spark has recorded as done. From
+    the table: the newest batch, its cluster, and the snapshot that holds both.
+    """
+
+    path: str
+    topics: tuple[str, ...]
+    cluster: str | None
+    done_batch: int | None = None
+    written_batch: int | None = None
+    snapshot: Snapshot | None = None
+
+    def topic_ids(self, cluster: str | None) -> TopicIds:
+        """The ids of its topics, if they belong to this cluster."""
+        return {} if self.snapshot is None or not self.topics else ids_in(self.snapshot, cluster)
+
+
+def read_offsets(spark: Any, path: str) -> Topics:
+    """The newest offsets of a checkpoint folder by topic and partition; empty if there is none yet."""
+    found = newest_offsets_of(spark, path)
+    return {
+        topic: {str(p): int(offset) for p, offset in of.items()}
+        for source in found.values()
+        if isinstance(source, dict)
+        for topic, of in source.items()
+        if isinstance(of, dict)
+    }
+
+
+def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
+    """The contents of a checkpoint folder; empty if there is none yet."""
+    query = query_of(spark, path)
+    offsets = newest_offsets_of(spark, path)
+    topics = {t for of in offsets.values() if isinstance(of, dict) for t, p in of.items() if isinstance(p, dict)}
+    known = None if query is None else next(newest_offsets(table, query), None)
+    snapshot = None if known is None else known.snapshot
+    return Checkpoint(
+        path,
+        tuple(sorted(topics)),
+        cluster=None if snapshot is None else snapshot.properties.get(CLUSTER),
+        done_batch=None if query is None else newest_done_batch(spark, path),
+        written_batch=None if snapshot is None else snapshot.commit_identifier,
+        snapshot=snapshot,
+    )
+
+
+def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
+    """Checks that a job with these options, whose brokers belong to `cluster`, may continue a checkpoint.
+
+    Raises OtherTopicError and OtherClusterError.
+    """
+    others = [topic for topic in checkpoint.topics if not reads_topic(options, topic)]
+    if others:
+        raise OtherTopicError(
+            f"the checkpoint {checkpoint.path} belongs to topic {others[0]}, which the job does not read: its offsets "
+            "are invalid for another topic. To move the job to another topic, give the job a new checkpoint folder "
+            "and keep this one unchanged; to leave topics out, run the job once with --reset-identity (docs/kafka.md)",
+            topic=others[0],
+            checkpoint=checkpoint.path,
+        )
+    if checkpoint.topics and cluster is not None and checkpoint.cluster is not None and cluster != checkpoint.cluster:
+        raise OtherClusterError(
+            f"the checkpoint {checkpoint.path} belongs to Kafka cluster {checkpoint.cluster}, and the brokers belong "
+            f"to {cluster}: offsets of one cluster are invalid in the other. To move the job, give it a new "
+            "checkpoint folder (docs/kafka.md); if the new cluster is a copy with the same offsets, pass "
+            "--allow-reprocess once",
+            checkpoint=checkpoint.path,
+            cluster=cluster,
+        )
+
+
+def check_written(checkpoint: Checkpoint, table: Table) -> None:
+    """Checks that the table has the newest batch that Spark has recorded as done.
+
+    A job that finds no new records would not notice a missing batch. Raises CheckpointMismatchError, and
+    MissingSnapshotError if no rollback explains it.
+    """
+    done, written = checkpoint.done_batch, checkpoint.written_batch
+    if not checkpoint.topics or done is None or (written is not None and written >= done):
+        return
+    handle = handle_of(table)
+    store = handle.snapshot_store
+    if written is None and store.earliest_id() not in (None, 1):
+        return  # An expired snapshot may have held the batch: the next batch finds that out.
+    newest = store.latest()
+    if newest is not None or handle.io.list_names(f"{handle.path}/{MANIFEST_DIR}"):  # otherwise the table was created
+        # again
+        store.check_rolled_back(None, f"the checkpoint, at batch {done + 1},", newest)
+    why = "the table was rolled back or replaced"
+    raise ahead_of_table(done + 1, written, why, history_complete=True)
+
+
+def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table, cluster: str | None) -> None:
+    """Checks that a new query would not begin after the newest records of a topic whose records the table holds.
+
+    Raises CheckpointMismatchError, because the records since then would be in no batch.
+    """
+    if checkpoint.topics or not begins_at_latest(options):
+        return
+    for written in newest_offsets(table):
+        topics = _chosen(written.topics, options) if is_of_cluster(written.snapshot, cluster) else {}
+        if topics:
+            user, topic = written.snapshot.commit_user, min(topics)
+            raise CheckpointMismatchError(
+                "this is a new query, which would begin at the newest records (source.options.startingOffsets is "
+                f"latest), but query {user} has already written topic {topic!r} into the table: the records since "
+                "then would be lost. Restore the checkpoint that wrote the table; or begin at the offsets in the "
+                "table with --reset-identity; or set startingOffsets; or, if the records in between are not wanted, "
+                "pass --allow-reprocess",
+                user=user,
+                topic=topic,
+            )
+
+
+def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
+    """Whether a snapshot's offsets may belong to a cluster: False only if both clusters are known and differ."""
+    known = snapshot.properties.get(CLUSTER)
+    return cluster is None or known is None or known == cluster
+
+
+def topics_as_now(
+    written: WriterOffsets, cluster: str | None, now: TopicIds, partitions: Mapping[str, Sequence[str]]
+) -> Topics:
+    """The offsets of a writer, corrected for topics that were created again since: these begin at their first record.
+
+    A topic that was created again has its current partitions, if they are known.
+    """
+    topics = written.topics
+    anew = topics.keys() & created_again(ids_in(written.snapshot, cluster), now)
+    return topics | {topic: dict.fromkeys(partitions.get(topic, topics[topic]), _EARLIEST) for topic in anew}
+
+
+def restart_offsets(
+    written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
+) -> Topics:
+    """The offsets at which a source with these options begins, to read what the table lacks; empty if the table knows
+    none of its topics.
+
+    `written` are the offsets of the table's writers, newest first: for each partition the first one counts.
+    `partitions` are those that the source reads now, empty if not known; Spark demands an offset for each, and a
+    partition that no writer knows begins at its first record. Topics that no longer exist are left out. Of partitions
+    that no longer exist, only those of a topic's newest writer are kept, and Spark then reports that they are missing.
+    An older writer with a higher offset has read an earlier topic of that name.
+    """
+    offsets: Topics = {}
+    for topics in written:
+        for topic, known in _chosen(topics, options).items():
+            first = offsets.setdefault(topic, known)
+            if all(offset <= first.get(p, offset) for p, offset in known.items()):
+                offsets[topic] = {p: o for p, o in known.items() if p in partitions.get(topic, ())} | first
+        if partitions and all(offsets.get(topic, {}).keys() >= {*numbers} for topic, numbers in partitions.items()):
+            break
+    if not offsets or not partitions:
+        return offsets
+    return {topic: {p: _EARLIEST for p in numbers} | offsets.get(topic, {}) for topic, numbers in partitions.items()}
+
+
+def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
+    """The topics that the source reads, among the given ones."""
+    source = kafka_source(options)
+    chosen = {
+        topic: {p: offset for p, offset in partitions.items() if source.reads_partition(topic, int(p))}
+        for topic, partitions in topics.items()
+    }
+    return {topic: partitions for topic, partitions in chosen.items() if partitions}
+
+
+def reads_topic(options: Mapping[str, str], topic: str) -> bool:
+    """Whether a Kafka source with these options reads a topic."""
+    return kafka_source(options).reads(topic)

@@ -1,0 +1,105 @@
+"""Offset ranges of Kafka as a source of tasks: a value that says which task reads which records, and how.
+
+Within a partition rows keep the order of Spark's Kafka source, whatever the split: tasks get the ranges in the order of
+topic, partition and offset, so the number of a task and the position in it give the order of records.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
+
+FEWEST_RECORDS = 20_000
+"""From this number of records on, one more task is worth its start."""
+
+FEWEST_BYTES = 4 << 20
+"""From this number of bytes on, as the table stores them, one more task is worth its start."""
+
+MOST_RECORDS = 1_000_000
+"""The most records of a task: they are lost when the task is repeated."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The records of a partition from offset `start` up to `end`, which is not included."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} partition {self.partition} offset range [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReading:
+    """How tasks read: the settings of their clients, and what Spark's Kafka source would do about missing records.
+    `poll_timeout_ms` is how long a task waits for a record.
+    """
+
+    settings: Mapping[str, str]
+    poll_timeout_ms: int
+    fails_on_data_loss: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRanges:
+    """A source: the records of offset ranges, divided among the tasks, which `decode` turns into rows.
+
+    `columns` are the columns of Spark's Kafka source that tasks read; `decode`, `reject_limit` and `feeds` are as in
+    `Frame`.
+    """
+
+    shares: tuple[tuple[OffsetRange, ...], ...]
+    reading: KafkaReading
+    columns: tuple[str, ...]
+    decode: Decoder | None = None
+    reject_limit: int | None = 1
+    feeds: KafkaFeeds | None = None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one task reads all ranges."""
+        return len(self.shares) == 1
+
+
+def shared(
+    ranges: Iterable[OffsetRange], parallelism: int, record_bytes: int = 0
+) -> tuple[tuple[OffsetRange, ...], ...]:
+    """The ranges divided among tasks, with about the same number of records each; at least one task.
+
+    There are as many tasks as run at a time; fewer if there is little to do, and a multiple if they would become large.
+    `record_bytes` is about the bytes that the table stores for a record; 0 if not known.
+    """
+    ordered = sorted(r for r in ranges if r.size > 0)
+    records = sum(r.size for r in ordered)
+    return tuple(_cut(ordered, records, task_count(records, parallelism, record_bytes)))
+
+
+def task_count(records: int, parallelism: int, record_bytes: int = 0) -> int:
+    """The number of tasks for that many records, by the rules of `shared`."""
+    fewest = min(FEWEST_RECORDS, FEWEST_BYTES // max(1, record_bytes))
+    tasks = max(1, min(parallelism, records // max(1, fewest)))
+    if records > tasks * MOST_RECORDS:
+        tasks = parallelism * -(-records // (parallelism * MOST_RECORDS))
+    return tasks
+
+
+def _cut(ordered: Sequence[OffsetRange], records: int, tasks: int) -> Iterator[tuple[OffsetRange, ...]]:
+    left, at = list(reversed(ordered)), 0
+    for task in range(1, tasks + 1):
+        until, share = records * task // tasks, []
+        while left and at < until:
+            whole = left.pop()
+            size = min(whole.size, until - at)
+            share.append(OffsetRange(whole.topic, whole.partition, whole.start, whole.start + size))
+            at += size
+            if size < whole.size:
+                left.append(OffsetRange(whole.topic, whole.partition, whole.start + size, whole.end))
+        yield tuple(share)

@@ -1,0 +1,106 @@
+"""What a job's source hands to Spark, and what is refused before Spark starts."""
+
+import pytest
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.job import RecordFormat, SourceConfig, Trigger, parse_trigger
+from bucketline.conf.sources.source_options import begins_at_latest, source_identity, source_options, start_at
+from bucketline.state.types.columns_text import parse_columns
+from bucketline.streaming.job.source import spark_columns
+
+SERVERS = {"kafka.bootstrap.servers": "b:9092, a:9092"}
+
+
+def kafka(**options: str) -> SourceConfig:
+    return SourceConfig("kafka", {**SERVERS, "subscribe": "orders", **options}, RecordFormat.JSON)
+
+
+def test_kafka_gets_defaults_that_neither_lose_nor_swamp() -> None:
+    found = source_options(kafka(**{"kafka.sasl.jaas.config": "secret"}))
+    assert found.options == {
+        **SERVERS,
+        "subscribe": "orders",
+        "kafka.sasl.jaas.config": "secret",
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": "1000000",
+    }
+    assert found.advice == ()
+
+
+def test_what_is_set_stays_as_it_is_written_and_a_loss_is_told() -> None:
+    found = source_options(kafka(failondataloss="False", MaxOffsetsPerTrigger="7"))
+    assert found.options == {**kafka().options, "failondataloss": "False", "MaxOffsetsPerTrigger": "7"}
+    assert len(found.advice) == 1 and "the table will not have them" in found.advice[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (SourceConfig("kafka", {"subscribe": "orders"}, RecordFormat.JSON), "kafka.bootstrap.servers is required"),
+        (SourceConfig("kafka", SERVERS, RecordFormat.JSON), "exactly one of subscribe, subscribePattern, assign"),
+        (kafka(assign="{}"), "has subscribe, assign"),
+        (kafka(failOnDataLoss="maybe"), "failOnDataLoss = 'maybe': must be 'true' or 'false'"),
+        (SourceConfig("json", {"path": "/x"}, RecordFormat.JSON), "use format text"),
+    ],
+)
+def test_sources_that_make_no_sense_are_refused(source: SourceConfig, says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        source_options(source)
+
+
+def test_malformed_files_stop_the_job_unless_it_says_otherwise() -> None:
+    assert source_options(SourceConfig("csv", {}, RecordFormat.NONE)).options == {"mode": "FAILFAST"}
+    assert source_options(SourceConfig("json", {"Mode": "DROPMALFORMED"}, RecordFormat.NONE)).options == {
+        "Mode": "DROPMALFORMED"
+    }
+    assert source_options(SourceConfig("parquet", {}, RecordFormat.NONE)).options == {}
+    assert source_options(SourceConfig("text", {"path": "/x"}, RecordFormat.JSON)).options == {"path": "/x"}
+
+
+def test_a_cluster_is_named_by_its_brokers_in_any_order() -> None:
+    assert source_identity(kafka()) == "kafka://a:9092,b:9092"
+    assert source_identity(SourceConfig("rate", {}, RecordFormat.NONE)) is None
+
+
+def test_another_start_replaces_each_way_to_say_it() -> None:
+    options = {"STARTINGOFFSETS": "earliest", "startingTimestamp": "1", "subscribe": "t"}
+    assert start_at(options, '{"t":{"0":5}}') == {"subscribe": "t", "startingOffsets": '{"t":{"0":5}}'}
+
+
+def test_triggers_are_intervals_or_all_there_is_in_bounded_batches() -> None:
+    assert parse_trigger("30 seconds") == Trigger(30_000)
+    assert parse_trigger("availableNow") == parse_trigger("available-now") == Trigger(None)
+    with pytest.raises(OptionError, match="availableNow"):
+        parse_trigger("once")
+    with pytest.raises(OptionError, match="neither"):
+        parse_trigger("soon")
+
+
+def test_columns_of_files_are_told_in_sparks_words() -> None:
+    fields = parse_columns(
+        "id BIGINT NOT NULL, `a``b` VARCHAR(3), d DECIMAL(12, 2), t TIMESTAMP(3), z TIMESTAMP_LTZ(6), "
+        "l ARRAY<INT>, m MAP<STRING, DATE>, r ROW<x BYTES>"
+    )
+    assert spark_columns(fields) == (
+        "`id` BIGINT, `a``b` STRING, `d` DECIMAL(12,2), `t` TIMESTAMP_NTZ, `z` TIMESTAMP, "
+        "`l` ARRAY<INT>, `m` MAP<STRING, DATE>, `r` STRUCT<`x`: BINARY>"
+    )
+    with pytest.raises(OptionError, match="column 'noon' is of type TIME"):
+        spark_columns(parse_columns("noon TIME(3)"))
+
+
+@pytest.mark.parametrize(
+    ("options", "at_latest"),
+    [
+        ({}, True),
+        ({"STARTINGOFFSETS": " Latest "}, True),
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, False),
+        ({"startingTimestamp": "1700000000000"}, False),
+        ({"startingOffsets": "latest", "startingTimestamp": "1700000000000"}, False),
+    ],
+)
+def test_a_new_query_begins_at_the_newest_record_where_nothing_else_is_said(
+    options: dict[str, str], at_latest: bool
+) -> None:
+    assert begins_at_latest(options) is at_latest
