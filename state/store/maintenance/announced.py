@@ -1,4 +1,6 @@
-"""The announcement of one run of an expiry, from before its look at pins until its last file is removed."""
+"""The announcement of one run of an expiry, which exists from before the run looks at pins until the last file is
+removed.
+"""
 
 from contextlib import suppress
 from typing import Self
@@ -11,17 +13,17 @@ from bucketline.state.store.catalog.pins import Notebook
 
 
 class Announced:
-    """What a run has announced. `name` is its file; None if it only does what others have announced."""
+    """An announcement. `name` is its file; None if this run only finishes what other runs have announced."""
 
     def __init__(self, notebook: Notebook, world: World) -> None:
         self._notebook, self._world = notebook, world
         self._removal: Removal | None = None
         self.name: str | None = None
         self.is_half_done = False
-        """Whether some files are gone and others are not yet: then the announcement stays, for the next run."""
+        """True once some files are gone and others still exist: then the announcement stays, for the next run."""
 
     def announce(self, end: int, last: Snapshot | None) -> None:
-        """Announces that the snapshots before `end` go, of which `last` is the last."""
+        """Announces that the snapshots before `end` are about to be removed, of which `last` is the newest."""
         removal = Removal(self._notebook.history, end, "" if last is None else last.base_manifest_list)
         if removal == self._removal:
             return
@@ -31,15 +33,16 @@ class Announced:
             self._notebook.drop(before)
 
     def goes_on(self) -> bool:
-        """Whether files may be removed, from now on: False once another run has dropped the announcement."""
+        """Whether this run may remove files: False once another run has dropped the announcement."""
         if self.name is not None and not self._notebook.is_there(self.name):
             return False
         self.is_half_done = True
         return True
 
     def withdraw(self) -> None:
-        """Removes the announcement, unless the next run has to finish what it says. Raises StorageError; one that stays
-        is dropped by a later run."""
+        """Removes the announcement, unless the next run has to finish the removal. Raises StorageError; a later run
+        then drops the announcement.
+        """
         if self.name is not None and not self.is_half_done:
             self._notebook.drop(self.name)
 

@@ -1,4 +1,4 @@
-"""Tags that writers create after their commits, and the removal of those that are too many.
+"""Tags that writers create after their commits, and the removal of the oldest of them when there are too many.
 
 Source: Paimon 2.0 TagAutoCreation, TagBatchCreation.
 """
@@ -24,7 +24,7 @@ from bucketline.state.store.storage.file_io import FileIO
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Up to where snapshots have got their tags: the next id to look at, and the time of the newest created tag."""
+    """How far tags have been created: the next snapshot id to look at, and the time of the newest created tag."""
 
     next_id: int
     last_ms: int | None
@@ -32,7 +32,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class TagWork:
-    """Where tags are created: the table or branch at `root` of the table at `path`."""
+    """The table in which tags are created, or the branch at `root` of the table at `path`."""
 
     io: FileIO
     path: str
@@ -47,11 +47,11 @@ class TagWork:
 
 
 def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple[Tagged, list[str]]:
-    """Tags the snapshots up to `newest` for which a tag is due. Returns up to where that has been done, and the names
-    of the new tags.
+    """Tags the snapshots up to `newest` for which a tag is due. Returns how far this has been done, and the names of
+    the new tags.
 
-    `before` is what the last call has returned; None: it is read from the newest created tag. While nothing is due, it
-    reads nothing.
+    `before` is the first result of the last call; None: it is read from the newest created tag. While no tag is due,
+    nothing is read.
     """
     plan = work.plan
     at = before or _resumed(work, plan)
@@ -72,7 +72,7 @@ def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple
 
 
 def tag_batch(work: TagWork, newest: Snapshot) -> str:
-    """The name of the tag that a batch write has moved to its newest snapshot."""
+    """Moves the tag of batch writes to the newest snapshot of this write, and returns the tag's name."""
     plan = work.plan
     name = plan.batch_name(newest)
     delete_tag(work.io, work.path, work.schema, name, work.world, root=work.root)
@@ -98,7 +98,7 @@ def _create(work: TagWork, name: str, snapshot: Snapshot) -> bool:
 
 
 def _drop_surplus(work: TagWork, plan: TagPlan) -> None:
-    """Removes the oldest created tags that are too many; reads none while there are no more than may stay."""
+    """Removes the oldest created tags when there are more than may stay; otherwise reads none."""
     most, tags = plan.settings.most, Tags(work.io, work.root)
     if most is None:
         return

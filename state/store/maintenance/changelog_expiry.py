@@ -43,7 +43,7 @@ from bucketline.state.store.storage.file_io import FileIO
 
 @dataclass(frozen=True, slots=True)
 class ExpiredChangelogs:
-    """How many changelogs one run removed, and how many files with them."""
+    """The result of a run: how many changelogs it removed, and how many files with them."""
 
     count: int = 0
     data_files: int = 0
@@ -52,7 +52,7 @@ class ExpiredChangelogs:
 
 
 def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int) -> None:
-    """Writes the changelog of a snapshot that is about to expire; nothing where the snapshot is gone already."""
+    """Writes the changelog of a snapshot that is about to expire; does nothing if the snapshot is gone already."""
     snapshot = snapshots.get(snapshot_id)
     if snapshot is not None:
         io.overwrite(_path(root, snapshot_id), encode_snapshot(snapshot))
@@ -62,7 +62,7 @@ def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int
 def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, *, root: str) -> ExpiredChangelogs:
     """Removes the changelogs at `root` that the table's options do not keep, from the oldest on, and their files.
 
-    Errors as `expire_snapshots`; nothing has been removed then.
+    Raises the errors of `expire_snapshots`; nothing has been removed then.
     """
     ids = sorted(i for name in io.list_names(f"{root}/{CHANGELOG_DIR}") if (i := parse_changelog_id(name)) is not None)
     snapshots = Snapshots(io, root)
@@ -136,8 +136,9 @@ def _remove(
 
 
 def _named(manifests: Manifests, schema: TableSchema, changelog: Snapshot) -> Footprint:
-    """The lists and manifests that are kept for a changelog. Those of data went with the snapshot where the table has
-    a changelog producer, and need not be there."""
+    """Returns the manifest lists and manifests that are kept for a changelog. In a table with a changelog producer, the
+    lists of data files were removed with the snapshot and may be missing.
+    """
     return remains_of(manifests, schema, replace(changelog, index_manifest=None, statistics=None))
 
 

@@ -1,4 +1,6 @@
-"""Where a clean-up looks for orphans: folders of a table, and the places in them whose files are the table's own."""
+"""The folders of a table in which a clean-up looks for orphans, and the paths in them where every file belongs to the
+table.
+"""
 
 import re
 from collections.abc import Sequence
@@ -35,8 +37,9 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 
 @dataclass(frozen=True, slots=True)
 class OldFiles:
-    """Files of a folder that are old enough, all that are aside there, and uploads in parts that were begun so long ago
-    and have not ended."""
+    """The old files of a folder, all files that were moved aside there, and uploads in parts that were begun as long
+    ago and have not ended.
+    """
 
     io: FileIO
     files: Sequence[FileInfo]
@@ -46,7 +49,7 @@ class OldFiles:
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """A folder in which files of the table lie: its own, or an external one that belongs to it alone."""
+    """A folder with files of the table: the table's own folder, or an external folder that only this table uses."""
 
     io: FileIO
     root: str
@@ -54,12 +57,12 @@ class TableFolder:
     is_outside: bool = False
 
     def may_hold(self, file: FileInfo) -> bool:
-        """Whether a file is in a place where a clean-up may look."""
+        """Whether a clean-up may look at the file, by its path in the folder."""
         belongs = _is_outside_candidate if self.is_outside else _is_candidate
         return belongs(file.path.removeprefix(f"{self.root}/").split("/"), self.bucket_depth)
 
     def list_old(self, before_ms: int) -> OldFiles:
-        """What may be removed of the folder, as far as its age and its place say."""
+        """Lists the files of the folder that may be orphans by their age and path."""
         found = [file for file in self.io.list_files(self.root) if self.may_hold(file)]
         begun = [upload for upload in unended_uploads(self.io, self.root) if self.may_hold(upload)]
         return OldFiles(
@@ -71,7 +74,7 @@ class TableFolder:
 
 
 def table_folders(table: TableHandle) -> list[TableFolder]:
-    """All folders of a table, its own first."""
+    """Returns all folders of a table, its own first."""
     schema = table.table_schema
     depth = _bucket_depth(schema)
     outside = [file_io_for(folder, schema.storage) for folder in own_folders(table.io, table.path, schema)]
@@ -79,7 +82,7 @@ def table_folders(table: TableHandle) -> list[TableFolder]:
 
 
 def is_temporary(file: FileInfo) -> bool:
-    """Whether nothing can name the file: a stray one among metadata, or a temporary one of plans."""
+    """Whether no state can name the file: an unknown file among metadata, or a temporary file of plans."""
     folder, name = file.path.rsplit("/", 2)[-2:]
     return folder in _METADATA or (folder == COMPACTION_DIR and _TEMPORARY.fullmatch(name) is not None)
 
@@ -99,7 +102,7 @@ def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
         return True
     if parts[0] == COMPACTION_DIR:
         return _is_of_plans(parts)
-    # Folders that are not buckets belong to others, whatever is in them.
+    # Folders that are not buckets do not belong to the table, whatever is in them.
     folders = parts[:-1]
     return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
 
@@ -111,14 +114,16 @@ def _is_of_plans(parts: list[str]) -> bool:
 
 
 def _is_outside_candidate(parts: list[str], bucket_depth: int) -> bool:
-    """As `_is_candidate`, in an external folder: in a bucket, or in the folders of a hash below it."""
+    """The same check as `_is_candidate`, for an external folder: the file is in a bucket, or in the hash folders below
+    a bucket.
+    """
     bucket, below = parts[:-1][:bucket_depth], parts[:-1][bucket_depth:]
     is_bucket = len(bucket) == bucket_depth and bucket[-1].startswith("bucket-")
     return is_bucket and (not below or _HASH.fullmatch("/".join(below)) is not None)
 
 
 def _is_stray(folder: str, name: str) -> bool:
-    """Whether a file in a metadata folder is no metadata: a temporary file, or a foreign one among the snapshots."""
+    """Whether a file in a metadata folder is not metadata: a temporary file, or an unknown file among the snapshots."""
     if _TEMPORARY.fullmatch(name):
         return True
     known = name in (LATEST, EARLIEST) or name.startswith(("snapshot-", "changelog-"))
@@ -126,6 +131,6 @@ def _is_stray(folder: str, name: str) -> bool:
 
 
 def _bucket_depth(schema: TableSchema) -> int:
-    """How many folders lie between the table and a data file."""
+    """Returns how many folders lie between the table and a data file."""
     directory = schema.settings.paths.data_directory
     return len(directory.split("/")) * bool(directory) + len(schema.partition_keys) + 1

@@ -12,7 +12,7 @@ UPKEEP_INTERVAL_MS = 60_000
 
 
 class CompactorUpkeep:
-    """The rules of one table as one compactor follows them; `at` is the table as it was when it started."""
+    """Maintains one table for one compactor; `at` is the table as it was when the compactor started."""
 
     def __init__(self, at: TableAt) -> None:
         self._at, self._clock = at, at.table.world.clock
@@ -21,19 +21,22 @@ class CompactorUpkeep:
         self._done_ms: int | None = None
 
     def owe(self) -> None:
-        """Takes note of a commit."""
+        """Notes that the compactor has committed."""
         self._is_owed = True
 
     def between_rounds(self) -> Upkept:
-        """Does what is due after the commits that were noted, if the last time is long enough ago; what was done."""
+        """Maintains the table if there were commits since the last time, and the last time is long enough ago. Returns
+        what was done.
+        """
         now = self._clock.now_ms()
         if self._done_ms is not None and now - self._done_ms < UPKEEP_INTERVAL_MS:
             return Upkept()
         return self.at_end()
 
     def at_end(self) -> Upkept:
-        """Does what is due after the commits that were noted; what was done. A failure is logged, and a later commit
-        does it again."""
+        """Maintains the table if there were commits since the last time; returns what was done. A failure is logged,
+        and a later commit does the work again.
+        """
         if not self._is_owed:
             return Upkept()
         self._is_owed, self._done_ms = False, self._clock.now_ms()

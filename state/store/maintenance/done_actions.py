@@ -1,8 +1,8 @@
-"""What says that a partition is done, as the table's options ask: a mark or one partition more in the catalog, a report
-to an HTTP server, and the `_SUCCESS` file.
+"""Announces that a partition is done, in the ways that the table's options ask for: a mark or an added partition in the
+catalog, a report to an HTTP server, and the `_SUCCESS` file.
 
-The file comes last, whatever the order in the options: by it a writer sees which partitions are marked, so that a mark
-that failed is sent again.
+The file is written last, whatever the order in the options: writers take a partition with this file as marked, so a
+mark that failed is sent again.
 Source: Paimon 2.0 PartitionMarkDoneAction, MarkPartitionDoneEventAction, AddDonePartitionAction,
 HttpReportMarkDoneAction, NormalPartitionExpire.
 """
@@ -29,14 +29,14 @@ _TIMEOUT_S = 30.0
 _MOST_ANSWER_BYTES = 1 << 20
 _SUCCESS = "SUCCESS"
 _DONE = ".done"
-"""What the last value of a done partition ends with in the catalog."""
+"""The end of the last value of a done partition in the catalog."""
 
 
 def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterable[bytes]) -> list[str]:
-    """Marks partitions as done, and names them as their folders are called.
+    """Marks partitions as done, and returns the names of their folders.
 
-    `schema` has the options in force. Raises StorageError for a mark or report that was not accepted, and as
-    `mark_done`; partitions before it are marked then.
+    `schema` has the options in force. Raises StorageError if a mark or report was not accepted, and the errors of
+    `mark_done`; the partitions before the failed one are marked then.
     """
     owner = _catalog(table, schema)
     actions = schema.settings.expiry.done_actions
@@ -55,15 +55,18 @@ def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterabl
 
 
 def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes]) -> None:
-    """Removes from the catalog what `done-partition` has added for partitions that have been dropped. Raises
-    StorageError, UnsupportedTableError."""
+    """Removes the entries of `done-partition` from the catalog for partitions that have been dropped. Raises
+    StorageError, UnsupportedTableError.
+    """
     owner = owner_of(table.io, table.metadata_path)
     if owner is not None and DoneAction.DONE_PARTITION in schema.settings.expiry.done_actions:
         owner.drop_partitions([_done_partition(schema, p) for p in dropped])
 
 
 def _catalog(table: TableHandle, schema: TableSchema) -> TableOwner | None:
-    """The catalog that marks are sent to; None where none are. Raises OptionError where there is no such catalog."""
+    """Returns the catalog that gets the marks, None if the options ask for none. Raises OptionError if the table has no
+    such catalog.
+    """
     check_done_actions(schema.options)
     if IN_CATALOG.isdisjoint(schema.settings.expiry.done_actions):
         return None
@@ -77,7 +80,7 @@ def _done_partition(schema: TableSchema, partition: bytes) -> PartitionSpec:
 
 
 def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
-    """Tells the server of one partition, and waits for its answer."""
+    """Reports one partition to the HTTP server, and waits for the answer."""
     settings = schema.settings.expiry
     assert settings.done_url is not None, "checked with the options"
     body = {
@@ -110,7 +113,7 @@ def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
 
 
 def _full_name(table: TableHandle) -> str:
-    """Database and table, as the REST catalog or else the folders of a warehouse say them."""
+    """Returns database and table, by the REST catalog or else by the folders of a warehouse."""
     owned = owned_io(table.io)
     if owned is not None:
         return str(owned.table.name)

@@ -2,8 +2,8 @@
 
 It plans, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an interrupted
 run leaves at most the oldest snapshot incomplete, and the next run finishes it. The EARLIEST hint is written last.
-Several processes may expire one table at once: each reads immutable deltas and removes what no kept snapshot, tag or
-branch has; files that another has removed already are simply missing.
+Several processes may expire one table at once: each reads immutable deltas and removes the files that no kept snapshot,
+tag or branch has. A file that another process has removed already is simply missing.
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two things: branches keep their
 files, and a partly missing delta is not used.
 """
@@ -65,8 +65,8 @@ _PINNED = "a pinned state"
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """What one run removed: the snapshots from `begin` to `end` - 1, counts of files, the tags that had expired, and
-    how many changelogs that had outlived their snapshots.
+    """The result of a run: the snapshots from `begin` to `end` - 1, counts of files, the tags that had expired, and how
+    many changelogs that had outlived their snapshots.
     """
 
     begin: int = 0
@@ -79,14 +79,15 @@ class ExpireResult:
 
     @property
     def snapshots(self) -> int:
-        """The number of snapshots removed."""
+        """Returns the number of snapshots removed."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The files removed with one snapshot: full paths, in order, before the snapshot's own file; of `metadata` one step
-    after another."""
+    """The files that are removed with one snapshot: full paths, in the order of their removal, before the snapshot's
+    own file. The groups of `metadata` are removed one after another.
+    """
 
     snapshot: Snapshot
     data: tuple[str, ...]
@@ -104,11 +105,11 @@ def expire_snapshots(
     root: str | None = None,
     finishes: bool = True,
 ) -> ExpireResult:
-    """Removes the snapshots that `retention` (None: the table's options) does not keep; expired tags are removed first,
-    changelogs that outlive their snapshots last.
+    """Removes the snapshots that `retention` (None: the table's options) does not keep. Expired tags are removed before
+    them, and changelogs that outlive their snapshots after them.
 
-    `root` is the metadata folder of a branch (None: the table's own). `finishes`: what another run has announced and
-    left is looked for even if nothing is due here. Raises OptionError for invalid retention,
+    `root` is the metadata folder of a branch (None: the table's own). `finishes`: also finishes an expiry that another
+    run has announced and not completed, even if no snapshot is due. Raises OptionError for invalid retention,
     StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been removed then.
     """
     run = _Expiry(io, path, schema, world, root)
@@ -133,10 +134,11 @@ def maybe_expire(
     forced: bool = False,
     root: str | None = None,
 ) -> int:
-    """As `expire_snapshots`, after a commit: the number of removed snapshots; 0 for write-only tables unless `forced`,
-    and for postpone tables. When nothing is due it costs a few small reads. An error here does not affect the commit.
+    """Calls `expire_snapshots` after a commit, and returns the number of removed snapshots: 0 for write-only tables
+    unless `forced`, and for postpone tables. If no snapshot is due, this costs a few small reads. An error here does
+    not affect the commit.
 
-    `newest_id` is the snapshot that the caller has just made; None: the newest is looked for.
+    `newest_id` is the snapshot that the caller has just made; None: the newest snapshot is looked up.
     """
     write_only = schema.settings.compaction.write_only and not forced
     if write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
@@ -148,8 +150,8 @@ def maybe_expire(
 
 
 def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, world: World, *, root: str | None = None) -> bool:
-    """Removes a tag and the files that only it needs; False when there is none. The tag is removed first, so that a
-    crash leaves only orphans.
+    """Removes a tag and the files that only it needs; returns False if there is no such tag. The tag is removed first,
+    so that a crash leaves only orphans.
     """
     tags = Tags(io, root or path)
     tag = tags.get(name)
@@ -174,7 +176,7 @@ def move_tag(
     root: str | None = None,
 ) -> None:
     """Creates or moves the tag that marks a writer's newest snapshot, and removes files that only its old snapshot
-    needs. It moves back only when its snapshot was rolled back. A marker that is not moved any more expires after
+    needs. The tag moves back only if its snapshot was rolled back. A marker that is no longer moved expires after
     `MARKER_RETAINED_MS`.
     """
     tags = Tags(io, root or path)
@@ -185,17 +187,17 @@ def move_tag(
             return
     tags.replace(Tag(name, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
     if old is None:
-        return  # should its snapshot expire, this is all that is left of the writer
+        return  # should the snapshot expire, this tag is all that is left of the writer
     if old.snapshot.id == snapshot.id or Snapshots(io, root or path).exists(old.snapshot.id):
-        return  # while the snapshot before is there, none after it has lost a file
+        return  # while the previous snapshot exists, no later snapshot has lost a file
     _take_back_if_expired(io, root or path, tags, name, snapshot, old)
     _Expiry(io, path, schema, world, root).release(old.snapshot)
 
 
 def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag) -> None:
-    """Returns if the snapshot of a marker is neither gone nor being removed. Takes the marker back otherwise, and
-    raises RemovalUnderWayError."""
-    # The newest snapshot is never announced; who announces one that is not the newest any more sees the tag.
+    """Takes the marker back and raises RemovalUnderWayError if its snapshot is gone or is being removed."""
+    # The newest snapshot is never announced for removal. If this one is no longer the newest, the process that
+    # announces it sees the tag.
     if not Snapshots(io, root).exists(snapshot.id + 1):
         return
     pin, removals = pin_of(root, snapshot), Notebook(io, root).look().removals.values()
@@ -222,7 +224,7 @@ def _is_due(snapshots: Snapshots, retention: Retention, world: World, newest_id:
 
 
 class _Expiry:
-    """One run over the table at `path`, or over its branch whose metadata is at `root`."""
+    """One run of expiry over the table at `path`, or over the branch with metadata at `root`."""
 
     def __init__(self, io: FileIO, path: str, schema: TableSchema, world: World, root: str | None = None) -> None:
         self._io, self._path, self._schema, self._world = io, path, schema, world
@@ -238,7 +240,9 @@ class _Expiry:
         self._changelog_is_data = not schema.settings.changelog.producer.writes_files
 
     def run(self, retention: Retention, *, finishes: bool) -> ExpireResult:
-        """Expires; `finishes`: what others have announced and not done as well, even if nothing else is due."""
+        """Expires snapshots. `finishes`: also removes what other runs have announced and not removed, even if no
+        snapshot is due.
+        """
         ended = self._end_tags()
         idle_ms = self._schema.settings.retention.consumers_ms
         if idle_ms is not None:
@@ -249,11 +253,12 @@ class _Expiry:
                 if begin >= end and not finishes:
                     break
                 if finishes:
-                    # A rollback to a tag that died leaves its snapshot below the hint EARLIEST.
+                    # If a rollback to a tag was stopped, the tag's snapshot is below the hint EARLIEST.
                     begin = min([begin, *self._snapshots.ids()])
                 if begin < end:
                     own.announce(end, self._snapshots.get(end - 1))
-                # In this order: what is tagged before the look and not after it has its pin in the look.
+                # In this order: if a process made a tag before the look at pins and removed it afterwards, its pin is
+                # seen.
                 tags = self._without_done_rollback(self._tags.list())
                 notes = look_and_drop_left(self._io, self._notebook, self._world, own.name)
                 end = self._end_beside(end, notes)
@@ -261,7 +266,7 @@ class _Expiry:
                     self._drop_done(notes)
                     return ExpireResult(begin, begin, tags=ended)
                 steps = self._plan(begin, end, tags, notes.pins.values())
-                # A tag that has come meanwhile may need files; a missing kept state was expired by another run.
+                # A tag that was made meanwhile may need files; a kept state that is missing was expired by another run.
                 if (
                     steps is not None
                     and not self._leaves_markers(steps, tags)
@@ -273,9 +278,9 @@ class _Expiry:
         return ExpireResult(tags=ended)
 
     def release(self, released: Snapshot) -> None:
-        """Removes the files that an expired state had and that nothing needs now.
+        """Removes the files of an expired state that no remaining state needs.
 
-        A state that is not older than every snapshot is left alone: it shares files with some of them, or was rolled
+        A state that is not older than every snapshot is left alone: it shares files with some of them, or it was rolled
         back, and then its files are orphans.
         """
         # A snapshot whose own file exists is not older than the oldest one.
@@ -283,7 +288,8 @@ class _Expiry:
         if earliest is None or released.id >= earliest:
             return
         oldest, others = self._snapshots.get(earliest), [t.snapshot for t in self._tags.list()]
-        # Looked for after the tag has gone: who has found the tag after writing a pin is seen here, or in what it made.
+        # The pins are read after the tag was removed: a process that found the tag has written its pin before, so the
+        # pin, or the state made from it, is seen here.
         pins = self._notebook.look().pins.values()
         if oldest is None or None in pins or any(o.id == released.id for o in others):
             return
@@ -314,7 +320,8 @@ class _Expiry:
         return tuple(t.name for t in over)
 
     def _range(self, retention: Retention) -> tuple[int, int]:
-        # If its writer takes the newest snapshot back, the one before it is needed, with the files that it deleted.
+        # If its writer takes the newest snapshot back, the previous one is needed, with the files that the newest one
+        # deleted.
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(self._world.clock.now_ms())
         if earliest is None or latest is None:
             return 0, 0
@@ -333,18 +340,22 @@ class _Expiry:
         )
 
     def _end_beside(self, end: int, notes: Notes) -> int:
-        """Up to where snapshots go beside other processes: as far as another has announced, and pins allow."""
+        """Returns the end of the snapshots that may go while other processes run: limited by what other runs have
+        announced, and by pins.
+        """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]
         further = [r.end for r in announced if r.is_of(self._snapshots.get(r.end - 1))]
         if further:
             latest = self._snapshots.settled_id(self._world.clock.now_ms())
             end = max(end, min(max(further), latest or 0))
-        # After the look at pins: who has become a consumer since the plan had one, or is found now.
+        # After the look at pins: a consumer registered since is in the plan, or is found now.
         return held_end(self._notebook.history, min([end, *self._next_of_consumers()]), notes.pins.values())
 
     def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
-        """The tags without the one of a rollback that removed its last snapshot and died; that one is removed."""
+        """Returns the tags without the tag of a rollback that removed its last snapshot and was then stopped; removes
+        that tag.
+        """
         mark = next((t for t in tags if t.name == ROLLBACK_TAG), None)
         if mark is None or mark.snapshot.is_same_as(self._snapshots.get(mark.snapshot.id)):
             return tags
@@ -354,7 +365,7 @@ class _Expiry:
         return [t for t in tags if t is not mark]
 
     def _drop_done(self, notes: Notes) -> None:
-        """Drops the announcements of others whose snapshots are gone, or were replaced by a rollback."""
+        """Drops the announcements of other runs if their snapshots are gone, or were replaced by a rollback."""
         for name, removal in notes.removals.items():
             if removal is None or removal.history != self._notebook.history:
                 continue
@@ -366,8 +377,9 @@ class _Expiry:
         return next_of_consumers(self._io, self._root).values() if holds else ()
 
     def _plan(self, begin: int, end: int, tags: Sequence[Tag], pins: Iterable[Pin | None]) -> list[_Step] | None:
-        """The files removed with each snapshot of [begin, end), oldest first; None when a kept snapshot was removed
-        meanwhile."""
+        """Returns the files that are removed with each snapshot of [begin, end), oldest first; None if a kept snapshot
+        was removed meanwhile.
+        """
         snapshots = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
         oldest_kept = snapshots.pop(end, None)
         if oldest_kept is None:
@@ -388,7 +400,8 @@ class _Expiry:
                 live = live_keys(self._manifests, state, [e for _, e in dead.values()]) if state.id != end else set()
             except StorageError as e:
                 if e.missing and (name == _PINNED or is_marker(name)):
-                    continue  # whoever refers to it finds that out as well; a marker says how far its stream has got
+                    continue  # a process that refers to the snapshot finds that out as well; a marker says how far its
+                    # stream has got
                 self._refuse_broken(name, e)
                 return None
             for key in live & dead.keys():
@@ -398,20 +411,23 @@ class _Expiry:
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
     def _leaves_markers(self, steps: Sequence[_Step], tags: Sequence[Tag]) -> bool:
-        """Whether streams were without a marker whose last snapshots may be among those of the steps; they have one
-        now."""
+        """Makes markers for streams without one whose last snapshots may be among those of the steps. Returns whether
+        there were any.
+        """
         going = [s.snapshot for s in steps]
         ends = self._schema.settings.tags.end_by_time
         return leave_markers(self._tags, self._snapshots, going, tags, self._world, ends=ends)
 
     def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
-        """The tags and branch states that may need files of [begin, end), with a name for each."""
+        """Returns the tags and branch states that may need files of [begin, end), each with a name."""
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_beside(self._root)
 
     def _remains(self, snapshot: Snapshot) -> Footprint:
-        """What goes with a snapshot, unless something else needs it; not what its changelog needs, if that stays."""
+        """Returns the files that are removed with a snapshot unless something else needs them; without those of its
+        changelog, if that stays.
+        """
         if not self._keeps_changelogs:
             return remains_of(self._manifests, self._schema, snapshot)
         remains = remains_of(self._manifests, self._schema, replace(snapshot, changelog_manifest_list=None))
@@ -434,8 +450,8 @@ class _Expiry:
         note_expired(self._io, self._root, tags, {s.snapshot.id: s.snapshot.commit_user for s in steps})
         names = sorted(t.name for t in tags)
         for number, step in enumerate(steps):
-            # A tag of Paimon may keep the next snapshot; the next run sees it. Who finds what it announced gone was
-            # stopped for so long that another run has taken over.
+            # A tag of Paimon may keep the next snapshot; the next run sees it. A run that finds its announcement gone
+            # was stopped for so long that another run has taken over.
             if not own.goes_on() or (number > 0 and self._tags.names() != names):
                 end, steps = step.snapshot.id, steps[:number]
                 break
@@ -455,7 +471,7 @@ class _Expiry:
         )
 
     def _refuse_broken(self, name: str, error: StorageError) -> None:
-        """Returns if a kept state was removed while it was read. Raises when it exists and cannot be read."""
+        """Raises the error of reading a kept state if the state still exists; it was not merely removed meanwhile."""
         reraise_unless_missing(error)
         states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]
         if name in (*states, *(n for n, _ in self._branches.states_beside(self._root))):

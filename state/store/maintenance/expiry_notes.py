@@ -1,4 +1,4 @@
-"""Notes of expiry about stopped writers: that none of the removed snapshots was theirs.
+"""Notes that expiry leaves about stopped writers: they record that none of the removed snapshots was the writer's.
 
 A stream's marker tag keeps its newest snapshot. When later snapshots have expired, it is not visible any more whether
 one of them was a batch that the stream committed just before it died. So expiry leaves a note:
@@ -18,15 +18,19 @@ _FOLDER = "bucketline"
 
 
 def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
-    """The newest snapshot id up to which no snapshot after the marker is the writer's; at least the marker's own."""
+    """Returns the newest snapshot id up to which no snapshot after the marker belongs to the writer; at least the
+    marker's own id.
+    """
     noted = _read(io, path, user)
     return marker.id if noted is None or noted[0] != marker.id else max(marker.id, noted[1])
 
 
 def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int, str]) -> None:
-    """Notes for each marker older than the removed snapshots whether one of them was its writer's.
+    """Writes a note for each marker that is older than the removed snapshots: up to which id none of them was the
+    writer's.
 
-    `users` are the commit users of these snapshots by id. It stops at a gap in the ids, or at a snapshot of the writer.
+    `users` are the commit users of these snapshots by id. The note ends before a gap in the ids, and before a snapshot
+    of the writer.
     """
     for tag in tags:
         user = tag.name.removeprefix(MARKER_TAG)
@@ -41,13 +45,13 @@ def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int,
 
 
 def drop_note(io: FileIO, path: str, tag_name: str) -> None:
-    """Removes the note that belongs to a marker, if the tag is one and there is a note."""
+    """Removes the note of a tag if the tag is a marker and has a note."""
     if tag_name.startswith(MARKER_TAG):
         io.delete(_path(path, tag_name.removeprefix(MARKER_TAG)))
 
 
 def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
-    """(marker, newest id seen); None if there is no readable note: then nothing is known."""
+    """Returns (marker, newest id seen); None if there is no readable note, so that nothing is known."""
     data = io.read_optional(_path(path, user))
     try:
         note = json.loads(data or b"null")

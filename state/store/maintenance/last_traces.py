@@ -1,8 +1,8 @@
 """The marker that expiry leaves of a stream whose last snapshot it removes.
 
-A stream marks its newest snapshot after each commit. One that has died in between, with its first batch, has no marker,
-and its snapshots are the only trace. So whoever removes them makes the marker first, as the stream would have done.
-A marker that is there stays as it is.
+A stream marks its newest snapshot after each commit. A stream that died between commit and mark in its first batch has
+no marker, and its snapshots are the only trace of it. So the process that removes these snapshots makes the marker
+first, as the stream would have done. An existing marker stays as it is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,11 +25,12 @@ def leave_markers(
     *,
     ends: bool,
 ) -> bool:
-    """Makes a marker for each stream that has none among the `known` tags, and a batch among the snapshots that are
-    `going`, oldest first; their removal has been announced. Whether there were any: then other tags are there now.
+    """Makes a marker for each stream that has none among the `known` tags and has a batch among the snapshots that are
+    `going`, oldest first. Their removal has been announced. Returns whether any such stream was found: then the table's
+    tags have changed.
 
-    A marker ends as if the stream had made it with its snapshot. Where tags end by time (`ends`), none is made that
-    would be over.
+    A marker expires as if the stream had made it with the snapshot. Where tags end by time (`ends`), no marker is made
+    that would have expired already.
     """
     made = False
     for name, snapshot in unmarked(going, [t.name for t in known]).items():
@@ -55,6 +56,6 @@ def _can_be_named(name: str) -> bool:
 
 
 def _is_undone(snapshots: Snapshots, snapshot: Snapshot) -> bool:
-    """Whether a snapshot was rolled back since it was read, and has not merely been removed by another expiry."""
+    """Whether a snapshot was rolled back since it was read, and was not merely removed by another expiry."""
     found = snapshots.get(snapshot.id)
     return (snapshots.latest_id() or 0) < snapshot.id if found is None else not snapshot.is_same_as(found)

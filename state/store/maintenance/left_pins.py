@@ -17,10 +17,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | None = None) -> Notes:
-    """What one look shows beside `own`, without what is an hour old, which is removed. Branches that were to go are
-    removed before, whatever their age.
+    """Returns the notes of other processes than `own`, without those that are an hour old, which it removes. Before
+    that, it removes branches whose removal was begun, whatever their age.
 
-    The storage's clock, which decides, is asked only if one seems to be old by that of `world`.
+    The storage's clock decides about the age. It is asked only if a note seems old by the clock of `world`.
     """
     notes = notebook.look(own)
     Branches(io, notebook.table).finish_removals(notes, world)

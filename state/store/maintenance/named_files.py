@@ -19,7 +19,7 @@ from bucketline.state.store.plans.plan_files import named_by_plans
 from bucketline.state.store.storage.file_io import FileIO
 
 Progress = Callable[[int, int], None]
-"""Called with how many steps are done, and the total."""
+"""A function that is called with the number of steps done, and their total."""
 
 
 class NamedFiles:
@@ -31,7 +31,7 @@ class NamedFiles:
         self._newest: dict[str, Snapshot] = {}
 
     def collect(self, progress: Progress) -> None:
-        """Raises CorruptFileError when a state is there and cannot be read."""
+        """Collects the names. Raises CorruptFileError if a state exists and cannot be read."""
         self._add_pinned()
         roots = self._roots()
         total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)
@@ -47,9 +47,9 @@ class NamedFiles:
                     self._add_changelog(name_of_list)
 
     def follow(self) -> None:
-        """Adds what snapshots name that were published since, and tags and branches as they are now."""
-        # Before what is published: whoever publishes drops the pin after it. What a pin refers to was named by
-        # something else before, which an earlier look has seen.
+        """Adds the names in snapshots published since the last call, and in tags and branches as they are now."""
+        # Pins are read before the new snapshots: a publisher drops its pin after the snapshot is published. What a pin
+        # refers to was named by another state before, which an earlier look has seen.
         self._add_pinned()
         for branch, root in self._roots():
             known = self._newest.get(root)
@@ -62,16 +62,16 @@ class NamedFiles:
             self.names |= named_by_plans(self._io, root)
 
     def _roots(self) -> list[tuple[str | None, str]]:
-        """The metadata folders of the table and of its branches, these with their names."""
+        """Returns the metadata folders of the table, and of its branches with their names."""
         branches = Branches(self._io, self._path)
         return [(None, self._path), *((n, branches.path(n)) for n in branches.names())]
 
     def _added(self, branch: str | None, root: str, states: Iterable[tuple[str, Snapshot]]) -> Iterator[str]:
-        """Adds what states name, one after the other; their names."""
+        """Adds the names in the states, one state after the other, and yields the names of the states."""
         branches = Branches(self._io, self._path)
         if Schemas(self._io, root).latest_id() is None and (branch is None or not branches.is_going(branch)):
             raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
-        # Files of a snapshot whose own file is gone are needed once that is put back.
+        # If a snapshot's own file is gone, its other files are needed in case that file is put back.
         Snapshots(self._io, root).check_complete() if branch is None else branches.check_complete(branch)
         where = "" if branch is None else f" of branch {branch}"
         for name, snapshot in states:
@@ -82,8 +82,9 @@ class NamedFiles:
             yield name
 
     def _add_pinned(self) -> None:
-        """The snapshots and files that other processes are about to refer to. A pin that cannot be read does not say
-        what it needs."""
+        """Adds the snapshots and files that other processes are about to refer to. A pin that cannot be read does not
+        say what its process needs.
+        """
         notes = Notebook(self._io, self._path).look()
         for name, pin in notes.pins.items():
             if pin is None:
@@ -103,7 +104,8 @@ class NamedFiles:
         except StorageError as e:
             reraise_unless_missing(e)
             if is_marker(name) or name not in (n for n, _ in _states(self._io, root)):
-                return  # expired or deleted meanwhile, or a marker, which says how far its stream has got all the same
+                return  # expired or deleted meanwhile; or the tag is a marker, which records how far its stream has got
+                # even without the snapshot
             raise CorruptFileError(
                 f"{self._path}: {shown} cannot be read, so it is not known what is in use: {e.message}; expire it or "
                 "delete it, or see what `doctor` says",
@@ -121,7 +123,9 @@ class NamedFiles:
             self.names.add(snapshot.index_manifest)
 
     def _add_changelog(self, list_name: str | None) -> None:
-        """What a changelog names. It goes with its snapshot, and a tag may bring that back, so it may be missing."""
+        """Adds the files that a changelog names. They are removed with its snapshot unless a tag keeps that, so they
+        may be missing.
+        """
         if list_name is None:
             return
         try:
@@ -141,7 +145,7 @@ class NamedFiles:
 
 
 def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapshot]]:
-    """The snapshots above an id, ascending, and all tags, each with its name."""
+    """Returns the snapshots above an id, ascending, and all tags, each with its name."""
     snapshots = Snapshots(io, root)
     for snapshot_id in snapshots.ids():
         snapshot = snapshots.get(snapshot_id) if snapshot_id > after else None

@@ -1,8 +1,8 @@
 """Finds and removes orphan files: those that no snapshot, tag, changelog or branch of a table names.
 
-They are what crashed writers and clean-ups left. A file that is still to be committed looks the same, so only those
-count that are a day old by the storage's clock (`commit.file_age`), and what is committed while files are removed is
-looked at again and again.
+Crashed writers and clean-ups leave such files. A file that is yet to be committed looks the same, so a file counts only
+if it is a day old by the storage's clock (`commit.file_age`), and during the removal new commits are read again and
+again.
 Source: Paimon 2.0 OrphanFilesClean, LocalOrphanFilesClean. Stricter in two things: a kept state that cannot be read
 stops the removal, since the files it needs are not known; and Paimon takes any age.
 """
@@ -26,12 +26,12 @@ from bucketline.state.store.storage.objects.unended_uploads import end_upload
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 
 _AT_ONCE = 20
-"""Files that are removed before it is looked again what has been committed since."""
+"""The number of files that are removed between two looks at new commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanResult:
-    """The files that nothing names, ordered by path; `deleted` says whether they were removed."""
+    """The files that no state names, ordered by path; `deleted` says whether they were removed."""
 
     files: tuple[FileInfo, ...]
     deleted: bool
@@ -49,17 +49,17 @@ def remove_orphan_files(
     no_writers: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> OrphanResult:
-    """The orphans whose content last changed more than `older_than_ms` ago; removes them unless it is a dry run.
-    Uploads in parts that were begun so long ago and have not ended are among them, as `unended_uploads` lists them.
+    """Returns the orphans whose content last changed more than `older_than_ms` ago, and removes them unless it is a dry
+    run. Uploads in parts that were begun as long ago and have not ended count too, as `unended_uploads` lists them.
 
-    Ages are by the storage's clock; a dry run, which writes nothing, takes this machine's for it. A file whose time the
-    storage does not record is kept. `no_writers` says that nobody writes, and lifts the limit of a day.
-    `progress` is called after each snapshot whose files were looked up. Memory: about 300 bytes for each file in the
-    table's folder while they are listed, then so much for each that is old enough, and 150 bytes for each that a state
-    names, manifests among them.
-    Raises FilesTooYoungError when younger ones are to be removed without it, OptionError for a negative time,
-    UnsupportedTableError as `storage_now_ms`, CorruptFileError when a snapshot, tag or branch cannot be read: nothing
-    has been removed then, unless it came while files were being removed.
+    Ages are by the storage's clock; a dry run, which writes nothing, uses this machine's clock instead. A file whose
+    time the storage does not record is kept. `no_writers` promises that no process writes to the table, and lifts the
+    limit of a day. `progress` is called after each snapshot whose files were looked up. Memory: about 300 bytes for
+    each file in the table's folder while it is listed, then as much for each old file, and 150 bytes for each file,
+    manifests included, that a state names. Raises FilesTooYoungError when files younger than a day are to be removed
+    without `no_writers`, OptionError for a negative time, UnsupportedTableError as `storage_now_ms`, CorruptFileError
+    when a snapshot, tag or branch cannot be read: nothing has been removed then, unless the state was made while files
+    were being removed.
     """
     world = table.world
     if not dry_run:
@@ -67,7 +67,7 @@ def remove_orphan_files(
     _check_age(table, older_than_ms, may_be_young=dry_run or no_writers)
     if not dry_run:
         look_and_drop_left(table.io, Notebook(table.io, table.path), world)
-    # Listed before the names are collected: what is committed in between is named by then.
+    # Files are listed before the names are collected, so files that are committed in between are named.
     listed = []
     for folder in table_folders(table):
         now_ms = world.clock.now_ms() if dry_run else storage_now_ms(folder.io, folder.root, world)
@@ -100,21 +100,22 @@ def _check_age(table: TableHandle, older_than_ms: int, *, may_be_young: bool) ->
 
 
 def _remove_old(old: OldFiles, used: NamedFiles, world: World) -> Iterator[FileInfo]:
-    """The orphans of a folder, once they are gone."""
+    """Removes the orphans of a folder, and yields each once it is gone."""
     for file in old.aside:
         if not _is_orphan(file, used):
             bring_back(old.io, file)
     orphans = [f for f in old.files if _is_orphan(f, used)]
     for start in range(0, len(orphans), _AT_ONCE):
-        # A commit published since the names were collected may name old files: it has checked that they exist.
+        # A commit published since the names were collected may name old files if it has checked that they exist.
         used.follow()
         still_orphans = [f for f in orphans[start : start + _AT_ONCE] if _is_orphan(f, used)]
         yield from _remove(old.io, still_orphans, used, world)
 
 
 def _remove(io: FileIO, files: Sequence[FileInfo], used: NamedFiles, world: World) -> list[FileInfo]:
-    """Removes the files, and returns those that are gone. If the storage can move files aside, it checks before the
-    removal once more that nothing names them."""
+    """Removes the files, and returns those that are gone. If the storage can move files aside, it checks once more
+    before the removal that no state names them.
+    """
     places: dict[str, tuple[FileInfo, FileInfo]] = {}
     removed = []
     try:
@@ -126,7 +127,7 @@ def _remove(io: FileIO, files: Sequence[FileInfo], used: NamedFiles, world: Worl
         if any(is_aside(place) for _, place in places.values()):
             used.follow()
         for path, (file, place) in list(places.items()):
-            # Its writer may have brought it back.
+            # The file's writer may have brought it back.
             if _is_orphan(file, used) and (place is file or io.exists(path)):
                 io.delete(path)
                 removed.append(file)

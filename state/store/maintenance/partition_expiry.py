@@ -1,4 +1,4 @@
-"""Partitions that have expired are dropped: an OVERWRITE snapshot takes all their files out of the table.
+"""Drops partitions that have expired, by an OVERWRITE snapshot that takes all their files out of the table.
 
 Source: Paimon 2.0 NormalPartitionExpire, FileStoreCommitImpl.dropPartitions.
 """
@@ -20,10 +20,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def expire_partitions(at: TableAt, *, user: str, after_ms: int | None = None) -> tuple[str, ...]:
-    """Drops the partitions that have expired, and names them as their folders are called.
+    """Drops the partitions that have expired, and returns the names of their folders.
 
-    `after_ms` replaces the table's `partition.expiration-time`; without both nothing expires. Partitions whose values
-    hold no time are logged, and stay. Raises as `commit_change`; what was dropped before stays so.
+    `after_ms` replaces the table's `partition.expiration-time`; without both, no partition expires. Partitions whose
+    values hold no time are logged, and stay. Raises the errors of `commit_change`; partitions that were dropped before
+    the error stay dropped.
     """
     schema = at.plan.schema
     at = at.followed()
@@ -45,7 +46,9 @@ def expire_partitions(at: TableAt, *, user: str, after_ms: int | None = None) ->
 
 
 def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
-    """The creation time of the newest live file of each partition, as local time; None where a file does not say it."""
+    """Returns the creation time of the newest live file of each partition, as local time; None if the file does not
+    record it.
+    """
     newest: dict[bytes, int | None] = {}
     for partition, bucket in view.buckets():
         times = [f.creation_time_ms for f in view.files((partition, bucket))]
@@ -55,7 +58,7 @@ def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
 
 
 def _forget(at: TableAt, dropped: Sequence[bytes]) -> None:
-    """The partitions are gone already, so a failure is a warning."""
+    """Removes the partitions from the catalog. They are dropped already, so a failure is logged as a warning."""
     try:
         forget_done(at.table, at.plan.schema, dropped)
     except BucketlineError as e:
@@ -63,6 +66,6 @@ def _forget(at: TableAt, dropped: Sequence[bytes]) -> None:
 
 
 def _dropped(at: TableAt, partitions: Sequence[bytes], user: str) -> TableAt:
-    """The table without these partitions."""
+    """Returns the table after a commit that drops these partitions."""
     chosen = frozenset(partitions)
     return at.after(commit_change(at, Replace((), chosen.__contains__), Author(user)))

@@ -1,7 +1,7 @@
 """Partitions that a writer has changed and not marked as done yet.
 
-Paimon keeps them in the state of its job. Here the table says which they are: those without a `_SUCCESS` file that is
-newer than their files.
+Paimon keeps them in the state of its job. Here the table shows them: a partition is unmarked if it has no `_SUCCESS`
+file newer than its files.
 Source: Paimon 2.0 PartitionMarkDoneListener, PartitionMarkDoneTrigger.
 """
 
@@ -29,19 +29,22 @@ class PendingMarks:
         self._changed = _unmarked(at, at.view) if resumes else {}
 
     def touch(self, messages: Iterable[CommitMessage]) -> None:
-        """Takes note of a commit. Where readers see rows only after a compaction, that counts as a change as well."""
+        """Notes the partitions that a commit has changed. Where readers see rows only after a compaction, a compaction
+        counts as a change as well.
+        """
         for message in messages:
             if message.new_files or (self._waits and not message.is_empty):
                 self._changed[message.partition] = self._clock.local_ms()
 
     def forget(self, schema: TableSchema, dropped: Collection[str]) -> None:
-        """Forgets partitions that were dropped, named as their folders are called."""
+        """Forgets partitions that were dropped, given by the names of their folders."""
         for partition in list(self._changed):
             if partition_path(schema, partition).rstrip("/") in dropped:
                 del self._changed[partition]
 
     def mark(self, at: TableAt, *, at_end: bool, hidden: Collection[bytes] = ()) -> list[str]:
-        """Marks the partitions that are done, and names them; at the end of the input all, if the options say so.
+        """Marks the partitions that are done, and returns the names of their folders. At the end of the input all
+        partitions are marked, if the options say so.
 
         `hidden` are partitions with rows that readers do not see yet.
         """
@@ -55,7 +58,7 @@ class PendingMarks:
 
 
 def _unmarked(at: TableAt, view: LiveFiles) -> dict[bytes, int]:
-    """The partitions that were changed after they were last marked; one small read a partition."""
+    """Returns the partitions that were changed after they were last marked; costs one small read for each partition."""
     table, schema = at.table, at.plan.schema
     clock = table.world.clock
     ahead = clock.local_ms() - clock.now_ms()

@@ -11,7 +11,7 @@ from bucketline.state.store.storage.remembered import Remembered
 from bucketline.state.store.storage.wrapped_io import WrappedIO
 
 REMEMBERED_BYTES = 256 << 20
-"""Default for the bytes of manifest files that are kept; the least recently used is dropped first."""
+"""The default of the bytes of manifest files that are kept in memory; the least recently used file is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +30,5 @@ class ReadOnceIO(WrappedIO):
         return data
 
     def read_unchanging(self, path: str) -> bytes:
-        """As `read`: what is looked at is the storage, not what this process remembers of it."""
+        """The same as `read`: reads the storage, not what this process has kept of the file."""
         return self.read(path)

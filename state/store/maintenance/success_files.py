@@ -1,4 +1,4 @@
-"""`_SUCCESS` files: that a partition is done, or that a tag has been created.
+"""Writes and reads `_SUCCESS` files, which say that a partition is done, or that a tag has been created.
 
 Source: Paimon 2.0 SuccessFile, SuccessFileMarkDoneAction, SuccessFileTagCallback.
 """
@@ -17,9 +17,9 @@ _CREATED, _MODIFIED = "creationTime", "modificationTime"
 
 
 def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[bytes], world: World) -> list[str]:
-    """Writes the `_SUCCESS` file of each partition, and names the partitions as their folders are called.
+    """Writes the `_SUCCESS` file of each partition, and returns the names of the partitions' folders.
 
-    A file that is there keeps the time of its creation. Raises CorruptFileError for one that is no such file.
+    An existing file keeps the time of its creation. Raises CorruptFileError if it is not a `_SUCCESS` file.
     """
     names = []
     for partition in partitions:
@@ -30,7 +30,7 @@ def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[b
 
 
 def marked_ms(io: FileIO, path: str, schema: TableSchema, partition: bytes) -> int | None:
-    """When a partition was last marked as done, epoch ms; None when it was not."""
+    """Returns when a partition was last marked as done, in epoch ms; None if it was not marked."""
     file = f"{path}/{partition_path(schema, partition)}{_NAME}"
     data = io.read_optional(file)
     return None if data is None else _times(file, data)[1]
@@ -42,7 +42,7 @@ def mark_tag(io: FileIO, path: str, tag: str, world: World) -> None:
 
 
 def unmark_tag(io: FileIO, path: str, tag: str) -> None:
-    """Removes the `_SUCCESS` file of a tag; a missing one is no error."""
+    """Removes the `_SUCCESS` file of a tag; does nothing if there is no such file."""
     io.delete(_of_tag(path, tag))
 
 

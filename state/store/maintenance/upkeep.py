@@ -1,7 +1,7 @@
 """The upkeep that a writer does after its commits, by the table's own rules: tags, expiry, marks of done partitions.
 
-Whatever is done here may fail without harm: the rows are in the table, and a later commit does it again. Source: Paimon
-2.0 TableCommitImpl.maintain, NormalPartitionExpire, PartitionMarkDoneListener.
+All of this may fail without harm: the rows are in the table, and a later commit repeats the upkeep. Source: Paimon 2.0
+TableCommitImpl.maintain, NormalPartitionExpire, PartitionMarkDoneListener.
 """
 
 import logging
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Upkept:
-    """What was done: snapshots expired, tags created, partitions dropped and partitions marked as done."""
+    """The result of upkeep: snapshots expired, tags created, partitions dropped and partitions marked as done."""
 
     expired_snapshots: int = 0
     tags: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Upkept:
     done_partitions: tuple[str, ...] = ()
 
     def followed_by(self, later: "Upkept") -> "Upkept":
-        """This, and what was done after it."""
+        """Returns the sum of this result and a later one."""
         return Upkept(
             self.expired_snapshots + later.expired_snapshots,
             (*self.tags, *later.tags),
@@ -42,10 +42,10 @@ class Upkept:
 
 
 class Upkeep:
-    """The rules of one table as one writer follows them, and what it remembers between its commits.
+    """Maintains one table for one writer, and holds what must be remembered between the writer's commits.
 
-    A stream keeps one; a batch write makes one. The first check for expired partitions of a stream comes at a random
-    moment within `partition.expiration-check-interval`, so that many short streams check now and then as well.
+    A stream keeps one `Upkeep`; each batch write makes its own. A stream first checks for expired partitions at a
+    random moment within `partition.expiration-check-interval`, so that of many short streams some check as well.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Upkeep:
         self._marks: PendingMarks | None = None
 
     def after_commit(self, at: TableAt, messages: Sequence[CommitMessage], made: Sequence[Snapshot]) -> Upkept:
-        """What is due after a commit of a stream, marks excepted."""
+        """Maintains the table after a commit of a stream, without marks of partitions; returns what was done."""
         self._note(at, messages)
         return self._follow_rules(at, made[-1] if made else None, forced=False)
 
@@ -66,7 +66,9 @@ class Upkeep:
         *,
         forced: bool = False,
     ) -> Upkept:
-        """What is due after a batch write; `forced` for a compaction, which `write-only` leaves this to."""
+        """Maintains the table after a batch write, and returns what was done. `forced` is for a compaction, which
+        maintains `write-only` tables as well.
+        """
         if not made:
             return Upkept()
         settings = at.plan.schema.settings
@@ -90,11 +92,15 @@ class Upkeep:
         return Upkept(expired, tags, dropped, tuple(marked))
 
     def after_compaction(self, at: TableAt, newest: Snapshot) -> Upkept:
-        """What is due after compactions that others have planned, of tables too that leave it to compactions."""
+        """Maintains the table after compactions from a plan, also if the table's own writers leave upkeep to
+        compactions.
+        """
         return self._follow_rules(at, newest, forced=True)
 
     def mark_done(self, at: TableAt, *, at_end: bool = False, hidden: Collection[bytes] = ()) -> tuple[str, ...]:
-        """Marks the partitions that are done, and names them; `hidden` have rows that readers do not see yet."""
+        """Marks the partitions that are done, and returns the names of their folders; `hidden` are partitions with rows
+        that readers do not see yet.
+        """
         marked: list[str] = []
         with logged("marking partitions as done"):
             self._note(at, ())
@@ -171,7 +177,7 @@ class Upkeep:
 
 @contextmanager
 def logged(doing: str) -> Iterator[None]:
-    """Logs a BucketlineError and goes on."""
+    """Logs a BucketlineError that the body raises, and goes on."""
     try:
         yield
     except BucketlineError as e:
