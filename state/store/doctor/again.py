@@ -1,8 +1,9 @@
-"""Checks findings a second time: files that expiry or a writer was working on meanwhile are not damage.
+"""Checks findings a second time: files are not damaged if only an expiry or a writer was changing them during the
+check.
 
 Expiry removes the files of the oldest snapshots before the snapshots themselves, and writes the hint last. So files
 that only the oldest snapshots miss are checked again until these snapshots are removed, or nothing has changed for some
-time. What an expiry has announced and not finished is a warning then: the next expiry finishes it.
+time. If an expiry was announced and not finished, that is a warning: the next expiry finishes it.
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion.
 """
 
@@ -25,11 +26,13 @@ _UNFINISHED = Finding(
 )
 _WAIT_MS = 250
 _QUIET_WAITS = 20
-"""How often to wait for a change: five seconds in all."""
+"""How often the check waits for a change: five seconds in all."""
 
 
 def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[Problem], list[Finding]]:
-    """The problems that still exist, and those of the folders. Waits only if expiry may be running."""
+    """Returns the problems that still exist, and the findings of the folders. Waits only if an expiry may be
+    running.
+    """
     folders = list(folder_findings(table))
     pending = [p for p in problems if p.needed is not None]
     known = _States(table, pending)
@@ -57,7 +60,7 @@ def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[
 
 
 def _half_expired(table: TableHandle, problems: Sequence[Problem]) -> list[Problem]:
-    """The problems of snapshots that are going, as an expiry has announced that did not end."""
+    """Returns the problems of snapshots whose removal was announced by an expiry that did not end."""
     if not problems:
         return []
     notebook = Notebook(table.io, table.metadata_path)
@@ -76,14 +79,14 @@ class _States:
         self._named = {s.name for s in named_states(table) if s.snapshot is not None} if has_names else set()
 
     def need(self, problem: Problem) -> bool:
-        """Whether a state exists that the problem is about."""
+        """Whether a state exists that the problem concerns."""
         needed = problem.needed
         if needed is None or self._named.intersection(needed.named):
             return True
         return any(needed.first <= i <= needed.last for i in self.ids)
 
     def may_be_removed(self, problem: Problem) -> bool:
-        """Whether only snapshots need it that expiry may be removing, so not the newest."""
+        """Whether only snapshots that an expiry may be removing have the problem, so not the newest one."""
         needed = problem.needed
         if needed is None or not self.ids or self._named.intersection(needed.named):
             return False

@@ -1,4 +1,4 @@
-"""Checks changelogs that outlive their snapshots: what a reader of their changes opens must be there.
+"""Checks changelogs that outlive their snapshots: the files that a reader of changes opens must exist.
 
 Source: Paimon 2.0 ChangelogManager, ChangelogDeletion.
 """
@@ -19,7 +19,9 @@ from bucketline.state.store.doctor.problem import passable
 
 
 def changelog_findings(table: TableHandle) -> Iterator[Finding]:
-    """Changelogs that cannot be read, and files that they need and that are gone or of another size."""
+    """Yields changelogs that cannot be read, and files that changelogs need and that are missing or have another
+    size.
+    """
     folder = f"{table.metadata_path}/{CHANGELOG_DIR}"
     ids = sorted(i for name in table.io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
     for changelog_id in ids:
@@ -30,7 +32,7 @@ def changelog_findings(table: TableHandle) -> Iterator[Finding]:
         except BucketlineError as e:
             yield Finding(Severity.ERROR, "changelog", path, passable(e))
             continue
-        # It may have expired while it was looked at.
+        # The changelog may have expired while it was checked.
         if gone and table.io.exists(path):
             yield Finding(Severity.ERROR, "changelog", path, f"its changes cannot be read: {gone[0]}")
 
@@ -50,7 +52,7 @@ def _gone(table: TableHandle, changelog: Snapshot) -> Iterator[str]:
 
 
 def _changes(manifests: Manifests, changelog: Snapshot, *, logs: bool) -> list[ManifestEntry]:
-    """The files with the changes: changelog files, or where a table `logs` none the new files of an append."""
+    """Returns the files with the changes: changelog files, or, if the table `logs` none, the new files of an append."""
     if changelog.changelog_manifest_list is not None:
         return manifests.changelog_entries(changelog)
     if logs or changelog.commit_kind is not CommitKind.APPEND:

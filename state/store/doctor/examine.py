@@ -1,8 +1,8 @@
-"""Examines a table and says what is broken: the rules that every writer keeps, compared with what is on storage.
+"""Examines a table and says what is broken: compares the files on storage with the rules that every writer keeps.
 
-Reads all metadata, each manifest file once, and with `rows` every live data file; changes nothing. What Paimon would
-fail on is an error; what only costs space or points to a crash is a warning. Checks that a broken file makes impossible
-are skipped; all others run. The table may be written, compacted and expired meanwhile.
+Reads all metadata, each manifest file once, and with `rows` every live data file; changes nothing. A problem on which
+Paimon would fail is an error; a problem that only costs space or points to a crash is a warning. If a broken file makes
+a check impossible, the check is skipped; all others run. The table may be written, compacted and expired meanwhile.
 Source: the rules of Paimon 2.0 (ConflictDetection, SnapshotManager, SchemaManager) and of this library.
 """
 
@@ -41,8 +41,9 @@ from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for
 
 LIVE_BYTES = 512 << 20
-"""Default for the bytes of live files' entries in memory. With more, buckets are checked in shares, and each share
-reads manifests again that are not kept in memory."""
+"""The default of the bytes of live files' entries in memory. If there are more, buckets are checked in shares, and each
+share reads manifests again that are not kept in memory.
+"""
 
 _ENTRY_BYTES = 3000
 
@@ -54,7 +55,7 @@ def examine(
     progress: Progress = lambda done, total: None,
     live_bytes: int = LIVE_BYTES,
 ) -> list[Finding]:
-    """What is broken in a table, errors before warnings.
+    """Returns the findings of a table, errors before warnings.
 
     `rows` also reads the live rows: their number, order, buckets, statistics and sequence numbers, and their HASH
     index. Memory: `live_bytes`, what `ReadOnceIO` remembers, and what `remove_orphan_files` needs. Raises StorageError
@@ -65,7 +66,7 @@ def examine(
     problems = [*examination.states(), *(examination.rows() if rows else ())]
     problems, findings = still_broken(table, problems)
     findings += [Finding(Severity.ERROR, p.rule, p.subject, p.message) for p in problems]
-    # Without all states readable it is not known what is an orphan.
+    # Orphans are known only if all states can be read.
     try:
         orphans = remove_orphan_files(looked_at, progress=examination.goes_on)
     except BucketlineError as e:
@@ -83,9 +84,9 @@ def examine(
 def open_to_examine(
     path: str, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
 ) -> TableHandle:
-    """The table at a path or URI, with the newest of its schemas that can be read.
+    """Opens the table at a path or URI, with the newest of its schemas that can be read.
 
-    Arguments as of `open_table`. Raises as `newest_schema` when none can.
+    Arguments are those of `open_table`. Raises the errors of `newest_schema` if no schema can be read.
     """
     storage, reading = check_storage_options(storage_options), dict(options or {})
     check_open_options(reading)
@@ -112,7 +113,9 @@ class _Examination:
         self._done = self._total = 0
 
     def states(self) -> Iterator[Problem]:
-        """Problems of all snapshots, tags and branches. Errors at one state are problems of it."""
+        """Yields the problems of all snapshots, tags and branches. An error while a state is read is a problem of the
+        state.
+        """
         table = self._table
         self._newest = self._newest_readable()
         named = list(named_states(table))
@@ -135,7 +138,7 @@ class _Examination:
         yield from broken.problems()
 
     def rows(self) -> Iterator[Problem]:
-        """Problems of the rows of the newest snapshot."""
+        """Yields the problems of the rows of the newest snapshot."""
         table, newest = self._table, self._newest
         if newest is None:
             return
@@ -201,7 +204,7 @@ class _Examination:
         self._step()
 
     def _branch_files(self, files: FileChecks, branch: str) -> FileChecks:
-        """A branch has schemas of its own under the same ids."""
+        """Returns the checks for files of a branch, which has schemas of its own under the same ids."""
         table = self._table
         return files.with_schemas(Schemas(table.io, Branches(table.io, table.path).path(branch)).get)
 
@@ -217,7 +220,9 @@ class _Examination:
         return None
 
     def _share_count(self) -> int:
-        """In how many shares the buckets are checked, by the number of files in the newest snapshot's lists."""
+        """Returns the number of shares in which the buckets are checked, by the number of files in the newest
+        snapshot's lists.
+        """
         if self._newest is None:
             return 1
         try:
@@ -229,7 +234,7 @@ class _Examination:
         return max(1, -(-live * _ENTRY_BYTES // self._live_bytes))
 
     def goes_on(self, done: int, total: int) -> None:
-        """Reports the progress of the search for orphans, which comes last."""
+        """Reports the progress of the search for orphans, the last step."""
         self._progress(self._done + done, self._total + total)
 
     def _step(self) -> None:
@@ -238,7 +243,9 @@ class _Examination:
 
 
 def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> Iterator[Problem]:
-    """A user's identifier names one commit: rows come in one snapshot, and what was compacted with them in another."""
+    """Yields identifiers of a commit user that were committed twice. An identifier names one commit: its rows are in
+    one snapshot, and the files compacted with them in another.
+    """
     s = snapshot
     if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:
         return

@@ -1,7 +1,4 @@
-"""Checks that the files of a state exist, with the recorded sizes.
-
-Source: Paimon 2.0 DataFilePathFactory, SnapshotDeletion.
-"""
+"""Checks that the files of a state exist, with the recorded sizes."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -16,11 +13,11 @@ from bucketline.state.store.doctor.problem import Broken, State
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 _KNOWN_FILES = 1 << 20
-"""How many correct files are remembered, about 100 bytes each; beyond that they are checked again."""
+"""How many correct files are remembered, about 100 bytes each; further ones are checked again."""
 
 
 class FileChecks:
-    """Checks the files of the table at `path`, each correct one once, and notes in `broken` what is wrong."""
+    """Checks the files of the table at `path`, each correct file once, and notes the others in `broken`."""
 
     def __init__(
         self, io: FileIO, path: str, schema: TableSchema, schema_of: Callable[[int], TableSchema], broken: Broken
@@ -30,7 +27,7 @@ class FileChecks:
         self._sound: set[bytes] = set()
 
     def with_schemas(self, schema_of: Callable[[int], TableSchema]) -> "FileChecks":
-        """The same for states with other schemas; results for files are shared."""
+        """Returns the same checks for states with other schemas; results for files are shared."""
         other = FileChecks(self._io, self._path, self._schema, schema_of, self.broken)
         other._sound = self._sound
         return other
@@ -56,7 +53,7 @@ class FileChecks:
             self.broken.note(state, "missing-schema", path, text, owner=entry.identity)
 
     def index_file(self, state: State, entry: IndexManifestEntry) -> None:
-        """An index file."""
+        """Checks an index file."""
         try:
             path = located(self._path, index_path(self._schema, entry))
         except BucketlineError as e:
@@ -81,7 +78,7 @@ class FileChecks:
             self._sound.add(mark)
 
     def _size(self, path: str) -> int | None:
-        """Bytes of a file, None when it is missing."""
+        """Returns the bytes of a file; None if it is missing."""
         try:
             io = self._io
             if not path.startswith(f"{self._path}/"):

@@ -25,7 +25,7 @@ from bucketline.state.types.logical import DataField, types_in
 
 
 def folder_findings(table: TableHandle) -> Iterator[Finding]:
-    """Problems in listings and small metadata files. Reads schemas, hints and consumers."""
+    """Yields problems in listings and in small metadata files. Reads schemas, hints and consumers."""
     yield from _schemas(table)
     yield from _snapshot_folder(table)
     for path, message in broken_consumers(table.io, table.metadata_path):
@@ -46,7 +46,7 @@ def folder_findings(table: TableHandle) -> Iterator[Finding]:
 
 
 def _rules(table: TableHandle, branches: Branches) -> Iterator[Finding]:
-    """What of the newest schema Paimon refuses, with what to change."""
+    """Yields the parts of the newest schema that Paimon refuses, with the change that mends them."""
     newest = Schemas(table.io, table.metadata_path).latest_id()
     if newest is None:
         return
@@ -54,7 +54,7 @@ def _rules(table: TableHandle, branches: Branches) -> Iterator[Finding]:
     try:
         schema = Schemas(table.io, table.metadata_path).get(newest)
     except BucketlineError as e:
-        passable(e)  # said of the file already
+        passable(e)  # already reported for the file
         return
     known = (MAIN, *branches.known()) if branches_read(schema) else ()
     for problem in (*rule_problems(schema), *branches_exist(schema, known)):
@@ -101,7 +101,9 @@ def _schema(schema: TableSchema) -> Iterator[str]:
 
 
 def _nested_ids(schema: TableSchema) -> Iterator[str]:
-    """pypaimon up to 1.4 counts the fields of each nested row from 0, and takes the highest id of columns alone."""
+    """Yields problems with ids of nested fields. pypaimon up to 1.4 counts the fields of each nested row from 0, and
+    takes the highest id from the columns alone.
+    """
     if (
         max((f.id for row in _rows(schema.fields) for f in row), default=-1)
         > schema.highest_field_id
@@ -114,14 +116,16 @@ def _nested_ids(schema: TableSchema) -> Iterator[str]:
 
 
 def _rows(fields: Sequence[DataField]) -> Iterator[Sequence[DataField]]:
-    """The columns, and the fields of each nested row; an id is unique within one of these lists."""
+    """Yields the columns, then the fields of each nested row; an id is unique within each of these lists."""
     yield fields
     for field in fields:
         yield from (t.fields for t in types_in(field.type) if t.fields)
 
 
 def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:
-    """What no change of a schema does: its keys stay, and an id that was given is never given to another column."""
+    """Yields differences between two schemas that no change makes: keys stay, and the id of a column is never given to
+    another column.
+    """
     keys = [f.id for f in before.fields if f.name in before.primary_keys]
     if {f.id for f in after.fields if f.name in after.primary_keys} != set(keys):
         yield f"its primary key is of other fields than that of schema {before.id}"
@@ -129,7 +133,9 @@ def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:
 
 
 def _snapshot_folder(table: TableHandle) -> Iterator[Finding]:
-    """Names, and what is wrong with the snapshots of the table and of its branches."""
+    """Yields problems with names in the folder of snapshots, and with the snapshots of the table and of its
+    branches.
+    """
     root = table.metadata_path
     directory = f"{root}/{SNAPSHOT_DIR}"
     for name in table.io.list_names(directory):

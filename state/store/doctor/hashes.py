@@ -1,7 +1,8 @@
-"""Checks that each key of a dynamic table is in the bucket that the HASH index says, and in no other. Read from key
-columns and index files.
+"""Checks that each key of a dynamic table is in the bucket that the HASH index says, and in no other. Reads key columns
+and index files.
 
-The next change of a key whose hash the index does not have would go to another bucket, and the key would exist twice.
+If the index lacked the hash of a key, the next change of the key would go to another bucket, and the key would exist
+twice.
 Source: the rules of Paimon 2.0 DynamicBucketIndexMaintainer, HashBucketAssigner.
 """
 
@@ -25,7 +26,7 @@ from bucketline.state.types.binary_row import hash_rows
 
 
 def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
-    """Problems of a snapshot's HASH index; none for tables without one.
+    """Yields the problems of a snapshot's HASH index; none for tables without such an index.
 
     Memory: the hashes of one partition, 4 bytes a key, and a record batch of keys. Raises CorruptFileError,
     StorageError when the snapshot's manifests cannot be read.
@@ -51,7 +52,7 @@ def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
 
 
 def _hashes(table: TableHandle, entry: IndexManifestEntry) -> Int32s:
-    """The hashes in one file, ascending."""
+    """Returns the hashes in one file, ascending."""
     schema = table.table_schema
     io, path = reach(table.io, schema, located(table.path, index_path(schema, entry)))
     hashes = decode_hash_index(io.read(path))

@@ -1,7 +1,7 @@
 """Checks snapshots in order: that each follows from the one before, and that all files it names exist.
 
-From a snapshot to the next only the manifests are read that are new; those that were merged meanwhile have to come to
-the same as what they replace, which sums of hashes show without keeping entries.
+For each snapshot only the new manifests are read. Manifests that a merge has replaced must hold the same entries as the
+new ones; sums of hashes show this without keeping entries in memory.
 Source: Paimon 2.0 ConflictDetection, FileStoreCommitImpl, SnapshotDeletion.
 """
 
@@ -59,7 +59,7 @@ class HistoryWalk:
         self._deltas: dict[str, int] = {}
 
     def follow(self, snapshot: Snapshot) -> Iterator[Problem]:
-        """Checks the next snapshot; ids ascend."""
+        """Checks the next snapshot, in the order of ids; yields its problems."""
         state = State(f"snapshot {snapshot.id}", snapshot.id)
         self._deltas[snapshot.delta_manifest_list] = snapshot.id
         base = self._list(state, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
@@ -79,7 +79,7 @@ class HistoryWalk:
         self._broken.extend(snapshot.id, _Owners(self._live, named, self._index))
 
     def state(self, name: str, snapshot: Snapshot, files: FileChecks) -> Iterator[Problem]:
-        """Checks the state of a tag or a branch: all files exist, on correct levels."""
+        """Checks the state of a tag or branch: all files exist, on correct levels. Yields its problems."""
         own = self._deltas.get(snapshot.delta_manifest_list)
         if own is not None:
             self._broken.also(own, name)
@@ -94,7 +94,9 @@ class HistoryWalk:
         yield from other._index_of(state, snapshot)
 
     def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
-        """Sets the live files to those of the snapshot's base; without damage they already are."""
+        """Sets the live files to those of the snapshot's base; they are the same already unless something is
+        damaged.
+        """
         is_next = self._at is not None and state.id == self._at + 1
         if base is None:
             if not is_next:
@@ -127,7 +129,7 @@ class HistoryWalk:
         self._is_loaded = True
 
     def _look_at_files(self, state: State, added: Iterable[ManifestEntry]) -> None:
-        """Checks live files: the added ones, or all if all were loaded."""
+        """Checks live files: the added ones, or all files if all were loaded."""
         for entry in self._live if self._is_loaded else added:
             if entry.identity in self._live:
                 self._files.data_file(state, entry)
@@ -226,7 +228,7 @@ class HistoryWalk:
             return None
 
     def _entries(self, state: State, meta: ManifestFileMeta) -> list[ManifestEntry] | None:
-        """A manifest's entries, which are also summed; None when it cannot be read."""
+        """Returns a manifest's entries, and adds them to the sum; None if it cannot be read."""
         try:
             entries = self._manifests.read(meta)
         except BucketlineError as e:
@@ -243,7 +245,9 @@ class HistoryWalk:
         return entries
 
     def _added_up(self, names: Counter[str]) -> int | None:
-        """The sum of the manifests' entries, each manifest as often as it is named; None when one could not be read."""
+        """Returns the sum of the manifests' entries, each manifest as often as it is named; None if a manifest could
+        not be read.
+        """
         total = 0
         for name, count in names.items():
             entries_sum = self._sums.get(name)
@@ -255,7 +259,7 @@ class HistoryWalk:
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """Which files the newest state needs: live files, manifests by name, index files by name."""
+    """The files that the newest state needs: live files, manifests by name, index files by name."""
 
     live: LiveOfShare
     manifests: Counter[str]

@@ -1,7 +1,4 @@
-"""The live files of one state after another, by bucket, and whether their levels are correct.
-
-Source: Paimon 2.0 Levels, ConflictDetection.
-"""
+"""Keeps the live files of one state after another, by bucket, and checks their levels."""
 
 import zlib
 from collections import Counter, defaultdict
@@ -21,7 +18,7 @@ from bucketline.state.types.order import key_order
 T = TypeVar("T")
 
 Bucket = tuple[bytes, int]
-"""A serialized partition and a bucket of it."""
+"""A serialized partition, and a bucket in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Share:
 
 
 class _Files:
-    """The live files of a bucket, and which checks a change of them needs."""
+    """The live files of a bucket, and which checks are needed after they have changed."""
 
     def __init__(self) -> None:
         self._entries: dict[EntryIdentity, ManifestEntry] = {}
@@ -45,9 +42,9 @@ class _Files:
         self.names: Counter[str] = Counter()
         self.totals: Counter[int] = Counter()
         self.several: set[str] = set()
-        """Names that more than one file has."""
+        """The names that more than one file has."""
         self.changed: set[int] = set()
-        """Levels that changed since the last check, without level 0, where files may share keys."""
+        """The levels that changed since the last check, without level 0, where files may share keys."""
 
     def __contains__(self, identity: EntryIdentity) -> bool:
         return identity in self._entries
@@ -73,7 +70,7 @@ class _Files:
             self.changed.add(file.level)
 
     def remove(self, identity: EntryIdentity) -> ManifestEntry | None:
-        """The entry that was there."""
+        """Removes a file, and returns the entry that was there."""
         entry = self._entries.pop(identity, None)
         if entry is None:
             return None
@@ -89,7 +86,7 @@ class _Files:
 
 
 class LiveOfShare:
-    """The live files of those buckets that are in a share. Memory: the entries of one state, in that share."""
+    """The live files of the buckets of one share. Memory: the entries of one state in that share."""
 
     def __init__(self, schema: TableSchema, share: Share) -> None:
         self._share = share
@@ -102,7 +99,7 @@ class LiveOfShare:
         self._told: set[tuple[str, Bucket, str]] = set()
 
     def load(self, entries: Iterable[ManifestEntry]) -> None:
-        """Loads the entries as a scan does: a file that any of them deletes is not live."""
+        """Loads the entries as a scan does: a file that any entry deletes is not live."""
         self._buckets, self._totals, self._touched = {}, defaultdict(Counter), set()
         deleted: set[EntryIdentity] = set()
         for entry in entries:
@@ -118,7 +115,7 @@ class LiveOfShare:
         return self._share.holds(entry.partition, entry.bucket)
 
     def add(self, entry: ManifestEntry) -> None:
-        """A file that was not live before. A second one of the same identity changes nothing."""
+        """Adds a file that was not live before. A second file with the same identity is ignored."""
         bucket = (entry.partition, entry.bucket)
         files = self._buckets.setdefault(bucket, _Files())
         if entry.identity not in files:
@@ -127,7 +124,7 @@ class LiveOfShare:
         self._touched.add(bucket)
 
     def remove(self, entry: ManifestEntry) -> None:
-        """A file that is deleted. One that is not live changes nothing."""
+        """Removes a file. A file that is not live is ignored."""
         bucket = (entry.partition, entry.bucket)
         files = self._buckets.get(bucket)
         removed = None if files is None else files.remove(entry.identity)
@@ -138,7 +135,7 @@ class LiveOfShare:
         self._touched.add(bucket)
 
     def __contains__(self, identity: object) -> bool:
-        """Whether the file of that identity is live."""
+        """Whether the file with that identity is live."""
         if not isinstance(identity, tuple):
             return False
         return identity in self._buckets.get((identity[0], identity[1]), ())
@@ -148,17 +145,17 @@ class LiveOfShare:
             yield from files
 
     def names_in(self, bucket: Bucket) -> Container[str]:
-        """The names of a bucket's live files."""
+        """Returns the names of a bucket's live files."""
         files = self._buckets.get(bucket)
         return files.names if files is not None else ()
 
     @property
     def touched(self) -> set[Bucket]:
-        """The buckets that changed since `problems` was asked last."""
+        """Returns the buckets that changed since the last call of `problems`."""
         return self._touched
 
     def problems(self, state: str) -> Iterator[Problem]:
-        """Problems in changed buckets, each once."""
+        """Yields the problems in changed buckets, each once."""
         touched, self._touched = self._touched, set()
         for bucket in sorted(touched):
             for rule, message in self._in_bucket(bucket):
@@ -176,7 +173,7 @@ class LiveOfShare:
                 yield Problem("bucket-count", f"{state}, partition {partition.hex()}", message)
 
     def _in_bucket(self, bucket: Bucket) -> Iterator[tuple[str, str]]:
-        """Problems in a changed bucket that the change may have caused."""
+        """Yields the problems in a changed bucket that the change may have caused."""
         number, files = bucket[1], self._buckets.get(bucket)
         if files is None:
             return

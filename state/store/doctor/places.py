@@ -21,7 +21,8 @@ from bucketline.state.store.storage.errors import scratch_folder
 
 
 def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
-    """Problems with the places of keys in a snapshot; none for tables whose keys cannot move, or whose keys expire.
+    """Yields the keys that a snapshot has in two partitions; none for tables whose keys cannot move, or whose keys
+    expire.
 
     Memory: `RocksSettings`. Disk: about 20 bytes a key, in the system's temporary folder. Raises CorruptFileError,
     StorageError when files cannot be read for another reason than that they are gone, or the disk is full.
@@ -42,7 +43,7 @@ def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
                 build.add(block)
             build.finish(label_of(snapshot))
     except StorageError as e:
-        # The missing file was reported before.
+        # The missing file was already reported.
         reraise_unless_missing(e)
     except CorruptFileError as e:
         if "places" not in e.fields:

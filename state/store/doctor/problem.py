@@ -12,7 +12,9 @@ from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The states that need something: the table's snapshots `first` to `last`, both included, and those with names."""
+    """The states that need a file: the table's snapshots from `first` to `last`, both included, and states with
+    names.
+    """
 
     first: int = 1
     last: int = 0
@@ -21,7 +23,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A broken rule: its name, where, and what that means.
+    """A broken rule: its name, the file or folder, and what it means.
 
     `needed` are the states that must still exist for the problem to be real. None stands for a problem that depends on
     no state.
@@ -35,9 +37,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A snapshot of the table by its id; or one that a tag or branch has, by its name.
+    """A snapshot of the table, by its id; or the snapshot of a tag or branch, by its name.
 
-    `has_tags` is False for what goes with the snapshot, whatever tags there are: its changelog.
+    `has_tags` is False for a changelog, which is removed with its snapshot even if that has a tag.
     """
 
     name: str
@@ -59,14 +61,16 @@ class _Record:
 
 
 class Broken:
-    """Files that are not as some state says, each noted once with all the states that need it."""
+    """The files that differ from what a state says, each noted once, with all the states that need it."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, str], _Record] = {}
         self._open: dict[object, list[_Record]] = {}
 
     def note(self, state: State, rule: str, subject: str, text: str, *, owner: object = None) -> None:
-        """`text` has `{state}` where the states are to stand. With an owner, `extend` says who else needs it."""
+        """Notes a broken file; the states are put in place of `{state}` in `text`. With an owner, `extend` adds the
+        other states that need the file.
+        """
         record = self._records.setdefault((rule, subject), _Record(text, state.has_tags))
         if state.id is None:
             if state.name not in record.named:
@@ -78,7 +82,7 @@ class Broken:
             self._open.setdefault(owner, []).append(record)
 
     def extend(self, snapshot_id: int, owners: Container[object]) -> None:
-        """Notes that a snapshot also needs the files of these owners; no later one needs the files of others."""
+        """Notes that a snapshot also needs the files of these owners; no later snapshot needs files of other owners."""
         for owner in list(self._open):
             if owner not in owners:
                 del self._open[owner]
@@ -87,13 +91,13 @@ class Broken:
                 record.last = snapshot_id
 
     def also(self, snapshot_id: int, name: str) -> None:
-        """A state with a name is the same as a snapshot."""
+        """Notes that a state with a name is the same as a snapshot."""
         for r in self._records.values():
             if r.has_tags and r.first is not None and r.last is not None and r.first <= snapshot_id <= r.last:
                 r.named.append(name)
 
     def problems(self) -> Iterator[Problem]:
-        """All that was noted."""
+        """Yields all noted problems."""
         for (rule, subject), r in self._records.items():
             states = list(r.named)
             if r.first is not None:
@@ -105,8 +109,9 @@ class Broken:
 
 
 def passable(error: BucketlineError) -> str:
-    """The message of an error that ends one check. Raises the error if storage fails for another reason than that a
-    file is missing."""
+    """Returns the message of an error that ends one check. Raises the error if storage fails for another reason than a
+    missing file.
+    """
     if isinstance(error, StorageError):
         reraise_unless_missing(error)
     return error.message

@@ -1,8 +1,8 @@
-"""Has each key one row where readers do not merge?
+"""Checks that each key has one row in tables whose readers do not merge.
 
-With deletion vectors, and under first-row, readers take the files above level 0 as they are, less the rows that vectors
-mark: a compaction has marked every older row of its keys, or left the newer one out. Paimon's compaction does not look
-whether rows of its files were marked after it has read them, and writes such rows again.
+With deletion vectors, and under first-row, readers take the files above level 0 as they are, without the rows that
+vectors mark: a compaction has marked every older row of its keys, or dropped the newer one. Paimon's compaction does
+not notice rows of its files that are marked after it has read them, and writes such rows again.
 Source: Paimon 2.0 MergeTreeSplitGenerator, ConflictDetection.
 """
 
@@ -29,7 +29,7 @@ from bucketline.state.types.order import key_changes, key_order
 from bucketline.state.types.row_kind import is_retract
 
 MEMORY_BYTES = 64 << 20
-"""Bytes of keys that are held while the files of a bucket are merged."""
+"""The bytes of keys in memory while the files of a bucket are merged."""
 
 BATCH_ROWS = 65536
 _FILE = "_FILE"
@@ -43,10 +43,10 @@ _NO_REMEDY = (
 def repeat_problems(
     access: FileAccess, bucket: BucketFiles, state: State, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Problem]:
-    """Keys of a bucket that have several rows above level 0; nothing for tables whose readers merge.
+    """Yields the keys of a bucket that have several rows above level 0; none for tables whose readers merge.
 
-    `access` must know the deletion vectors. Only files whose key ranges overlap are read, key columns alone.
-    Memory: `MEMORY_BYTES`.
+    `access` must know the deletion vectors. Only files whose key ranges overlap are read, key columns alone. Memory:
+    `MEMORY_BYTES`.
     """
     schema = access.schema
     if bucket.bucket < 0 or not reads_unmerged(schema):
@@ -54,7 +54,7 @@ def repeat_problems(
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
     for runs in sections((f for f in bucket.files if f.level > 0), order):
         if len(runs) < 2:
-            continue  # files of one run share no key
+            continue  # files of one sorted run share no key
         try:
             repeated = _repeats(access, bucket, runs, batch_rows)
         except BucketlineError as e:
@@ -74,7 +74,9 @@ def reads_unmerged(schema: TableSchema) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _RepeatedKeys:
-    """How many keys have several rows; the values of the first, and where its rows are, oldest first."""
+    """The keys that have several rows: their number, the values of the first such key, and where its rows are, oldest
+    first.
+    """
 
     key_count: int
     key: tuple[object, ...]
@@ -83,7 +85,7 @@ class _RepeatedKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Repeated(Selection):
-    """All rows of those keys that have several, of which readers show one at least."""
+    """Selects all rows of keys that have several rows, at least one of them visible to readers."""
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
         if starts.all():

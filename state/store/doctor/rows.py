@@ -24,7 +24,7 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 
 def row_problems(access: FileAccess, bucket: BucketFiles, state: State) -> Iterator[Problem]:
-    """What is wrong with the rows of a bucket's files. Memory: a record batch."""
+    """Yields problems in the rows of a bucket's files. Memory: a record batch."""
     for file in bucket.files:
         if is_blob_file(file):
             continue
@@ -56,7 +56,7 @@ def _in_file(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> Ite
         low, high = pc.min_max(batch.column(SEQUENCE)).as_py().values()
         if low < file.min_sequence_number or high > file.max_sequence_number:
             yield "sequence", f"sequence numbers {low} to {high} are outside its range"
-        # Postponed rows wait in the order they came.
+        # Postponed rows are stored in the order in which they came.
         joined = batch if last is None else pa.concat_batches([last, batch])
         if bucket.bucket >= 0 and not _is_strictly_sorted(joined.select(keys), keys):
             yield "key-order", "its keys do not ascend, so merges would go wrong"

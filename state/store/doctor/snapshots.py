@@ -1,6 +1,7 @@
-"""Are all snapshots there that were committed, and does everything that names them agree? With the remedy where not.
+"""Checks that all committed snapshots exist, and that hints, tags and consumers agree with them; findings name the
+remedy.
 
-Asked of each folder of metadata: the table's own, and that of each branch.
+This is checked for each folder of metadata: the table's own, and that of each branch.
 Source: Paimon 2.0 SnapshotManager, HintFileUtils, TagManager, ConsumerManager.
 """
 
@@ -21,7 +22,7 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def snapshot_findings(io: FileIO, root: str) -> Iterator[Finding]:
-    """What is wrong with the snapshots below `root`. Tags and consumers that cannot be read are passed over."""
+    """Yields problems with the snapshots below `root`. Tags and consumers that cannot be read are skipped."""
     history = read_history(io, root, all_references=True)
     yield from _newest(root, history)
     yield from _gaps(root, history)
@@ -44,7 +45,7 @@ def _newest(root: str, history: History) -> Iterator[Finding]:
     elif isinstance(verdict, CutShort):
         yield Finding(Severity.ERROR, "rollback", f"{root}/{SNAPSHOT_DIR}", cut_short_text(verdict))
     else:
-        # LATEST outweighs these; a commit would take their ids.
+        # LATEST counts more than these files; a commit would take their ids.
         yield from (_later(history, r) for r in history.later)
 
 
@@ -98,7 +99,7 @@ def _hints(root: str, history: History) -> Iterator[Finding]:
 
 
 def _tags(io: FileIO, root: str, history: History) -> Iterator[Finding]:
-    """Tags whose snapshot is another one than the file of its id: the id was used again."""
+    """Yields tags whose snapshot is not the one in the file with its id: the id was used again."""
     snapshots, tags = Snapshots(io, root), Tags(io, root)
     for reference in history.references:
         if reference.tag is None or reference.snapshot_id not in history.ids:

@@ -1,4 +1,4 @@
-"""The states of a table that have names: those of tags and branches, each read for itself."""
+"""The states of a table that have names: the states of tags and branches, each read separately."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bucketline.state.store.doctor.problem import passable
 
 @dataclass(frozen=True, slots=True)
 class NamedState:
-    """The snapshot that a tag or a branch stands for; None where it cannot be read, and why at which path."""
+    """The snapshot of a tag or branch; if it cannot be read, None, the reason and the path."""
 
     name: str
     snapshot: Snapshot | None
@@ -56,6 +56,6 @@ def _tags(table: TableHandle, branch: str | None) -> Iterator[NamedState]:
 
 
 def _has_expired(table: TableHandle, snapshot: Snapshot) -> bool:
-    """Whether none of a snapshot's own lists is there."""
+    """Whether all of a snapshot's own lists are missing."""
     lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
     return not any(table.manifests.exists(name) for name in lists)

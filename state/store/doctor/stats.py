@@ -1,4 +1,4 @@
-"""Are a file's rows within the bounds by which readers skip it? Asked column by column, while its rows go by.
+"""Checks column by column that a file's rows are within the bounds by which readers skip files.
 
 Source: Paimon 2.0 SimpleStats, SimpleStatsEvolution.
 """
@@ -25,7 +25,9 @@ from bucketline.state.types.logical import DataField
 
 
 class StatsCheck:
-    """Compares one file's statistics, of keys and of values, with its rows. `columns` are those it has to be given."""
+    """Compares one file's statistics, of keys and of values, with its rows. `columns` are the columns that `add`
+    needs.
+    """
 
     def __init__(self, schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> None:
         self._schema, self._stored, self._file = schema, stored, file
@@ -37,16 +39,16 @@ class StatsCheck:
             f for f in representable(schema.fields) if f.name not in schema.partition_keys and f.id not in without
         )
         self.columns = [f.name for f in self._fields]
-        # Bounds of a column that has another type now say nothing of what is read.
+        # If a column has another type now, the old bounds say nothing about the values that are read.
         self._compared = tuple(f for f in self._fields if before.get(f.id) == f.type.as_nullable())
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes the next rows."""
+        """Checks the next rows."""
         of_batch = collect_stats(batch, self._compared, [StatsMode(StatsKind.FULL)] * len(self._compared))
         self._of_rows = of_batch if self._of_rows is None else self._of_rows.merge(of_batch)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Rule and message of what is wrong, once all rows were given."""
+        """Yields rule and message of each problem, once all rows were added."""
         if self._of_rows is None:
             return
         rows = {f.id: b for f, b in zip(self._of_rows.fields, self._of_rows.columns, strict=True)}

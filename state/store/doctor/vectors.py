@@ -1,4 +1,4 @@
-"""Can the deletion vectors of a bucket be read, and do they name rows that there are?
+"""Checks that the deletion vectors of a bucket can be read, and that the rows they name exist.
 
 Source: Paimon 2.0 DeletionVectorsIndexFile, ApplyDeletionVectorReader.
 """
@@ -13,7 +13,7 @@ from bucketline.state.store.read.prune import BucketFiles
 
 
 def vector_problems(deletions: DeletedRows, bucket: BucketFiles, state: State) -> Iterator[Problem]:
-    """What is wrong with the vectors of a bucket's files. Memory: one vector."""
+    """Yields problems in the vectors of a bucket's files. Memory: one vector."""
     for file in bucket.files:
         try:
             deleted = deletions.of_file(bucket.partition, bucket.bucket, file.file_name)

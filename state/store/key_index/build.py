@@ -27,11 +27,11 @@ from bucketline.state.store.key_index.rocks import RocksSettings, rocks_errors, 
 from bucketline.state.store.storage.errors import local_disk
 
 WrittenBucket = tuple[int, int, int]
-"""(partition code, bucket, seconds when last written)."""
+"""A partition code, a bucket, and when it was last written, in seconds."""
 
 _BUILDING = ".building"
 _WARM_BYTES = 1 << 30
-# Linux follows only the first two megabytes of each advice.
+# Linux follows the advice only for the first two megabytes of each call.
 _WARM_STEP_BYTES = 1 << 20
 
 
@@ -56,8 +56,8 @@ class BuildReport:
 class KeyIndexBuild:
     """Collects keys for a new index; use as a context, so that an abandoned build leaves nothing behind.
 
-    With `keep_latest` the younger place of a key counts, because expired keys may come back elsewhere. Otherwise a key
-    in two places is an error, because one job alone cannot cause it.
+    With `keep_latest` the newest partition and bucket of a key count, because an expired key may come back in another
+    partition. Otherwise a key in two buckets is an error: a single job cannot cause it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class KeyIndexBuild:
         except BaseException:
             shutil.rmtree(self._building, ignore_errors=True)
             raise
-        # While it is built the block cache is empty: its memory sorts keys.
+        # The block cache stays empty during the build, so its memory is used to sort keys.
         self._budget_bytes = settings.memory_bytes // 2
         self._held: list[SourcedKeys] = []
         self._held_bytes = 0
@@ -92,7 +92,7 @@ class KeyIndexBuild:
         self._rows: dict[tuple[int, int], int] = {}
 
     def add(self, block: KeyBlock) -> None:
-        """Takes keys."""
+        """Adds the keys of a block."""
         if not len(block.keys):
             return
         source = (int(self._index.codes([block.partition])[0]), block.bucket, block.seconds)
@@ -100,13 +100,13 @@ class KeyIndexBuild:
         sourced = SourcedKeys(block.keys, np.full(len(block.keys), number, np.uint32))
         self._held.append(sourced)
         self._held_bytes += sourced.size_bytes
-        # Sorting holds the columns twice.
+        # Sorting needs the columns twice in memory.
         if self._held_bytes * 2 > self._budget_bytes:
             self._flush()
 
     def finish(self, label: IndexLabel) -> BuildReport:
         """Loads the collected keys and moves the index to its place, closed. Raises CorruptFileError for a key in two
-        places, StorageError when the disk is full; then nothing has changed.
+        buckets, StorageError if the disk is full; no index was made then.
         """
         paths = []
         keys = 0
@@ -147,7 +147,7 @@ class KeyIndexBuild:
         self._held, self._held_bytes = [], 0
 
     def _ranges(self) -> Iterator[SourcedKeys]:
-        """All keys, a range of them at a time, ranges ascending."""
+        """Yields all keys, a range of them at a time, ranges ascending."""
         if self._spill is None:
             if self._held:
                 held, self._held = concat_keys(self._held), []
@@ -158,13 +158,13 @@ class KeyIndexBuild:
         yield from self._spill.ranges(self._budget_bytes // 4)
 
     def _places(self) -> KeyEntries:
-        """The place of each source number."""
+        """Returns the partition and bucket of each source number."""
         columns = np.array(list(self._sources), np.int64).reshape(-1, 3)
         partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
         return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))
 
     def _distinct(self, sourced: SourcedKeys, places: KeyEntries) -> SourcedKeys:
-        """The keys ascending, each once, with the youngest of several sources."""
+        """Returns the keys ascending, each once, with the youngest of its sources."""
         ascending = sourced.take(key_order(sourced.keys))
         borders = key_borders(ascending.keys)
         if borders.all():
@@ -181,8 +181,9 @@ class KeyIndexBuild:
         return ascending.take(np.flatnonzero(np.append(borders[1:], True)))
 
     def _ages(self, places: KeyEntries) -> NDArray[np.int64]:
-        """A rank for each source number, the oldest first; of one second partition and bucket decide, as sources come
-        in any order."""
+        """Returns a rank for each source number, the oldest first. Within one second, partition and bucket decide,
+        because sources come in any order.
+        """
         names = self._index.partitions(np.unique(places.partitions).tolist())
         codes, buckets, seconds = (c.tolist() for c in (places.partitions, places.buckets, places.seconds))
         order = sorted(range(len(places)), key=lambda s: (seconds[s], names[codes[s]], buckets[s]))
@@ -236,7 +237,7 @@ def _is_alive(builder: str) -> bool:
 
 
 def _warm(index: KeyIndex) -> None:
-    """Asks the system to hold the files in its cache, which writing them has just driven out of it."""
+    """Asks the system to keep the files in its cache; writing them has just driven them out of it."""
     if not hasattr(os, "posix_fadvise"):
         return
     left = _WARM_BYTES
@@ -250,7 +251,7 @@ def _warm(index: KeyIndex) -> None:
 
 
 def _chunks(sourced: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Stored keys and values, a chunk of them in memory at a time; `values` are by source."""
+    """Yields stored keys and values, one chunk of them in memory at a time; `values` are by source."""
     for start in range(0, len(sourced), CHUNK_ROWS):
         sources = sourced.sources[start : start + CHUNK_ROWS]
         yield stored_keys(sourced.keys.slice(start, CHUNK_ROWS)), values[sources].tolist()

@@ -1,7 +1,7 @@
-"""Brings a key index from the snapshot it reflects to a newer one, by the key columns of the files in between.
-Snapshots are handled one by one, because sequence numbers order only the rows of one bucket: a key that moved p1 → p2 →
-p1 in three commits cannot be followed in one step. Within one commit a key lives in at most one place; in the place it
-left, its newest row is a delete. Compactions move no keys.
+"""Brings a key index from the snapshot it reflects to a newer one, by the key columns of the files committed in
+between. Snapshots are handled one by one, because sequence numbers order only the rows of one bucket: a key that moved
+p1 → p2 → p1 in three commits cannot be followed in one step. Within one commit a key lives in at most one bucket; in
+the bucket that it left, its newest row is a delete. Compactions move no keys.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,19 +27,19 @@ from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 _BYTES_PER_ROW = 64
-"""What a row of a delta takes in memory while it is applied, besides its key."""
+"""The memory for a row of a delta while it is applied, without its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class MustRebuild:
-    """Why an index cannot be brought to the newer snapshot."""
+    """The reason why an index cannot be brought to the newer snapshot."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """How many snapshots were applied, and how many of their rows were read."""
+    """The result: how many snapshots were applied, and how many of their rows were read."""
 
     snapshots: int
     rows: int
@@ -47,7 +47,7 @@ class CaughtUp:
 
 @dataclass(frozen=True, slots=True)
 class IndexSource:
-    """The table an index is of: its files, its manifests, its snapshots."""
+    """The table of an index: its files, manifests and snapshots."""
 
     access: FileAccess
     manifests: Manifests
@@ -57,7 +57,8 @@ class IndexSource:
 def catch_up(
     index: KeyIndex, source: IndexSource, latest: Snapshot, wanted: KeyShare, *, memory_bytes: int, expires: bool
 ) -> CaughtUp | MustRebuild:
-    """Brings the index to `latest`, snapshot by snapshot; each step is durable, so that it can be interrupted anywhere.
+    """Brings the index to `latest`, snapshot by snapshot; each step is durable, so that this can be interrupted
+    anywhere.
 
     `expires` says that the time a key was last written matters.
     """
@@ -95,7 +96,9 @@ def catch_up(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Delta:
-    """Rows of one commit: the number of the key among `keys` (ascending), and place, order, kind and time of each."""
+    """The rows of one commit: for each row the number of its key among `keys` (ascending), its bucket, order, kind and
+    time.
+    """
 
     keys: pa.Array
     numbers: np.ndarray
@@ -107,7 +110,9 @@ class _Delta:
 
 
 def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Snapshot] | MustRebuild:
-    """The snapshots after the label up to `latest`, oldest first, if the label is one of their ancestors."""
+    """Returns the snapshots after the label up to `latest`, oldest first, if the label's snapshot is one of their
+    ancestors.
+    """
     if label.snapshot_id > latest.id:
         return MustRebuild(f"the index reflects snapshot {label.snapshot_id}, the table was rolled back to {latest.id}")
     own: Snapshot | None = latest
@@ -127,7 +132,7 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
 def _read_delta(
     index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: KeyShare
 ) -> _Delta | None:
-    """The rows of this share in added files; None when there are none."""
+    """Reads the rows of this share in added files; None if there are none."""
     parts = list(_delta_parts(index, access, entries, wanted))
     if not parts:
         return None
@@ -163,8 +168,9 @@ def _delta_parts(
 
 
 def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expires: bool) -> IndexChange:
-    """The changes of the index from a commit's rows: first removals, only of keys that are still in that place; then
-    the rest."""
+    """Returns the changes of the index for a commit's rows: first removals, only of keys that are still in that bucket,
+    then the other changes.
+    """
     if delta is None:
         empty = np.empty(0, np.int32)
         nothing = pa.array([], pa.int64())
@@ -197,7 +203,9 @@ def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expire
 
 
 def _check_single(alive: np.ndarray) -> None:
-    """Numbers ascend; a number twice is a key alive in two places after one commit."""
+    """Raises CorruptFileError if a number occurs twice: its key is alive in two buckets after one commit. Numbers
+    ascend.
+    """
     doubled = int((alive[1:] == alive[:-1]).sum())
     if doubled:
         raise CorruptFileError(
@@ -208,7 +216,7 @@ def _check_single(alive: np.ndarray) -> None:
 
 
 def _counts(index: KeyIndex, *, came: KeyPlaces, left: KeyPlaces) -> dict[tuple[int, int], int]:
-    """The new number of keys in each bucket that keys came to or left."""
+    """Returns the new number of keys in each bucket that keys came to or left."""
     change: dict[tuple[int, int], int] = {}
     for places, sign in ((came, 1), (left, -1)):
         packed = (places.partitions.astype(np.int64) << 32) | places.buckets

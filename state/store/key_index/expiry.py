@@ -1,6 +1,6 @@
-"""Removes expired keys, a few with each batch, so that an index has few of them. A lookup ignores them anyway; removing
-them frees disk space. Each batch scans the index from where the last one stopped, over twice as many keys as the batch
-adds. So at most half of the entries are expired ones.
+"""Removes expired keys from an index, a few with each batch. Lookups ignore expired keys anyway; removing them frees
+disk space. Each batch scans the index from where the last one stopped, over twice as many keys as the batch adds. So at
+most half of the entries are expired ones.
 Source: Paimon 2.0 `cross-partition-upsert.index-ttl`, which its store heeds while it compacts.
 """
 
@@ -19,7 +19,8 @@ _STOPPED_AT = "expired-to"
 
 
 def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
-    """Removes keys last written before `alive_since` (seconds) in the next part of an open index; returns how many.
+    """Scans the next part of an open index, removes its keys last written before `alive_since` (seconds), and returns
+    how many.
 
     `grown_by` is how many keys the batch adds. Entries and counts change together. Label and notes stay valid, because
     batches of this time treat these keys as unknown.

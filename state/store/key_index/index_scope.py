@@ -8,8 +8,9 @@ from bucketline.state.format.entries import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class IndexScope:
-    """What an index belongs to: a table by its path, its key and partition columns as text, and one share of its
-    keys: number `shard` of `shards`, as its files name them."""
+    """What an index is for: a table by its path, its key and partition columns as text, and one share of its keys:
+    number `shard` of `shards`, as its files name them.
+    """
 
     table: str
     columns: str
@@ -17,15 +18,15 @@ class IndexScope:
     shards: int
 
     def directory(self, root: str) -> str:
-        """The folder of this index below `root`; each table, key and number of shares has its own."""
+        """Returns the folder of this index below `root`; each table, key and number of shares has its own folder."""
         name = hashlib.sha256(f"{self.table}\n{self.columns}".encode()).hexdigest()[:24]
         return f"{root}/key-index/{name}/shard-{self.shard}-of-{self.shards}"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLabel:
-    """The snapshot that an index reflects, 0 for a table without any. `name` is that of its delta manifest list, which
-    no other snapshot of any table has: ids repeat when a table is rolled back or created again.
+    """The snapshot that an index reflects; 0 for a table without snapshots. `name` is the snapshot's delta manifest
+    list, which no other snapshot of any table has: ids repeat when a table is rolled back or created again.
     """
 
     snapshot_id: int = 0
@@ -33,12 +34,12 @@ class IndexLabel:
 
     @property
     def list_name(self) -> str:
-        """The snapshot's delta manifest list."""
+        """Returns the name of the snapshot's delta manifest list."""
         return self.name.partition(" ")[0]
 
 
 def label_of(snapshot: Snapshot | None) -> IndexLabel:
-    """The label of an index that reflects a snapshot; None is the empty table."""
+    """Returns the label of an index that reflects a snapshot; None means the empty table."""
     if snapshot is None:
         return IndexLabel()
     return IndexLabel(snapshot.id, f"{snapshot.delta_manifest_list} {snapshot.uuid or ''}")

@@ -50,10 +50,10 @@ from bucketline.state.store.storage.errors import local_disk
 
 FORMAT = 1
 CHUNK_ROWS = 1 << 16
-"""Entries turned into Python objects at a time."""
+"""The number of entries that are turned into Python objects at a time."""
 
 KeyChunk = tuple[Sequence[bytes], Sequence[bytes] | None]
-"""Stored keys, ascending, and their values; without values the keys are removed."""
+"""Stored keys, ascending, and their values; without values, the keys are removed."""
 
 _DATABASE = "db"
 _DAMAGED = "damaged"
@@ -73,7 +73,7 @@ class IndexChange:
 
 
 class KeyIndex:
-    """An open index. It cannot be opened again until it is closed. Not for several threads."""
+    """An open index. It cannot be opened again until it is closed. Only one thread may use it."""
 
     def __init__(self, directory: str, scope: IndexScope, database: Rdict, settings: RocksSettings) -> None:
         self.directory = directory
@@ -87,8 +87,8 @@ class KeyIndex:
 
     @staticmethod
     def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """The index in a directory. Raises IndexStateError with its `fault`: missing, locked by a running process,
-        damaged, or foreign (of another table, key, share or release).
+        """Opens the index in a directory. Raises IndexStateError with its `fault`: missing, locked by a running
+        process, damaged, or foreign (of another table, key, share or release).
         """
         path = f"{directory}/{_DATABASE}"
         if not os.path.isfile(f"{path}/CURRENT"):
@@ -113,7 +113,7 @@ class KeyIndex:
 
     @staticmethod
     def create(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """A new index without entries or label in a directory that does not exist."""
+        """Creates an index without entries or label in a directory that does not exist."""
         with local_disk(directory):
             os.makedirs(directory)
         options = rocks_options(settings)
@@ -123,7 +123,9 @@ class KeyIndex:
         return KeyIndex(directory, scope, database, settings)
 
     def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> KeyPlaces:
-        """The places of n normalized keys, ascending; keys last written before `alive_since` (seconds) have none."""
+        """Finds the partitions and buckets of n normalized keys, ascending; keys last written before `alive_since`
+        (seconds) have none.
+        """
         parts = []
         with self._errors():
             read = values_by_scan if is_dense(self._database, len(keys)) else values_by_key
@@ -135,7 +137,7 @@ class KeyIndex:
         return KeyPlaces(np.concatenate([p.partitions for p in parts]), np.concatenate([p.buckets for p in parts]))
 
     def codes(self, partitions: Sequence[bytes]) -> Int32s:
-        """The code of each serialized partition. New codes are stored with the next change."""
+        """Returns the code of each serialized partition. New codes are stored with the next change."""
         unknown = [p for p in dict.fromkeys(partitions) if p not in self._codes]
         with self._errors():
             stored = self._database.get([partition_code_key(p) for p in unknown]) if unknown else []
@@ -148,7 +150,9 @@ class KeyIndex:
         return np.array([self._codes[p] for p in partitions], np.int32)
 
     def partitions(self, codes: Iterable[int]) -> dict[int, bytes]:
-        """The serialized partitions of codes. Raises IndexStateError for a code the index never gave out."""
+        """Returns the serialized partitions of codes. Raises IndexStateError for a code that the index never gave
+        out.
+        """
         wanted = set(codes)
         missing = sorted(wanted - self._partitions.keys())
         with self._errors():
@@ -162,7 +166,7 @@ class KeyIndex:
         return {code: self._partitions[code] for code in wanted}
 
     def rows(self, code: int) -> dict[int, int]:
-        """How many keys each bucket of a partition has."""
+        """Returns how many keys each bucket of a partition has."""
         prefix = rows_prefix(code)
         counts: dict[int, int] = {}
         with self._errors():
@@ -199,7 +203,7 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def items(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Up to `limit` stored keys and values, from `start` on."""
+        """Returns up to `limit` stored keys and values, from `start` on."""
         with self._errors():
             return list(islice(entries_from(self._database, start), limit))
 
@@ -222,7 +226,9 @@ class KeyIndex:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Records damage that only reading shows, so that the next open does not use the index again."""
+        """Records damage that is found only while reading, so that the index is not used again after it is next
+        opened.
+        """
         try:
             with rocks_errors(self.directory):
                 yield
@@ -233,7 +239,9 @@ class KeyIndex:
             raise
 
     def _settle(self) -> None:
-        """Merging stops when the database is closed, so an index that is open only briefly must wait for it."""
+        """Waits for merges. Closing the database stops them, so without waiting an index that is open only briefly
+        never merges.
+        """
         for _ in range(_SETTLE_WAITS):
             if len(self._database.live_files()) <= _SETTLE_RUNS or not self._is_merging():
                 return
@@ -283,14 +291,14 @@ def remove_index(directory: str) -> None:
 
 
 def _key_chunks(change: IndexChange) -> Iterator[KeyChunk]:
-    """The entries of a change, keys ascending."""
+    """Yields the entries of a change, keys ascending."""
     puts = change.puts.take(key_order(change.puts.keys))
     if not len(change.removes):
         for start in range(0, len(puts), CHUNK_ROWS):
             chunk = puts.take(np.arange(start, min(start + CHUNK_ROWS, len(puts))))
             yield stored_keys(chunk.keys), stored_places(chunk)
         return
-    # Runs of puts and of removes take turns; most changes have few removes.
+    # Runs of puts and of removes alternate; most changes have few removes.
     keys = stored_keys(puts.keys) + stored_keys(change.removes)
     values = [*stored_places(puts), *repeat(None, len(change.removes))]
     pairs = sorted(zip(keys, values, strict=True), key=itemgetter(0))

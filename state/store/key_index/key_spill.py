@@ -36,7 +36,7 @@ class SourcedKeys:
 
 
 def concat_keys(parts: Sequence[SourcedKeys]) -> SourcedKeys:
-    """The keys of all parts, one after the other; there is at least one part."""
+    """Concatenates the keys of all parts; there is at least one part."""
     return SourcedKeys(pa.concat_arrays([p.keys for p in parts]), np.concatenate([p.sources for p in parts]))
 
 
@@ -63,7 +63,7 @@ class KeySpill:
         self._skip = (self._skip - len(sourced)) % _SAMPLE_STEP
 
     def ranges(self, range_bytes: int) -> Iterator[SourcedKeys]:
-        """The keys split into ranges of about that size, ranges ascending."""
+        """Yields the keys split into ranges of about that size, ranges ascending."""
         with rocks_errors(self._directory):
             self.close()
         sample = pa.concat_arrays(self._samples)

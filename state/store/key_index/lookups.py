@@ -1,7 +1,7 @@
 """Two ways to read the values of many keys: each key by itself, or all entries between the first and the last.
 
-An entry that a scan passes takes a third of the time that a key takes that is looked up. So a batch that has many of
-the keys of an index is read faster by a scan. rocksdict ends a scan at a damaged block as at the last entry.
+A scan spends on an entry a third of the time of a lookup. So if a batch has many of the keys of an index, a scan is
+faster. rocksdict ends a scan at a damaged block as at the last entry.
 """
 
 from bisect import bisect_right
@@ -11,29 +11,30 @@ from itertools import islice
 from rocksdict import Rdict
 
 DENSE_ENTRIES = 3
-"""Entries of the index for each key that is looked up, up to which a scan is used."""
+"""A scan is used up to this many entries of the index for each wanted key."""
 
 STEP_ENTRIES = 1 << 14
-"""Entries that a scan holds at a time."""
+"""The number of entries that a scan holds at a time."""
 
 
 def is_dense(database: Rdict, key_count: int) -> bool:
-    """Whether a scan finds so many keys faster. It also passes removed entries, and old values of keys that RocksDB has
-    not dropped yet."""
+    """Whether a scan is faster for this number of keys. A scan also reads removed entries, and old values of keys that
+    RocksDB has not dropped yet.
+    """
     entries: int = sum(file["num_entries"] for file in database.live_files())
     return entries <= DENSE_ENTRIES * key_count
 
 
 def values_by_key(database: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
-    """The value of each stored key, None where there is none. Ascending keys are found fastest."""
+    """Returns the value of each stored key, None if the key has none. Ascending keys are found fastest."""
     values: list[bytes | None] = database.get(keys)
     return values
 
 
 def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTRIES) -> list[bytes | None]:
-    """As `values_by_key`, for ascending keys, by reading all entries between them.
+    """Returns the same as `values_by_key`, for ascending keys, by reading all entries between the first and the last.
 
-    Where the scan ends the rest is looked up, which raises for a damaged block.
+    The keys after the end of the scan are looked up one by one, which raises an error for a damaged block.
     """
     values: list[bytes | None] = []
     if not keys:
@@ -42,7 +43,7 @@ def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTR
     while len(values) < len(keys):
         passed = dict(islice(entries, step))
         if not passed:
-            # An error would keep a scan that it has seen, and so the database open, after it is closed.
+            # An error would hold a reference to the scan, so that the database would stay open after it is closed.
             del entries
             values += values_by_key(database, keys[len(values) :])
             break
@@ -52,7 +53,9 @@ def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTR
 
 
 def entries_from(database: Rdict, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Stored keys and values from `start` on. Raises what rocksdict raises where the last entry cannot be reached."""
+    """Yields stored keys and values from `start` on. Raises an error of rocksdict if the scan ends before the last
+    entry.
+    """
     last = None
     for entry in database.items(from_key=start):
         last = entry
@@ -61,7 +64,7 @@ def entries_from(database: Rdict, start: bytes) -> Iterator[tuple[bytes, bytes]]
 
 
 def _check_end(database: Rdict, key: bytes) -> None:
-    """Raises when there is an entry behind that key, or a damaged block."""
+    """Raises an error if there is an entry after that key, or a damaged block."""
     place = database.iter()
     place.seek(key)
     if place.valid() and place.key() == key:
@@ -71,5 +74,5 @@ def _check_end(database: Rdict, key: bytes) -> None:
         if place.valid():
             raise OSError("a scan ended before the last entry")
     finally:
-        # As above: an error keeps what it has seen.
+        # As above: an error would hold a reference to the scan.
         del place

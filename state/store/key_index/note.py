@@ -27,8 +27,8 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Note:
-    """Changes to an index of label `base`: n keys, the partition of each by its number in `partitions` (NOWHERE for
-    keys to remove), buckets, seconds; and how many keys each bucket gains or loses.
+    """The changes to an index with the label `base`: n keys, for each key its partition as a number in `partitions`
+    (NOWHERE for keys to remove), buckets, seconds; and how many keys each bucket gains or loses.
     """
 
     token: str
@@ -41,7 +41,7 @@ class Note:
     gains: Mapping[tuple[int, int], int]
 
     def is_of(self, snapshot: Snapshot, label: IndexLabel) -> bool:
-        """Whether the note belongs to the snapshot, and to an index with that label."""
+        """Whether the note was written for the snapshot, and for an index with that label."""
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         return snapshot.commit_kind is CommitKind.APPEND and self.base == label and self.token in tokens
 
@@ -58,7 +58,7 @@ class Note:
         return follows or snapshot.commit_kind is CommitKind.APPEND
 
     def change(self, index: KeyIndex) -> IndexChange:
-        """The change as the index takes it."""
+        """Returns the change in the form that `KeyIndex.apply` takes."""
         codes = index.codes(self.partitions)
         put = np.flatnonzero(self.numbers != NOWHERE)
         puts = KeyEntries(self.keys.take(put), codes[self.numbers[put]], self.buckets[put], self.seconds[put])
@@ -107,7 +107,7 @@ def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: i
 
 
 def read_note(index: KeyIndex) -> Note | None:
-    """The note next to an open index; None without one, or when it cannot be read."""
+    """Reads the note next to an open index; returns None if there is no note, or it cannot be read."""
     path = Path(f"{index.directory}/{_FILE}")
     if not path.is_file():
         return None

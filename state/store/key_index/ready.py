@@ -1,6 +1,6 @@
 """A key index that reflects the snapshot a batch is written on: opened, restored from a backup, caught up, or built
-again. If anything is wrong with the local directory, the index is built from the table. It stops with an error only if
-a running process uses the directory, or if the batch is older than the index.
+again. If anything is wrong with the local directory, the index is built from the table. This fails only if a running
+process uses the directory, or if the batch is older than the index.
 """
 
 import logging
@@ -27,7 +27,7 @@ _LOCK_WAITS = 100
 
 
 class IndexOrigin(Enum):
-    """The origin of an index."""
+    """Where a ready index came from."""
 
     LOCAL = "local"
     BACKUP = "backup"
@@ -36,7 +36,9 @@ class IndexOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Which index is wanted, and its places. `table` is the table's URI, `directory` local, `backup` optional."""
+    """Which index is wanted, and where it is stored: `table` is the table's URI, `directory` is local, `backup` is
+    optional.
+    """
 
     table: str
     keys: KeyShare
@@ -51,21 +53,26 @@ class IndexPlan:
 
     @property
     def readers(self) -> int:
-        """How many files are read in parallel while the index is built: the option, limited by the cores and by a
-        quarter of the memory; half of the memory collects the keys."""
+        """Returns how many files are read in parallel while the index is built: the option, limited by the cores and by
+        a quarter of the memory. Half of the memory collects the keys.
+        """
         wanted = self.keys.schema.settings.bucket.bootstrap_parallelism
         return max(1, min(wanted, core_count(), self.settings.memory_bytes // 4 // READER_BYTES))
 
     @property
     def alive_since(self) -> int:
-        """Keys last written before this time (seconds, local) have expired; 0 if keys never expire."""
+        """Returns the time (seconds, local) before which keys were last written that have expired; 0 if keys never
+        expire.
+        """
         ttl_ms = self.keys.schema.settings.bucket.index_ttl_ms
         return 0 if ttl_ms is None else (self.world.clock.local_ms() - ttl_ms) // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """How an index became ready: its origin, why not from the local directory, and what was read."""
+    """How an index became ready: its origin, why the local directory could not be used (None: it was), and how much was
+    read.
+    """
 
     origin: IndexOrigin
     reason: str | None = None
@@ -74,10 +81,10 @@ class IndexReport:
 
 
 def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, IndexReport]:
-    """The index at `latest` (None: the empty table), open; the caller closes it.
+    """Opens the index and brings it to the snapshot `latest` (None: the empty table); the caller closes it.
 
     Raises IndexStateError when another running process uses it, or when it reflects a later snapshot of the same
-    history: then the batch is an old one and must stop. CorruptFileError when the table has a key in two places.
+    history: then the batch is an old one and must stop. Raises CorruptFileError if the table has a key in two buckets.
     """
     index, reason = _open_local(plan)
     if index is not None:
@@ -97,7 +104,7 @@ def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -
 
 
 def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
-    """The index in the local directory, or why it cannot be used; neither if there never was one."""
+    """Opens the index in the local directory, or says why it cannot be used; both are None if there is no index."""
     for attempt in range(_LOCK_WAITS + 1):
         try:
             return KeyIndex.open(plan.path, plan.keys.scope(plan.table), plan.settings), None
@@ -106,7 +113,7 @@ def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
                 return None, None
             if e.fault is not IndexFault.LOCKED:
                 return None, e.message
-            # A cancelled task may still be closing it.
+            # A cancelled task may still be closing the index.
             if attempt == _LOCK_WAITS:
                 raise
             plan.world.pause.wait_ms(_LOCK_WAIT_MS)
@@ -138,9 +145,12 @@ def _brought_to(
 
 
 def _check_rolled_back(index: KeyIndex, source: IndexSource, latest: Snapshot | None) -> None:
-    """Returns if the snapshot that the index reflects is not this table's any more. Raises MissingSnapshotError."""
+    """Raises MissingSnapshotError if the snapshot that the index reflects is missing for another reason than a
+    rollback, or than a table that was created again.
+    """
     label, snapshots = index.label, source.snapshots
-    # A table that was made anew has none of the old one's manifests; those of a rollback stay for a day.
+    # If a table was created again, the manifests of the old table are gone; those that a rollback removed stay for a
+    # day.
     if label.snapshot_id and snapshots.get(label.snapshot_id) is None and source.manifests.exists(label.list_name):
         snapshots.check_rolled_back(label.snapshot_id, f"the key index {index.directory}", latest)
 
@@ -159,7 +169,7 @@ def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) ->
 
 
 def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, CaughtUp] | None:
-    """The index from its backup; None if there is no usable one."""
+    """Returns the index from its backup; None if there is no usable backup."""
     assert plan.backup is not None
     scope = plan.keys.scope(plan.table)
     if not restore_index(plan.backup, plan.path, scope, plan.world):
@@ -180,7 +190,7 @@ def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> 
 def _built(
     plan: IndexPlan, source: IndexSource, latest: Snapshot | None, reason: str | None
 ) -> tuple[KeyIndex, IndexReport]:
-    """A new index from the table's files."""
+    """Builds a new index from the table's files."""
     scope = plan.keys.scope(plan.table)
     entries = [] if latest is None else source.manifests.live_entries(latest)
     vectors = [] if latest is None else source.manifests.read_index(latest.index_manifest)

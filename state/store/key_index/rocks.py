@@ -48,13 +48,16 @@ class RocksSettings:
 
 
 def rocks_options(settings: RocksSettings) -> Options:
-    """Options of a database of small values that is written by ingesting files and read by point lookups."""
+    """Returns the options for a database of small values that is written by ingesting files and read by point
+    lookups.
+    """
     blocks = BlockBasedOptions()
     blocks.set_block_cache(Cache(settings.cache_bytes))
     # Indexes and filters outside of the cache would grow with the number of keys.
     blocks.set_cache_index_and_filter_blocks(True)
     blocks.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
-    # In parts: a filter of megabytes would not fit its share of the cache and be read again for every few keys.
+    # Filters are split: a filter of megabytes would not fit its share of the cache, and would be read again for every
+    # few keys.
     blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
     blocks.set_partition_filters(True)
     blocks.set_metadata_block_size(_BLOCK_BYTES)
@@ -67,7 +70,7 @@ def rocks_options(settings: RocksSettings) -> Options:
     options.set_max_open_files(settings.max_open_files)
     options.set_db_write_buffer_size(settings.write_buffer_bytes)
     options.set_write_buffer_size(max(MB, settings.write_buffer_bytes // 2))
-    # Lookups cost half as much without; keys share their beginnings inside a block anyway.
+    # Without restarts in between, lookups cost half as much; keys in a block share their beginnings anyway.
     options.set_compression_type(DBCompressionType.none())
     # Each batch adds a run; merging runs of like size rewrites a key few times, whatever the size of the index.
     options.set_compaction_style(DBCompactionStyle.universal())
@@ -82,7 +85,7 @@ def rocks_options(settings: RocksSettings) -> Options:
 
 @contextmanager
 def rocks_errors(directory: str) -> Iterator[None]:
-    """RocksDB's errors as BucketlineErrors: IndexStateError with `reason`, StorageError for errors of a disk.
+    """Turns RocksDB's errors into BucketlineErrors: IndexStateError with `reason`, StorageError for errors of a disk.
 
     rocksdict raises bare exceptions; only their texts tell them apart.
     """

@@ -1,8 +1,8 @@
-"""The keys of a table's files, for the key index: only key columns are read, and only of one share's keys.
+"""The keys of a table's files, for the key index: reads only key columns, and only the keys of one share.
 
 The keys of a bucket need merging only if rows may have been deleted; otherwise every key of every file is a key of the
-bucket. For the engines that merge rows a deleted key counts as present: it may live on in an aggregate, and a row that
-goes to its old partition is never wrong.
+bucket. With merge engines that merge rows, a deleted key counts as present: it may live on in an aggregate, and its
+next row may always go to its old partition.
 
 Source: Paimon 2.0 IndexBootstrap; finer in one thing: files that are too old are left out one by one, not by buckets.
 """
@@ -36,12 +36,12 @@ from bucketline.state.types.order import normalized_keys
 BATCH_ROWS = 65536
 
 READER_BYTES = 16 << 20
-"""What reading the keys of one file takes: some record batches of its key columns."""
+"""The memory for reading the keys of one file: some record batches of its key columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyShare:
-    """How the keys of one share are read and compared."""
+    """One share of a table's keys: how they are read and compared."""
 
     schema: TableSchema
     share: int = 0
@@ -49,7 +49,7 @@ class KeyShare:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of the full primary key."""
+        """Returns the columns of the full primary key."""
         return self.schema.primary_keys
 
     @property
@@ -57,7 +57,7 @@ class KeyShare:
         return [f.type for f in self.schema.select(self.names)]
 
     def scope(self, table: str) -> IndexScope:
-        """What an index of these keys is of; `table` is the table's URI. Each branch has an index of its own."""
+        """Returns the scope of an index of these keys; `table` is the table's URI. Each branch has its own index."""
         branch = self.schema.settings.reading.branch
         columns = [f"{f.name} {f.type}" for f in self.schema.select(self.names)]
         partitions = [f"{f.name} {f.type}" for f in self.schema.select(self.schema.partition_keys)]
@@ -65,18 +65,18 @@ class KeyShare:
         return IndexScope(named, f"{', '.join(columns)} in {', '.join(partitions)}", self.share, self.shares)
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> HashedKeys:
-        """The keys of all rows, of whatever share."""
+        """Returns the keys of all rows, of every share."""
         return hashed_keys([rows.column(name) for name in self.names], self.types)
 
     def normalized(self, rows: pa.RecordBatch) -> pa.Array:
-        """The normalized keys of this share's rows."""
+        """Returns the normalized keys of this share's rows."""
         if self.shares == 1:
             return normalized_keys([rows.column(name) for name in self.names], self.types)
         keys = self.keys(rows)
         return keys.normalized.filter(pa.array(self.mine(keys)))
 
     def mine(self, keys: HashedKeys) -> np.ndarray | None:
-        """Which keys are of this share, as a mask; None for all."""
+        """Returns which keys belong to this share, as a mask; None for all."""
         if self.shares == 1:
             return None
         mask: np.ndarray = hash_share(keys.hashes, self.shares) == self.share
@@ -92,7 +92,7 @@ def live_keys(
     alive_since: int = 0,
     readers: int = 1,
 ) -> Generator[KeyBlock, None, None]:
-    """The keys that live in a snapshot with these live entries and index files, in any order.
+    """Yields the keys that live in a snapshot with these live entries and index files, in any order.
 
     Keys may repeat. Files written before `alive_since` (seconds of local time) are left out. Memory: what merging a
     bucket takes, one after the other; then, of buckets that need no merging, `READER_BYTES` for each of `readers`.
@@ -111,12 +111,12 @@ def live_keys(
 
 
 def written_at(file: DataFileMeta) -> int:
-    """When a file was made, in seconds of local time; 0 when it does not say, which is long ago."""
+    """Returns when a file was made, in seconds of local time; 0, which is long ago, if the file does not say."""
     return (file.creation_time_ms or 0) // 1000
 
 
 def _has_dead_keys(schema: TableSchema, bucket: BucketFiles) -> bool:
-    """Whether keys in the bucket's files may not live in the bucket any more."""
+    """Whether some keys in the bucket's files may no longer live in the bucket."""
     if old_place_rule(schema) is not OldPlaceRule.DELETE_OLD:
         return False
     return schema.settings.changelog.deletion_vectors or any(f.may_hold_deletes for f in bucket.files)

@@ -1,1 +1,1 @@
-"""Compaction plans of a table: their files, and working on them."""
+"""Compaction plans of a table: the files that hold them, and the work on their items."""

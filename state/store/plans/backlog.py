@@ -8,7 +8,7 @@ from bucketline.state.store.plans.plan_files import PlanFolder
 
 @dataclass(frozen=True, slots=True)
 class PlanBacklog:
-    """Open items: how many, how many have a lease, their bytes, and when the oldest of their plans was made."""
+    """The open items: their number, how many have a lease, their bytes, and when the oldest of their plans was made."""
 
     items: int = 0
     leased: int = 0
@@ -17,7 +17,8 @@ class PlanBacklog:
 
 
 def plan_backlog(folder: PlanFolder) -> PlanBacklog:
-    """What is open now, of the plans that can be read; one look cannot tell whether a lease has ended.
+    """Summarizes the items that are open now, in the plans that can be read. A single look cannot tell whether a lease
+    has ended.
 
     Raises CorruptFileError, StorageError.
     """

@@ -1,7 +1,7 @@
-"""Compaction beside the batches of a stream: a thread that plans what is due and does it, while batches go on.
+"""Compacts while a stream goes on with its batches: a thread plans the compactions that are due, and does them.
 
-It is a compactor of the table's plans like any other. So its commits have a commit user of their own, what another
-compactor has done is done, and a process that dies leaves items for whoever comes next.
+The thread is a compactor of the table's plans like any other. So its commits have a commit user of their own, it skips
+items that another compactor has done, and if its process dies, another compactor takes the items.
 """
 
 import logging
@@ -31,7 +31,7 @@ _DROP_MS = 10_000
 
 
 class Turns:
-    """What the thread does in one turn, step by step."""
+    """The work of the thread in one turn, step by step."""
 
     def __init__(self, at: TableAt, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS) -> None:
         check_plannable(at)
@@ -45,8 +45,9 @@ class Turns:
         )
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
-        """Plans what is due, if asked to, and works until nothing is left to claim. Raises CompactionFailedError for an
-        item that has failed each time; StorageError."""
+        """Plans the compactions that are due, if asked to, and works until no item is left to claim. Raises
+        CompactionFailedError for an item that has failed each time; StorageError.
+        """
         if full:
             self._owed.ask()
         if plans:
@@ -80,7 +81,7 @@ class Turns:
 
 
 class CompactionThread:
-    """The thread: it sleeps until `notice` wakes it, and never runs two turns at a time."""
+    """The thread that compacts: it sleeps until `notice` wakes it, and never runs two turns at a time."""
 
     def __init__(self, turns: Turns, *, lease_ms: int = LEASE_MS) -> None:
         self._turns, self._lease_ms = turns, lease_ms
@@ -94,7 +95,9 @@ class CompactionThread:
         self._thread.start()
 
     def notice(self, *, plans: bool = True, full: bool = False) -> None:
-        """There is a new batch; `full` says that a full compaction was due with it, `plans` that it is time to plan."""
+        """Wakes the thread for a new batch; `full` says that a full compaction was due with the batch, `plans` that a
+        new plan is due.
+        """
         with self._changed:
             self._asked = True
             self._plans |= plans or full
@@ -109,17 +112,19 @@ class CompactionThread:
 
     @property
     def backlog(self) -> OpenItems:
-        """What was open when it last looked."""
+        """Returns the items that were open when the thread last looked."""
         return self._turns.compactor.open
 
     @property
     def done_items(self) -> int:
-        """How many items it has compacted."""
+        """Returns how many items the thread has compacted."""
         with self._changed:
             return self._done_items
 
     def wait_idle(self, timeout_ms: int) -> bool:
-        """Whether everything that `notice` asked for is done within that time. Raises as `check`."""
+        """Waits until everything that `notice` asked for is done. Returns False if the time is over before. Raises the
+        errors of `check`.
+        """
         with self._changed:
             idle = self._changed.wait_for(
                 lambda: self._error is not None or not (self._asked or self._is_busy), timeout_ms / 1000
@@ -128,9 +133,8 @@ class CompactionThread:
         return idle
 
     def stop(self, timeout_ms: int) -> bool:
-        """Ends the thread: an item in work is finished if that is done in time, else given back and its files removed.
-
-        Returns whether the thread has ended.
+        """Ends the thread, and returns whether it has ended. An item in work is finished if there is time; otherwise it
+        is given back and its files are removed.
         """
         self._stop.ask()
         with self._changed:
@@ -172,9 +176,9 @@ class CompactionThread:
             self._ended(finished)
 
     def _next(self, *, looks_again: bool) -> tuple[bool, bool]:
-        """Waits until there is something to do, and says what."""
+        """Waits until there is something to do, and returns what."""
         with self._changed:
-            # Others hold open items: their leases may end.
+            # Other compactors hold open items: their leases may end.
             waits_s = self._lease_ms / 2000 if self._turns.compactor.open.count and not looks_again else None
             self._changed.wait_for(lambda: self._asked or self._stop.is_asked, waits_s)
             plans, full = self._plans, self._full

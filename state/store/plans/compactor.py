@@ -1,7 +1,7 @@
-"""One compactor of a table's plans: claims items, does them, commits them, records what came of them.
+"""One compactor of a table's plans: claims items, does them, commits them, and records their results.
 
-Any number of them work side by side, in any processes; none of them is special and none knows the others. Losing is no
-failure: an item that another process has done is done.
+Any number of compactors work at the same time, in any processes; all are equal, and none knows the others. If another
+process has done an item first, that is no failure.
 """
 
 import logging
@@ -27,12 +27,12 @@ _LOG = logging.getLogger(__name__)
 _STOPPED = "the compactor was asked to stop"
 
 KeepAlive = Callable[[Callable[[], None], Lease], AbstractContextManager[None]]
-"""Calls the first argument again and again while the context is open, often enough for the lease."""
+"""A context that calls the first argument again and again while it is open, often enough to keep the lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An item that is ours for now."""
+    """An item that this compactor holds for now."""
 
     plan: Plan
     item: Item
@@ -41,9 +41,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What this compactor did about an item; no result: it was given back, or its outcome is not known.
+    """An item that this compactor has finished with. Without a result, it was given back, or its outcome is not known.
 
-    `failures` counts the errors of an item that it has given up.
+    `failures` counts the errors of an item that the compactor has given up.
     """
 
     item: Item
@@ -53,14 +53,14 @@ class Finished:
 
 
 DoneItem = tuple[Claimed, ItemJob, Made]
-"""An item, what it was, and what has become of its buckets; not committed yet."""
+"""An item, its job, and the new state of its buckets, which is not committed yet."""
 
 
 class Compactor:
     """Works on the plans of one table. `name` tells its log lines from those of others.
 
-    `take` says how many of so many open items it takes at a time; `engine` does them. It remembers only when it saw
-    which heartbeat.
+    `take` turns the number of open items into the number that the compactor takes at a time; `engine` does them. A
+    compactor remembers nothing but when it saw which heartbeat.
     """
 
     def __init__(
@@ -82,10 +82,11 @@ class Compactor:
         self._held: list[Claimed] = []
         self._is_dropped = False
         self.open = OpenItems()
-        """Items without a result when it last looked."""
+        """The items that had no result when the compactor last looked."""
 
     def round(self) -> list[Finished]:
-        """Claims items and works on them until each is recorded or given back; empty when there was none to claim.
+        """Claims items and works on them until each is recorded or given back. Returns them; the list is empty when
+        there was no item to claim.
 
         Items that have failed too often are closed on the way. Raises StorageError when the plans cannot be read.
         """
@@ -99,24 +100,26 @@ class Compactor:
                 beats.renew()
                 return [*given_up, *self._work_on(claimed, held)]
         finally:
-            # Asked to stop, or an error that nobody foresaw: others need not wait for the leases.
+            # Asked to stop, or stopped by an unexpected error: the items are given back, so that others need not wait
+            # for the leases to end.
             for c in held:
                 release(self._folder, c, None)
             self._held = []
 
     def drop(self) -> None:
-        """Gives back the items in work, to be called from another thread. Work on them ends soon and leaves no
-        files."""
+        """Gives back the items in work; to be called from another thread. The work on them ends soon and leaves no
+        files behind.
+        """
         self._is_dropped = True
         for c in tuple(self._held):
             release(self._folder, c, None)
 
     def _claim_some(self) -> tuple[list[Claimed], list[Finished]]:
-        """What was claimed, and what was given up."""
+        """Returns the items that were claimed, and those that were given up."""
         listing = self._folder.list()
         items: list[tuple[Plan, Item]] = []
         for plan in self._folder.readable(listing).values():
-            # Where each begins elsewhere they seldom want the same.
+            # Compactors begin at different items, so that they seldom want the same item.
             start = int(self._world.random.fraction() * len(plan.items))
             turned = (*plan.items[start:], *plan.items[:start])
             items += [(plan, item) for item in turned if not listing.has_result(plan, item.number)]
@@ -154,7 +157,7 @@ class Compactor:
         lease = Lease(self._world.ids.new_uuid(), self._lease_ms)
         claim = self._folder.claim(plan, item.number, view.epoch + 1, lease)
         if claim is not None and self._folder.result(plan, item.number) is not None:
-            # The listing was an old one.
+            # The listing was out of date.
             return None
         return claim
 
@@ -176,15 +179,18 @@ class Compactor:
         return ends.finished
 
     def _look(self, c: Claimed) -> ItemJob | ItemResult:
-        """All items of a round are looked at in one snapshot."""
+        """Returns the job of an item, or its result if there is nothing to do. All items of a round are looked at in
+        one snapshot.
+        """
         if not self._is_fresh:
             self._work.refresh()
             self._is_fresh = True
         return self._work.look(c.plan, c.item, self._folder.release_path(c.claim))
 
     def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[DoneItem]:
-        """Jobs and what they have made. Jobs on single buckets run together, or one by one if that fails; then those
-        that move rows, one by one, because the engine shares each among its tasks."""
+        """Does the jobs, and returns them with their results. Jobs on single buckets run together, or one by one if
+        that fails. Then jobs that move rows run one by one, because the engine shares each of them among its tasks.
+        """
         moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
         others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]
         done_jobs: list[DoneItem] = []
@@ -209,11 +215,11 @@ class Compactor:
         return done_jobs
 
     def _run(self, c: Claimed, job: ItemJob) -> Made | ItemResult:
-        """What the job has made; or the item's result, where it ended in an error because its inputs are gone."""
+        """Returns what the job has made, or the result of the item if it failed because its inputs are gone."""
         try:
             return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages
         except Exception:
-            # Another process has compacted or removed them, and the snapshots that had them have expired.
+            # Another process has compacted or removed the inputs, and the snapshots that had them have expired.
             if not self._is_dropped:
                 self._is_fresh = False
                 with suppress(BucketlineError):
@@ -223,11 +229,11 @@ class Compactor:
             raise
 
     def _commit(self, group: Sequence[DoneItem], ends: "_Ends") -> None:
-        """Commits the items of one plan together; all of them, or none."""
+        """Commits the items of one plan together: either all of them, or none."""
         ours = []
         for c, job, made in group:
             if self._is_dropped:
-                # Whoever has dropped it may have gone on.
+                # The process that dropped the item may have gone on with it.
                 self._work.discard(made)
                 ends.give_back(c, _STOPPED, failed=False)
             elif self._is_superseded(c):
@@ -255,8 +261,9 @@ class Compactor:
         return False
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
-        """Somebody else was faster, with an item or with its bucket; what is left of each says which. To lose is no
-        error of the item."""
+        """Looks again at items whose commit lost against another one: another process was faster, with an item or with
+        its bucket. Losing does not count as an error of the item.
+        """
         self._is_fresh = False
         for c in claims:
             looked = ends.attempt(c, partial(self._look, c))
@@ -267,19 +274,20 @@ class Compactor:
 
 
 class _Ends:
-    """How the items of a round have ended; `held` are those that have not. Errors of a compactor that `is_dropped`
-    count for nothing."""
+    """The ends of the items of a round; `held` are the items that have not ended. Errors of a compactor that
+    `is_dropped` are not counted.
+    """
 
     def __init__(self, folder: PlanFolder, held: list[Claimed], is_dropped: Callable[[], bool]) -> None:
         self._folder, self._held, self._is_dropped = folder, held, is_dropped
         self.finished: list[Finished] = []
 
     def attempt(self, c: Claimed, act: Callable[[], T]) -> T | None:
-        """What `act` gives; None after an error, with which the item is given back."""
+        """Returns what `act` gives; None after an error, with which the item is given back."""
         return self.attempt_all([c], act)
 
     def attempt_all(self, claims: Sequence[Claimed], act: Callable[[], T]) -> T | None:
-        """As `attempt`, for items that are done by one act."""
+        """As `attempt`, for several items that are done by one call of `act`."""
         try:
             return act()
         except Exception as e:  # noqa: BLE001 (whatever it is, the reason is recorded, and another compactor may try)
@@ -294,18 +302,18 @@ class _Ends:
             return None
 
     def close(self, c: Claimed, result: ItemResult) -> None:
-        """Records what became of an item."""
+        """Records the result of an item."""
         try:
             result = self._folder.record(c.plan, c.item.number, result)
         except (StorageError, CorruptFileError) as e:
-            # The table tells it as well; the next to take the item finds it there.
+            # The table shows the result as well; the next compactor that takes the item finds it there.
             values = (c.item.number, c.plan.plan_id, result.state.value)
             _LOG.warning("item %d of plan %s: that it is %s is not recorded: %s", *values, e)
         self._held.remove(c)
         self.finished.append(Finished(c.item, result, result.reason))
 
     def leave(self, c: Claimed, reason: str) -> None:
-        """Keeps the lease until it ends: that is the time for an unclear outcome to show."""
+        """Keeps the lease of an item until it ends, so that an unclear outcome has time to show in the table."""
         self._held.remove(c)
         self.finished.append(Finished(c.item, None, reason))
 
@@ -316,7 +324,7 @@ class _Ends:
 
 
 def release(folder: PlanFolder, c: Claimed, failure: str | None) -> None:
-    """Lets others take an item at once; where that fails, the lease ends by itself."""
+    """Gives an item back at once, so that other compactors can take it; if that fails, its lease ends by itself."""
     with suppress(BucketlineError):
         folder.release(c.claim, failure)
 
@@ -326,7 +334,7 @@ def _one_line(error: Exception) -> str:
 
 
 class _Beats:
-    """The heartbeats of claims; they go on while storage does not answer."""
+    """The heartbeats of claims; they are renewed even while storage does not answer."""
 
     def __init__(self, folder: PlanFolder, claims: Sequence[Claim]) -> None:
         self._folder, self._claims = folder, claims

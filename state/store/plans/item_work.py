@@ -1,8 +1,8 @@
-"""One item's work on a table: is it still to be done, doing it in one bucket, and committing it.
+"""The work on one item of a plan: checks whether it is still to be done, does it in one bucket, and commits it.
 
-A compaction is planned on a snapshot and done on a newer one: its input files are the same, what lies beside them may
-have changed. So deletes, deletion vectors and the levels that are looked up are taken as they are when it is done, and
-the commit is checked from there on.
+A compaction is planned on a snapshot and done on a newer one: its input files are the same, but the other files of the
+bucket may have changed. So deletes, deletion vectors and the levels for lookups are those of the newer snapshot, and
+the commit is checked against what came after that.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 
 ITEMS = "bucketline.plan-items"
-"""Snapshot property: the numbers of the items that it is the commit of."""
+"""The snapshot property that holds the numbers of the items that the snapshot commits."""
 
 _NOTHING_LEFT = "nothing was left to compact"
 _LOOK_MS = 1_000
@@ -46,8 +46,8 @@ class BucketJob:
     """A job of an engine: what a task needs to do an item.
 
     `files` are the live files of the bucket when it was looked at, `vector_files` those with its deletion vectors.
-    `based_on` is the snapshot that was looked at, `planned_ms` when. `given_back` is the path of a file that is there
-    once the item was given back: the work then ends with GivenBack, and leaves nothing behind.
+    `based_on` is the snapshot that was looked at, `planned_ms` the time of that look. A file at the path `given_back`
+    means that the item was given back: the work then ends with GivenBack, and leaves no files behind.
     """
 
     access: BucketAccess
@@ -65,14 +65,14 @@ class BucketJob:
         return self.item.place
 
     def message(self) -> CommitMessage:
-        """Does the item; raises GivenBack."""
+        """Does the item, and returns the commit message of its bucket. Raises GivenBack."""
         return do_item(self)
 
 
 @dataclass(frozen=True, slots=True)
 class MoveJob:
-    """Rows that leave the postpone bucket: the stages of it, for an engine, which end with GivenBack once the item was
-    given back. `based_on` and `planned_ms` as in `BucketJob`.
+    """A job that moves rows out of the postpone bucket: its stages, for an engine. They end with GivenBack once the
+    item was given back. `based_on` and `planned_ms` as in `BucketJob`.
     """
 
     item: Item
@@ -83,49 +83,51 @@ class MoveJob:
 
 ItemJob = BucketJob | MoveJob
 Made = tuple[CommitMessage, ...]
-"""What a job has made of the buckets that it worked on."""
+"""The output of a job for the buckets that it worked on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The commit did not come through, for this reason. The table is as it was; what the tasks wrote is removed."""
+    """A commit that failed for this reason. The table is unchanged, and the files that the tasks wrote are removed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """It is not known whether the commit was published. A later look at the snapshots shows it."""
+    """A commit of which it is not known whether it was published. A later look at the snapshots shows it."""
 
     reason: str
 
 
 class ItemWork(Protocol):
-    """How items are done; a compactor decides when."""
+    """The interface of the work on items; a compactor decides when it is done."""
 
     def refresh(self) -> None:
         """Goes to the newest snapshot. Raises BucketlineError."""
         ...
 
     def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | ItemResult:
-        """What is to be done for an item, or its result where nothing is. The job ends once there is a file at the path
-        `given_back`. Raises BucketlineError."""
+        """Returns the job of an item, or the item's result if there is nothing to do. The job ends once there is a file
+        at the path `given_back`. Raises BucketlineError.
+        """
         ...
 
     def commit(
         self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]
     ) -> Sequence[ItemResult] | Lost | Unclear:
-        """Commits what was made for items of a plan, in one snapshot. Raises BucketlineError where nothing was
-        published."""
+        """Commits the output for items of a plan, in one snapshot. Raises BucketlineError if nothing was published."""
         ...
 
     def discard(self, made: Made) -> None:
-        """Removes what was made and will not be committed."""
+        """Removes the files of an output that will not be committed."""
         ...
 
 
 class TableWork:
-    """Items of one table, from when it was last looked at; `workers` do what is shared among tasks."""
+    """Works on the items of one table, on the snapshot of the last `refresh`; `workers` do the work that is shared
+    among tasks.
+    """
 
     def __init__(self, at: TableAt, *, workers: Workers = ONE_WORKER) -> None:
         self._at, self._workers = at, workers
@@ -159,7 +161,7 @@ class TableWork:
         )
 
     def _move(self, item: Item, files: Sequence[DataFileMeta], given_back: str | None) -> MoveJob:
-        """The inputs alone are moved: rows that came later wait for another item."""
+        """Returns the job that moves the rows of the inputs only: rows that came later wait for another item."""
         at, watch = self._at, GivenBackWatch(self._access(), item.number, given_back)
         trigger = CompactTrigger.FULL if item.output_level else CompactTrigger.MINOR
         write = replace(at.plan.bucket_write(trigger), watch=watch)
@@ -205,13 +207,15 @@ class TableWork:
         self._at.discard(made)
 
     def _own_commit(self, plan: Plan, item: Item) -> int | None:
-        """The snapshot that the item was committed with, by anybody; None where none can be seen."""
+        """Returns the id of the snapshot that committed the item, whichever process made it; None if no such snapshot
+        can be seen.
+        """
         at = self._at
         newest = at.view.snapshot
         user = commit_user(at.plan.schema.settings.commit.user_prefix, plan.user)
         store = at.table.snapshot_store
         for snapshot in store.newest_first(newest or 0, plan.base_snapshot):
-            # A prefix may have been set or removed since.
+            # A prefix of commit users may have been set or removed since.
             ours = snapshot.commit_user == user or snapshot.commit_user.endswith(plan.user)
             if ours and str(item.number) in snapshot.properties.get(ITEMS, "").split(","):
                 return snapshot.id
@@ -219,7 +223,9 @@ class TableWork:
 
 
 def do_item(job: BucketJob) -> CommitMessage:
-    """Compacts an item's bucket; an empty message where nothing is left to do. An error leaves no new files behind."""
+    """Compacts an item's bucket; the commit message is empty if there is nothing left to do. An error leaves no new
+    files behind.
+    """
     access, item = job.access, job.item
     watch = GivenBackWatch(access, item.number, job.given_back, access.world.stopwatch.elapsed_ms())
     if not access.schema.primary_keys:
@@ -241,8 +247,8 @@ def do_item(job: BucketJob) -> CommitMessage:
 
 @dataclass(slots=True)
 class GivenBackWatch:
-    """Looks now and then whether an item was given back: whether there is a file at `path`. A storage that does not
-    answer says nothing of it. Each task has a copy of its own: time counts from its first call there.
+    """Checks now and then whether an item was given back: whether there is a file at `path`. If storage does not
+    answer, the item counts as not given back. Each task has its own copy, whose time counts from the first call.
     """
 
     access: BucketAccess
@@ -251,7 +257,7 @@ class GivenBackWatch:
     looked_ms: int | None = None
 
     def __call__(self) -> None:
-        """Raises GivenBack."""
+        """Raises GivenBack if the item was given back."""
         now_ms = self.access.world.stopwatch.elapsed_ms()
         if self.looked_ms is None:
             self.looked_ms = now_ms

@@ -1,6 +1,8 @@
-"""Planning: what is due in a table's newest snapshot becomes a plan of its own, published if its number is free.
+"""Makes plans: the compactions that are due in a table's newest snapshot become a plan, which is published if its
+number is free.
 
-Two who plan at once cannot both plan a bucket: the loser of a number reads the winner's plan and plans again.
+Two planners at the same time cannot both plan a bucket: if a number is taken, the planner reads the plan that took it
+and plans again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,32 +22,34 @@ from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.order import key_order
 
 KEPT_PLANS = 20
-"""Closed plans that stay, for people to look at; older ones are removed when a new one is made."""
+"""How many closed plans are kept for people to look at; older ones are removed when a new plan is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenItems:
-    """How many items of plans have no result, and when the oldest of their plans was made, by the clock of who did."""
+    """How many items of plans have no result, and when the oldest of their plans was made, by the clock of its
+    planner.
+    """
 
     count: int = 0
     since_ms: int | None = None
 
     @staticmethod
     def of(plans: Iterable[tuple[Plan, Item]]) -> "OpenItems":
-        """What is open, as items with their plans."""
+        """Summarizes open items, given with their plans."""
         made = [plan.made_ms for plan, _ in plans]
         return OpenItems(len(made), min(made, default=None))
 
     def age_seconds(self, now_ms: int) -> int:
-        """How long the oldest has been open."""
+        """Returns for how long the oldest item has been open."""
         return 0 if self.since_ms is None else max(0, (now_ms - self.since_ms) // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
-    """A plan that is made, or that would be; `number` is None where it was not published.
+    """A plan that was made, or that a dry run would make; `number` is None if it was not published.
 
-    `busy` are the open items of the plans before it, with their plans.
+    `busy` are the open items of earlier plans, with their plans.
     """
 
     plan: Plan
@@ -58,7 +62,7 @@ class MadePlan:
 
     @property
     def open(self) -> OpenItems:
-        """What is open once it is made."""
+        """Returns the items that are open once this plan is made."""
         own = self.plan.items if self.number is not None else ()
         return OpenItems.of((*self.busy, *((self.plan, item) for item in own)))
 
@@ -73,9 +77,9 @@ def make_plan(
 ) -> MadePlan:
     """Plans what the strategy chooses, on the newest snapshot.
 
-    Nothing is published for a dry run, or when no item is due. Buckets with an open item are left out; those that pass
-    `fully` are compacted fully. Closed plans are removed but for the newest. Raises OptionError, UnsupportedTableError,
-    StorageError.
+    No plan is published for a dry run, or if no item is due. Buckets with an open item are left out; buckets that pass
+    `fully` are compacted fully. Closed plans are removed, except for the newest. Raises OptionError,
+    UnsupportedTableError, StorageError.
     """
     check_plannable(at)
     clock, ids = at.table.world.clock, at.table.world.ids
@@ -98,9 +102,9 @@ def make_plan(
 
 
 def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *, dry_run: bool = False) -> MadePlan:
-    """The plan that `choose` makes, published under the next number; it is given the open items of all plans.
+    """Publishes the plan that `choose` makes, under the next number. `choose` gets the open items of all plans.
 
-    Where another planner takes that number, it is asked again, with that one's items.
+    If another planner takes that number, `choose` is called again, with the items of that planner too.
     """
     listing = folder.list()
     plans = folder.readable(listing)
@@ -121,7 +125,7 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
 
 
 def check_plannable(at: TableAt) -> None:
-    """Returns if compactions of the table can be planned. Raises UnsupportedTableError."""
+    """Raises UnsupportedTableError if compactions of the table cannot be planned."""
     at.table.io.require_publish()
 
 
@@ -165,7 +169,7 @@ def _choose(
 
 
 def _remove_old(folder: PlanFolder, listing: Listing, plans: Mapping[int, Plan]) -> None:
-    """Removes closed plans but for the newest; where storage fails, the next planner does it."""
+    """Removes closed plans except for the newest; if storage fails, the next planner does it."""
     closed = [n for n in sorted(plans) if n in listing.plan_numbers and listing.is_closed(plans[n])]
     with suppress(StorageError):
         for number in closed[:-KEPT_PLANS]:

@@ -1,11 +1,11 @@
 """The folder `compaction/` of a table: plans, and for each item its leases, heartbeats and result.
 
-A branch has one of its own, beside its snapshots.
+A branch has its own folder next to its snapshots.
 
-All files lie flat, so that one listing shows what is open. `plan-<n>`, leases, releases and results are made if absent
-and never change; a heartbeat is written by the owner of its lease alone. Names hold the plan's UUID, so that a plan
-that gets the number of one that was cleaned up has nothing of it. A listing may be old: whatever matters is asked by
-name.
+There are no subfolders, so that one listing shows the open items. `plan-<n>`, leases, releases and results are made if
+absent and never change; only the owner of a lease writes its heartbeat. Names hold the plan's UUID, so that a plan with
+the number of a removed plan does not take over its files. A listing may be out of date: where that matters, files are
+read by name.
 """
 
 import logging
@@ -37,7 +37,7 @@ _ITEM = re.compile(r"item-([0-9a-f-]{36})-([0-9]+)-(lease|beat|release|result)(?
 
 @dataclass(slots=True)
 class _Listed:
-    """The files of an item in a listing: epochs that have a lease, a heartbeat, a release."""
+    """The files of one item in a listing: which epochs have a lease, a heartbeat, a release."""
 
     epochs: dict[str, set[int]] = field(default_factory=lambda: {"lease": set(), "beat": set(), "release": set()})
     has_result: bool = False
@@ -45,7 +45,9 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What the folder showed: numbers of plans, ascending, the files of items by plan and number, and their names."""
+    """The contents of the folder: the numbers of the plans, ascending, the files of items by plan and number, and the
+    names of these files.
+    """
 
     plan_numbers: tuple[int, ...] = ()
     items: Mapping[tuple[str, int], _Listed] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class PlanFolder:
         self._unreadable: set[int] = set()
 
     def list(self) -> Listing:
-        """One listing. Raises StorageError."""
+        """Lists the folder once. Raises StorageError."""
         numbers: list[int] = []
         items: dict[tuple[str, int], _Listed] = {}
         item_names: list[str] = []
@@ -95,15 +97,16 @@ class PlanFolder:
         return Listing(tuple(sorted(numbers)), items, tuple(item_names))
 
     def _forget_others(self, numbers: set[int], paths: set[str]) -> None:
-        """Holds no more in memory than what is listed."""
+        """Drops everything from memory that is not in the listing."""
         self._plans = {n: plan for n, plan in self._plans.items() if n in numbers}
         self._leases = {path: lease for path, lease in self._leases.items() if path in paths}
         self._releases = {path: release for path, release in self._releases.items() if path in paths}
 
     def plan(self, number: int, listing: Listing | None = None) -> Plan | None:
-        """The plan of that number; None when there is none. Raises CorruptFileError, StorageError.
+        """Returns the plan with that number; None if there is no such plan. Raises CorruptFileError, StorageError.
 
-        It is read again unless the listing shows that it is closed: the table may have been dropped and made anew.
+        The plan is read again unless the listing shows that it is closed: the table may have been dropped and created
+        again.
         """
         known = self._plans.get(number)
         if known is None or (listing is not None and not listing.is_closed(known)):
@@ -116,12 +119,14 @@ class PlanFolder:
         return self._plans[number]
 
     def plans(self, listing: Listing) -> dict[int, Plan]:
-        """The plans of a listing that are there. Raises as `plan`."""
+        """Returns the plans of a listing that still exist. Raises as `plan`."""
         numbered = ((number, self.plan(number, listing)) for number in listing.plan_numbers)
         return {number: plan for number, plan in numbered if plan is not None}
 
     def readable(self, listing: Listing) -> dict[int, Plan]:
-        """As `plans`, without those that cannot be read: each of these is warned about once. Raises StorageError."""
+        """Returns the plans of a listing without those that cannot be read; logs a warning for each of these once.
+        Raises StorageError.
+        """
         plans = {}
         for number in listing.plan_numbers:
             try:
@@ -136,14 +141,16 @@ class PlanFolder:
         return plans
 
     def publish_plan(self, number: int, plan: Plan) -> bool:
-        """Makes the plan the table's next one; False when its number is taken. Raises StorageError."""
+        """Publishes a plan as the table's next one; returns False if its number is taken. Raises StorageError."""
         if not self._publish(self.plan_path(number), encode_plan(plan)):
             return False
         self._plans[number] = plan
         return True
 
     def view(self, listing: Listing, plan: Plan, number: int) -> ItemView:
-        """What the files of an item say, as far as the listing shows them. Raises CorruptFileError, StorageError."""
+        """Returns the state of an item by its files, as far as the listing shows them. Raises CorruptFileError,
+        StorageError.
+        """
         listed = listing.items.get((plan.plan_id, number), _Listed())
         if listed.has_result:
             return ItemView(result=self.result(plan, number))
@@ -165,16 +172,20 @@ class PlanFolder:
         )
 
     def claim(self, plan: Plan, number: int, epoch: int, lease: Lease) -> Claim | None:
-        """The lease of that epoch, which is ours alone; None when somebody else has it. Raises StorageError."""
+        """Takes the lease of that epoch for this process; returns None if another process has it. Raises
+        StorageError.
+        """
         path = self._path(plan.plan_id, number, "lease", epoch)
         return Claim(plan.plan_id, number, epoch, lease) if self._publish(path, encode_lease(lease)) else None
 
     def renew(self, claim: Claim, beat: int) -> None:
-        """Shows that the owner is alive: `beat` is another one each time. Raises StorageError."""
+        """Renews the heartbeat, to show that the owner is alive: `beat` differs from call to call. Raises
+        StorageError.
+        """
         self._io.overwrite(self._path(claim.plan_id, claim.number, "beat", claim.epoch), str(beat).encode())
 
     def is_superseded(self, claim: Claim) -> bool:
-        """Whether somebody else has taken the item since. Raises StorageError."""
+        """Whether another process has taken the item since. Raises StorageError."""
         return self._io.exists(self._path(claim.plan_id, claim.number, "lease", claim.epoch + 1))
 
     def release(self, claim: Claim, failure: str | None = None) -> None:
@@ -182,23 +193,27 @@ class PlanFolder:
         self._publish(self.release_path(claim), encode_release(Release(failure)))
 
     def release_path(self, claim: Claim) -> str:
-        """The file that says that the item was given back."""
+        """Returns the path of the file that says that the item was given back."""
         return self._path(claim.plan_id, claim.number, "release", claim.epoch)
 
     def record(self, plan: Plan, number: int, result: ItemResult) -> ItemResult:
-        """Closes an item; with what, by us or by who was faster. Raises CorruptFileError, StorageError."""
+        """Closes an item, and returns its result: this one, or that of a process that was faster. Raises
+        CorruptFileError, StorageError.
+        """
         if self._publish(self._path(plan.plan_id, number, "result"), encode_result(result)):
             return result
         return self.result(plan, number) or result
 
     def result(self, plan: Plan, number: int) -> ItemResult | None:
-        """What became of an item; None while it is open. Raises CorruptFileError, StorageError."""
+        """Returns the result of an item; None while it is open. Raises CorruptFileError, StorageError."""
         path = self._path(plan.plan_id, number, "result")
         data = self._io.read_optional(path)
         return None if data is None else decode_result(data, path)
 
     def remove(self, number: int, plan: Plan, listing: Listing) -> None:
-        """Removes a plan and what belongs to it. The plan goes first, so that nobody takes up what has no result."""
+        """Removes a plan and the files of its items. The plan's own file is removed first, so that no process takes an
+        item whose result is gone.
+        """
         self._io.delete(self.plan_path(number))
         self._plans.pop(number, None)
         for (plan_id, item), listed in listing.items.items():
@@ -239,7 +254,9 @@ class PlanFolder:
         return f"{self.directory}/item-{plan_id}-{number}-{kind}{end}"
 
     def _publish(self, path: str, data: bytes) -> bool:
-        """Makes a file if there is none; True as well when only the answer was lost: the file is what we wrote."""
+        """Creates a file if it does not exist. Returns True as well if only the answer was lost and the file has these
+        bytes.
+        """
         try:
             if self._io.publish(path, data):
                 return True
@@ -252,15 +269,14 @@ class PlanFolder:
 
 
 def plan_id_in(name: str) -> str | None:
-    """The plan that a file of an item belongs to, from its name; None for other files."""
+    """Returns the id of the plan that a file of an item belongs to, from the file's name; None for other files."""
     match = _ITEM.fullmatch(name)
     return None if match is None else match[1]
 
 
 def named_by_plans(io: FileIO, path: str) -> set[str]:
-    """The names of the files that belong to the plans of the table at `path`; all of them where a plan cannot be read.
-
-    Raises StorageError.
+    """Returns the names of the files that belong to the plans of the table at `path`; all files of items if a plan
+    cannot be read. Raises StorageError.
     """
     folder = PlanFolder(io, path)
     listing = folder.list()

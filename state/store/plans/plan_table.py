@@ -1,4 +1,4 @@
-"""A plan as a table: what people see of it, on the command line and in SQL."""
+"""Shows a plan as a table to people, on the command line and in SQL."""
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ _SCHEMA = pa.schema(
 
 
 def plan_table(schema: TableSchema, plan: Plan) -> pa.Table:
-    """One row for each item, in the order of the plan."""
+    """Returns a row for each item, in the order of the plan."""
     rows = [
         {
             "item": i.number,

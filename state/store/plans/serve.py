@@ -1,6 +1,7 @@
 """A compactor as a process: looks for work in several tables, again and again, until it is asked to stop.
 
-A first request to stop lets the items in work come to their end; a second one, raised by whoever asks, gives them back.
+At the first request to stop, the items in work are finished; a second request, raised as an exception by the caller,
+gives them back.
 """
 
 import logging
@@ -23,14 +24,14 @@ _LOG = logging.getLogger(__name__)
 _MOST_AT_A_TIME = 8
 
 Tell = Callable[[str, Finished], None]
-"""Is given the table's path and what was done about an item of it."""
+"""A function that is called with the table's path and a finished item of the table."""
 
 
 class Stop:
     """A request to end, and a pause that it ends.
 
-    A signal's handler asks, perhaps while the thread that it interrupts waits. So neither takes a lock that the other
-    may hold: `threading.Event` would wait for itself.
+    A signal handler makes the request, perhaps while the thread that it interrupts is waiting. So neither takes a lock
+    that the other may hold: `threading.Event` would wait for itself.
     """
 
     def __init__(self) -> None:
@@ -46,21 +47,25 @@ class Stop:
         return self._is_asked
 
     def wait_ms(self, duration_ms: int) -> None:
-        """Returns after that many milliseconds, or once it is asked."""
+        """Waits that many milliseconds, or until a stop is requested."""
         with suppress(Empty):
             self._wakes.get(timeout=duration_ms / 1000)
-            # For whoever else waits.
+            # This wakes other waiting threads.
             self._wakes.put(None)
 
 
 def few(open_items: int) -> int:
-    """How many items a process that does them one after the other takes at a time. All items of a round are one commit,
-    and commits of compactors wait for each other, so more is better; but other compactors must find work too."""
+    """Returns how many items a process takes at a time if it does them one after the other. All items of a round are
+    one commit, and commits of compactors wait for each other, so more is better; but other compactors must find work
+    too.
+    """
     return max(1, min(_MOST_AT_A_TIME, open_items // 4))
 
 
 def compactor_in(at: TableAt, engine: Engine, *, lease_ms: int, take: Callable[[int], int] = few) -> Compactor:
-    """A compactor of the table. Raises OptionError, UnsupportedTableError where it cannot have plans."""
+    """Returns a compactor for the table. Raises OptionError, and UnsupportedTableError if the table cannot have
+    plans.
+    """
     check_plannable(at)
     folder = PlanFolder(at.table.io, at.table.metadata_path)
     work = TableWork(at, workers=engine.workers)
@@ -76,11 +81,11 @@ def serve_plans(
     tell: Tell,
     looked: Callable[[str], None] = lambda path: None,
 ) -> int:
-    """Works on the plans of tables, given by path, in turns; how many items were closed. `looked` is called after each
-    look at a table.
+    """Works in turns on the plans of tables, given by their paths, and returns how many items were closed. `looked` is
+    called after each look at a table.
 
-    With `once` it ends when it finds nothing more to claim; errors of a table are raised then. Without, they are
-    warnings, and the table is looked at again.
+    With `once` it returns when no item is left to claim, and errors of a table are raised. Without `once` such errors
+    are logged as warnings, and the table is looked at again.
     """
     closed = 0
     while not stop.is_asked:

@@ -13,12 +13,13 @@ from bucketline.state.plans.choose import is_due
 from bucketline.state.store.write.table_at import TableAt
 
 _MOST_SNAPSHOTS = 100
-"""Snapshots that are looked at for the last compaction of a table when a writer starts."""
+"""How many snapshots are searched for the table's last compaction when a writer starts."""
 
 
 class WhenToPlan:
-    """The turns of one writer. Time counts from when it planned last; when it starts, from the last compaction that
-    the table's newest snapshots show, by anybody."""
+    """Decides for one writer. Time counts from its last plan, or at the start from the last compaction that the table's
+    newest snapshots show, whichever process made it.
+    """
 
     def __init__(self, world: World = SYSTEM_WORLD) -> None:
         self._world = world
@@ -26,9 +27,8 @@ class WhenToPlan:
         self._is_looked_up = False
 
     def is_due(self, at: TableAt, batch_id: int) -> bool:
-        """Whether the trigger says that it is time after that batch. Storage is asked once, and only where time counts.
-
-        Raises StorageError, CorruptFileError.
+        """Whether a plan is due after that batch, by the trigger. Storage is read once, and only if the trigger has a
+        time. Raises StorageError, CorruptFileError.
         """
         plans, now_ms = at.plan.sink.plans, self._world.stopwatch.elapsed_ms()
         if plans.trigger is not PlanTrigger.COMMITS and not self._is_looked_up:
@@ -39,19 +39,19 @@ class WhenToPlan:
         return is_due(plans, commits=batch_id + 1, since_last_ms=since)
 
     def planned(self) -> None:
-        """It has planned now."""
+        """Notes that the writer has made a plan now."""
         self._planned_ms = self._world.stopwatch.elapsed_ms()
 
 
 class OwedFull:
-    """The buckets that a full compaction has not reached, since they had an open item when it was due."""
+    """The buckets that a full compaction has not reached, because they had an open item when it was due."""
 
     def __init__(self) -> None:
         self._is_due = False
         self._owed: frozenset[BucketId] = frozenset()
 
     def ask(self) -> None:
-        """A full compaction of all buckets is due."""
+        """Notes that a full compaction of all buckets is due."""
         self._is_due = True
 
     @property
@@ -59,18 +59,20 @@ class OwedFull:
         return self._is_due or bool(self._owed)
 
     def test(self) -> Callable[[BucketId], bool]:
-        """Which buckets are to be compacted fully."""
+        """Returns the test for buckets that are to be compacted fully."""
         is_due, owed = self._is_due, self._owed
         return lambda place: is_due or place in owed
 
     def planned(self, busy: Collection[BucketId]) -> None:
-        """They are planned, but for those that had an open item."""
+        """Notes that these buckets are planned, except for those that had an open item."""
         self._owed = frozenset(busy) if self._is_due else self._owed & frozenset(busy)
         self._is_due = False
 
 
 def last_compaction_age_ms(at: TableAt) -> int | None:
-    """How long ago the table was last compacted, as its newest snapshots show it; None where none of them does."""
+    """Returns how long ago the table was last compacted, by its newest snapshots; None if none of them is a
+    compaction.
+    """
     newest = at.view.snapshot
     if newest is None:
         return None

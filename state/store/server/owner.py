@@ -16,40 +16,43 @@ PartitionSpec = Mapping[str, str]
 class TableOwner(Protocol):
     """The catalog that a table or a branch belongs to. Implementations can be pickled.
 
-    After a lost answer it is looked up whether a change of a tag or branch, or a rollback, has happened. So a
-    StorageError means that it has not, or that nobody knows.
+    If the answer to a change of a tag or branch, or to a rollback, is lost, the implementation looks whether the change
+    has happened. So a StorageError means that it has not happened, or that this is not known.
     """
 
     def newest(self) -> Snapshot | None:
-        """The newest snapshot; None for a table without any."""
+        """Returns the newest snapshot; None for a table without snapshots."""
         ...
 
     def commit(self, snapshot: Snapshot, before: Snapshot | None) -> bool:
-        """Makes `snapshot` the successor of `before`; False when another one is the newest.
+        """Makes `snapshot` the successor of `before`; returns False if another snapshot is the newest.
 
-        After a StorageError it may have happened, unless its `published` is False.
+        After a StorageError the commit may have happened, unless its `published` is False.
         """
         ...
 
     def change_schema(self, before: TableSchema, wanted: TableSchema) -> None:
-        """Changes the schema as from `before` to `wanted`. Raises StorageError; OptionError for what is refused."""
+        """Changes the schema from `before` to `wanted`. Raises StorageError, and OptionError if the catalog refuses the
+        change.
+        """
         ...
 
     def roll_back(self, target: int | str, *, newest: int | None = None) -> None:
-        """Makes a snapshot, by id or tag, the newest again, if `newest` is the id of the newest one (None: whatever it
-        is). Raises OptionError when there is none."""
+        """Makes a snapshot, by id or tag, the newest again, if `newest` is the id of the newest snapshot (None: any).
+        Raises OptionError if there is no such snapshot or tag.
+        """
         ...
 
     def create_tag(self, tag: Tag) -> bool:
-        """Creates a tag; False when the name is taken."""
+        """Creates a tag; returns False if the name is taken."""
         ...
 
     def delete_tag(self, name: str) -> None:
-        """Removes a tag; a missing one is no error."""
+        """Removes a tag; does nothing if there is no such tag."""
         ...
 
     def branches(self) -> list[str]:
-        """The names of the table's branches, sorted."""
+        """Returns the names of the table's branches, sorted."""
         ...
 
     def create_branch(self, name: str, tag: str | None) -> None:
@@ -57,21 +60,27 @@ class TableOwner(Protocol):
         ...
 
     def delete_branch(self, name: str) -> None:
-        """Removes a branch; a missing one is no error."""
+        """Removes a branch; does nothing if there is no such branch."""
         ...
 
     def fast_forward(self, branch: str) -> None:
-        """Makes the branch's history that of the table. Raises OptionError for a branch that is not there."""
+        """Makes the history of the branch the history of the table. Raises OptionError if there is no such branch."""
         ...
 
     def mark_partitions_done(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Says that partitions are done. Raises StorageError; UnsupportedTableError where the catalog keeps none."""
+        """Marks partitions as done. Raises StorageError, and UnsupportedTableError if the catalog keeps no
+        partitions.
+        """
         ...
 
     def add_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Adds partitions to those that the catalog keeps, unless they are there. Errors as above."""
+        """Adds partitions to the catalog, unless they are there already. Raises the errors of
+        `mark_partitions_done`.
+        """
         ...
 
     def drop_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Takes partitions out of those that the catalog keeps; missing ones are no error. Errors as above."""
+        """Removes partitions from the catalog; missing ones are ignored. Raises the errors of
+        `mark_partitions_done`.
+        """
         ...

@@ -1,6 +1,7 @@
-"""A client of Paimon's REST catalog: paths, JSON, pages, the bearer token, and errors that say whether to ask again.
+"""A client of Paimon's REST catalog: paths, JSON, pages, the bearer token, and errors that say whether to repeat a
+request.
 
-A request that changes something is sent once; one that only asks is tried again after a failure that may pass.
+A request that changes something is sent once; a request that only reads is repeated after a failure that may pass.
 Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTApi, ResourcePaths, DefaultErrorHandler.
 """
 
@@ -23,11 +24,11 @@ _TRIES = 4
 _FIRST_PAUSE_MS = 200
 _MAY_PASS = frozenset({429, 500, 502, 503, 504})
 _NOT_DONE = frozenset({400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 429, 501})
-"""Answers that say that the request was not carried out."""
+"""Status codes that mean that the request was not carried out."""
 
 
 class NotThereError(Exception):
-    """There is no such thing: `kind` is what is missing, as TABLE, DATABASE, SNAPSHOT or TAG."""
+    """Raised if something does not exist: `kind` says what, as TABLE, DATABASE, SNAPSHOT or TAG."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -35,12 +36,12 @@ class NotThereError(Exception):
 
 
 class TakenError(Exception):
-    """There is one of that name already."""
+    """Raised if the name is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """The catalog at an address; `prefix` is part of all paths (None: not known yet)."""
+    """A client of the catalog at an address; `prefix` is part of all paths (None: not known yet)."""
 
     uri: str
     token: str | None = field(default=None, repr=False)
@@ -50,15 +51,17 @@ class RestClient:
     world: World = SYSTEM_WORLD
 
     def get(self, *path: str, **query: str) -> dict[str, Any]:
-        """What is at a path below the catalog's prefix. Raises NotThereError, StorageError, UnsupportedTableError."""
+        """Requests what is at a path below the catalog's prefix. Raises NotThereError, StorageError,
+        UnsupportedTableError.
+        """
         return self._asked(self._url(path, query))
 
     def config(self, warehouse: str) -> dict[str, Any]:
-        """The server's configuration for a warehouse: `defaults` and `overrides`."""
+        """Requests the server's configuration for a warehouse: `defaults` and `overrides`."""
         return self._asked(f"{self.uri.rstrip('/')}/v1/config?{urlencode({'warehouse': warehouse})}")
 
     def names(self, member: str, *path: str) -> list[str]:
-        """The names in all pages of a listing, sorted."""
+        """Returns the names in all pages of a listing, sorted."""
         names: list[str] = []
         query: dict[str, str] = {}
         while True:
@@ -70,15 +73,15 @@ class RestClient:
             query = {"pageToken": str(token)}
 
     def post(self, body: Mapping[str, Any], *path: str) -> dict[str, Any]:
-        """The answer to a request that changes something.
+        """Sends a request that changes something, and returns the answer.
 
-        Raises NotThereError, TakenError, UnsupportedTableError; StorageError, with `published` = False when
-        the server has certainly not done it.
+        Raises NotThereError, TakenError, UnsupportedTableError; StorageError, with `published` = False when the server
+        has certainly not carried out the change.
         """
         return self._sent("POST", self._url(path, {}), body)
 
     def delete(self, *path: str) -> None:
-        """Removes what is at a path. Errors as of `post`."""
+        """Removes what is at a path. Raises the errors of `post`."""
         self._sent("DELETE", self._url(path, {}), None)
 
     def _url(self, path: tuple[str, ...], query: Mapping[str, str]) -> str:
@@ -148,5 +151,7 @@ def _raise_answer(where: str, status: int, data: bytes) -> NoReturn:
 
 
 def _failure(message: str, *, retryable: bool, carried_out: bool | None, status: int | None = None) -> StorageError:
-    """The error of a request; `carried_out` False when it was certainly not carried out, None when nobody knows."""
+    """Returns the error of a request; `carried_out` is False if the request was certainly not carried out, None if that
+    is not known.
+    """
     return StorageError(message, retryable=retryable, published=carried_out, status=status)

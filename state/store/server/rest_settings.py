@@ -1,4 +1,6 @@
-"""The client of a REST catalog, and what the server configures: its defaults, our options, its overrides."""
+"""Makes the client of a REST catalog, and merges the settings: the server's defaults, our options, the server's
+overrides.
+"""
 
 from functools import lru_cache
 
@@ -7,12 +9,12 @@ from bucketline.state.store.server.rest_client import RestClient
 
 
 def rest_client(settings: RestSettings) -> RestClient:
-    """The client with these settings. Sends no request."""
+    """Returns a client with these settings. Sends no request."""
     return RestClient(settings.uri, settings.token, settings.prefix, settings.headers)
 
 
 def configured(settings: CatalogSettings) -> CatalogSettings:
-    """The settings with those of the server, which is asked once in a process. Raises StorageError."""
+    """Merges the settings with those of the server, which is asked once in a process. Raises StorageError."""
     return _configured(tuple(sorted(settings.options.items())), tuple(sorted(settings.storage.items())))
 
 

@@ -1,7 +1,7 @@
 """A table that a REST catalog owns, or a branch of it: its snapshots, schema, tags and branches go through the server.
 
-The server decides: a commit is one request that names the snapshot it follows by its uuid. A branch is a table of the
-name `table$branch_name` to it, and has an id of its own.
+The server decides about commits: a commit is one request that names the uuid of the snapshot before it. For the server,
+a branch is a table named `table$branch_name`, with an id of its own.
 Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTCatalog, CatalogSnapshotCommit.
 """
 
@@ -32,21 +32,21 @@ _SNAPSHOT, _TAG, _BRANCH = "SNAPSHOT", "TAG", "BRANCH"
 
 
 def table_path(name: TableName) -> tuple[str, ...]:
-    """The path of a table, or of a branch of it, below the catalog's prefix."""
+    """Returns the path of a table, or of a branch of the table, below the catalog's prefix."""
     return ("databases", name.database, "tables", name.object_name)
 
 
 @dataclass(frozen=True, slots=True)
 class RestTable:
-    """The table `name`, with the id that the catalog gave it: another table of that name has another one."""
+    """The table `name`, with the id that the catalog gave it: a later table with the same name has another id."""
 
     client: RestClient
     name: TableName
     uuid: str | None
-    """The id of the table, whose branches have others."""
+    """The id of the table; each branch has its own id."""
 
     def on_branch(self, branch: str) -> "RestTable":
-        """The branch of that name."""
+        """Returns the branch with that name."""
         return replace(self, name=replace(self.name, branch=branch))
 
     def newest(self) -> Snapshot | None:
@@ -69,7 +69,7 @@ class RestTable:
         try:
             answer = self.client.post(body, *table_path(self.name), "commit")
         except NotThereError as e:
-            # Another branch of that name may have been made since.
+            # Another branch with that name may have been made since.
             _branch_id.cache_clear()
             raise self._gone(e) from e
         except TakenError:
@@ -202,12 +202,12 @@ class RestTable:
                 raise
 
     def _is_at(self, target: int | str) -> bool:
-        """Whether the newest snapshot is that of an id, or of a tag."""
+        """Whether the newest snapshot is the one with that id or tag."""
         newest, wanted = self.newest(), self._tagged(target) if isinstance(target, str) else target
         return newest is not None and newest.id == wanted
 
     def _tagged(self, name: str) -> int | None:
-        """The id of a tag's snapshot; None when there is no such tag."""
+        """Returns the id of a tag's snapshot; None if there is no such tag."""
         try:
             answer = self.client.get(*table_path(self.name), "tags", name)
         except NotThereError as e:
@@ -248,6 +248,6 @@ def _keeps_none(name: TableName, answer: str) -> UnsupportedTableError:
 
 @lru_cache(maxsize=256)
 def _branch_id(client: RestClient, name: TableName) -> str | None:
-    """The id that the catalog gave a branch; asked for once in a process."""
+    """Returns the id that the catalog gave a branch; requests it once in a process."""
     branch_id = client.get(*table_path(name)).get("id")
     return None if branch_id is None else str(branch_id)

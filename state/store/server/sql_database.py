@@ -1,6 +1,6 @@
 """A database reached by Paimon's JDBC address: SQLite by Python's own driver, PostgreSQL by psycopg.
 
-Connections are opened for one piece of work and closed after it, so that what holds a `SqlDatabase` can be pickled.
+A connection is opened for one transaction and closed after it, so that objects with a `SqlDatabase` can be pickled.
 """
 
 import sqlite3
@@ -34,18 +34,18 @@ class SqlTransaction:
     mark: str
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+        """Returns the rows of a query."""
         self.cursor.execute(sql.replace("?", self.mark), values)
         return [tuple(row) for row in self.cursor.fetchall()]
 
     def change(self, sql: str, *values: object) -> int:
-        """How many rows a statement changed."""
+        """Carries out a statement, and returns how many rows it changed."""
         self.cursor.execute(sql.replace("?", self.mark), values)
         return self.cursor.rowcount
 
 
 class RowTakenError(Exception):
-    """There is such a row already."""
+    """Raised if such a row exists already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class SqlDatabase:
         return self.uri.startswith("jdbc:sqlite:")
 
     def check(self) -> None:
-        """Returns if a driver for the address is there. Raises OptionError. Opens no connection."""
+        """Raises OptionError if no driver for the address is installed. Opens no connection."""
         path = self.uri.removeprefix("jdbc:sqlite:")
         if self.is_sqlite:
             if path in ("", ":memory:") or "mode=memory" in path or not path.removeprefix("file:").startswith("/"):
@@ -88,7 +88,7 @@ class SqlDatabase:
     def session(self) -> Iterator[SqlTransaction]:
         """A transaction: committed at the end, rolled back by an error.
 
-        Raises RowTakenError for a row that is there already, StorageError for what else the database refuses.
+        Raises RowTakenError for a row that exists already, StorageError for other errors of the database.
         """
         self.check()
         driver: Any = sqlite3 if self.is_sqlite else _psycopg()
@@ -125,7 +125,9 @@ class SqlDatabase:
 
 
 def _psycopg() -> Any:
-    """The driver of `bucketline[postgresql]`, None without it. Only a catalog in PostgreSQL imports it."""
+    """Returns the driver of `bucketline[postgresql]`; None if it is not installed. Only a catalog in PostgreSQL imports
+    it.
+    """
     try:
         return import_module("psycopg")
     except ModuleNotFoundError:

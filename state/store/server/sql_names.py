@@ -35,7 +35,7 @@ _FIRST_SLEEP_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class SqlNames:
-    """The names of one catalog, `key`, in a database; its tables are made before the first piece of work."""
+    """The names of one catalog, `key`, in a database; the database's tables for names are made before the first use."""
 
     database: SqlDatabase
     key: str
@@ -56,7 +56,7 @@ class SqlNames:
         return name in self.databases()
 
     def add_database(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Adds a database; False when it is there."""
+        """Adds a database; returns False if it exists."""
         if self.has_database(name):
             return False
         with suppress(RowTakenError), self._session() as session:
@@ -80,7 +80,7 @@ class SqlNames:
             return bool(session.rows(f"SELECT 1 FROM paimon_tables WHERE {_OF_TABLE}", *self._row(name)))
 
     def add_table(self, name: TableName, properties: Mapping[str, str]) -> bool:
-        """Adds a table with its properties; False when there is one."""
+        """Adds a table with its properties; returns False if it exists."""
         with suppress(RowTakenError), self._session() as session:
             session.change("INSERT INTO paimon_tables VALUES (?,?,?)", *self._row(name))
             _replace_properties(session, self._row(name), properties)
@@ -94,7 +94,7 @@ class SqlNames:
 
     @contextmanager
     def renaming(self, name: TableName, target: TableName) -> Iterator[None]:
-        """Renames a table; the work inside belongs to it, and an error there keeps the old name."""
+        """Renames a table around the work inside the context; if that work fails, the table keeps its old name."""
         with self._session() as session:
             for table in _TABLES_WITH_PROPERTIES:
                 session.change(
@@ -131,7 +131,9 @@ class SqlLock:
 
     @contextmanager
     def held(self, world: World = SYSTEM_WORLD) -> Iterator[None]:
-        """Holds the lock for the work inside. Raises StorageError when it cannot be had in time: nothing was sent."""
+        """Holds the lock during the work inside the context. Raises StorageError if the lock is not free in time: the
+        work was not begun then.
+        """
         _make_missing(self.database, _LOCKS)
         since, sleep_ms = world.stopwatch.elapsed_ms(), _FIRST_SLEEP_MS
         while not self._acquire():
@@ -176,7 +178,7 @@ def _replace_properties(session: SqlTransaction, row: tuple[str, str, str], prop
 
 
 def _make_missing(database: SqlDatabase, tables: Mapping[str, str]) -> None:
-    """Makes those of the tables that are not there."""
+    """Creates the missing ones of the database's tables."""
     names = "sqlite_master" if database.is_sqlite else "information_schema.tables"
     column = "name" if database.is_sqlite else "table_name"
     with suppress(RowTakenError), database.session() as session:

@@ -1,4 +1,4 @@
-"""`Catalog`: the databases and tables of a warehouse by name. The rules are here, names are kept by a `Metastore`.
+"""`Catalog`: the databases and tables of a warehouse by name. The rules are here; a `Metastore` keeps the names.
 
 Source: Paimon 2.0 AbstractCatalog, CatalogFactory.
 """
@@ -35,14 +35,14 @@ from bucketline.state.store.warehouse.rest_metastore import RestMetastore
 from bucketline.state.store.warehouse.sql_metastore import SqlMetastore
 
 _OUTSIDE = (EXTERNAL_PATHS.key, "global-index.external-path")
-"""Options that put files of a table outside its folder."""
+"""Options that put files of a table outside of its folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Tables by name: `shop.orders` is the table `orders` of the database `shop`, and `orders` is in `default`.
 
-    Made by `catalog(...)`. It can be pickled, and holds no connection.
+    `catalog(...)` makes it. A catalog can be pickled, and holds no connection.
     """
 
     settings: CatalogSettings
@@ -51,17 +51,19 @@ class Catalog:
 
     @property
     def warehouse(self) -> str:
-        """The path or URI of the warehouse, as it was given."""
+        """Returns the path or URI of the warehouse, as it was given."""
         return self.settings.warehouse
 
     @property
     def table_defaults(self) -> dict[str, str]:
-        """The options of new tables that do not set them themselves; a REST catalog is asked for its own."""
+        """Returns the options of new tables that do not set these options themselves; a REST catalog is asked for its
+        defaults.
+        """
         is_rest = self.settings.metastore is MetastoreKind.REST
         return (configured(self.settings) if is_rest else self.settings).table_defaults
 
     def list_databases(self) -> list[str]:
-        """The names of all databases, sorted."""
+        """Returns the names of all databases, sorted."""
         return sorted(self.metastore.databases())
 
     def create_database(self, name: str, *, exist_ok: bool = False) -> None:
@@ -74,7 +76,8 @@ class Catalog:
     def drop_database(self, name: str, *, missing_ok: bool = False, cascade: bool = False) -> None:
         """Removes a database; `cascade` also removes its tables with all their rows.
 
-        Raises DatabaseNotFoundError unless `missing_ok`; OptionError when it has tables, without `cascade`.
+        Raises DatabaseNotFoundError unless `missing_ok`; OptionError if the database has tables and `cascade` is not
+        set.
         """
         check_database_name(name)
         if not self.metastore.has_database(name):
@@ -94,7 +97,9 @@ class Catalog:
         self.metastore.remove_database(name)
 
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
-        """The names of a database's tables, sorted, without the database's. Raises DatabaseNotFoundError."""
+        """Returns the names of a database's tables, sorted, without the name of the database. Raises
+        DatabaseNotFoundError.
+        """
         check_database_name(database)
         names = self.metastore.tables(database)
         if not names and database != DEFAULT_DATABASE and not self.metastore.has_database(database):
@@ -102,7 +107,7 @@ class Catalog:
         return sorted(names)
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table of that name, and the branch that the name has."""
+        """Whether there is a table with that name, and the branch if the name has one."""
         table_name = self._name(name)
         if not self.metastore.has_table(table_name.without_branch):
             return False
@@ -145,8 +150,9 @@ class Catalog:
     ) -> Table:
         """Empties a table, and gives it another schema with the same partition columns; older snapshots stay.
 
-        Two steps: stopped between them, the table is empty and has the older schema. No writer may be active. Arguments
-        are those of `create_table`. Raises as `create_table`, and TableNotFoundError. Nothing has been written then.
+        This takes two steps: if it is stopped between them, the table is empty and has the older schema. No writer may
+        be active. Arguments are those of `create_table`. Raises as `create_table`, and TableNotFoundError. Nothing has
+        been written then.
         """
         planned = self._planned(schema, primary_key, partition_by, options, comment)
         self._name(name, "replace_table")
@@ -175,7 +181,7 @@ class Catalog:
         )
 
     def table(self, name: str, *, options: Mapping[str, str] | None = None) -> Table:
-        """The table of that name, with its newest schema; `shop.orders$branch_test` is its branch `test`.
+        """Opens the table of that name, with its newest schema; `shop.orders$branch_test` is its branch `test`.
 
         `options` and errors are those of `open_table`. Raises DatabaseNotFoundError, TableNotFoundError.
         """
@@ -226,9 +232,9 @@ class Catalog:
         self.metastore.rename_table(source, target)
 
     def place(self, name: str) -> TableAddress:
-        """What opens a table in any process: where it is, or would be made.
+        """Returns the address that opens a table in any process: where the table is, or would be created.
 
-        Raises TableNotFoundError where only the table itself says where it is, and there is none.
+        Raises TableNotFoundError if only the table itself tells its address, and the table does not exist.
         """
         table_name = self._name(name)
         try:
@@ -237,7 +243,7 @@ class Catalog:
             raise self._no_table(table_name) from e
 
     def read_options(self, name: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The options to open a table with: those given, and the branch that the name has."""
+        """Returns the options to open a table with: the given ones, and the branch if the name has one."""
         branch, opening = self._name(name).branch, dict(options or {})
         if branch is not None:
             if opening.get(BRANCH.key, branch) != branch:
@@ -246,7 +252,7 @@ class Catalog:
         return opening
 
     def _name(self, text: str, action: str | None = None) -> TableName:
-        """The name that a text means; for an `action` it names no branch."""
+        """Reads the name of a table from a text; if an `action` is given, the name may have no branch."""
         table_name = parse_table_name(text)
         check_case_of(self.settings, table_name)
         if action is not None and table_name.branch is not None:
@@ -260,7 +266,8 @@ class Catalog:
 
 
 def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, str] | None = None) -> Catalog:
-    """The catalog of a warehouse: its path or URI, or options of the catalog, as `{"warehouse": "s3://lake/wh"}`.
+    """Opens the catalog of a warehouse, given by its path or URI or options of the catalog, as `{"warehouse":
+    "s3://lake/wh"}`.
 
     `storage_options` say how its storage is reached; they may be among the options too. Sends no request. Raises
     OptionError for unknown options.
@@ -269,7 +276,7 @@ def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, st
 
 
 def catalog_of(settings: CatalogSettings) -> Catalog:
-    """The catalog with settings that have been checked. Sends no request."""
+    """Returns the catalog for settings that have been checked. Sends no request."""
     if settings.metastore is MetastoreKind.JDBC:
         return Catalog(settings, SqlMetastore.of(settings))
     if settings.metastore is MetastoreKind.REST:
@@ -278,7 +285,7 @@ def catalog_of(settings: CatalogSettings) -> Catalog:
 
 
 def check_case_of(settings: CatalogSettings, name: TableName) -> None:
-    """Returns if the catalog allows the name's capitals. Raises OptionError."""
+    """Raises OptionError if the catalog does not allow capitals and the name has some."""
     if not settings.is_case_sensitive:
         check_case(name)
 

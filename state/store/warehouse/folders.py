@@ -27,7 +27,7 @@ class FolderMetastore:
 
     @staticmethod
     def at(warehouse: str, storage: Mapping[str, str]) -> "FolderMetastore":
-        """The metastore of a warehouse, which need not exist."""
+        """Returns the metastore of a warehouse, which need not exist."""
         io, root = file_io_for(warehouse, storage)
         is_path = ":" not in warehouse.partition("/")[0]
         return FolderMetastore(root if is_path else warehouse.rstrip("/"), storage, io, root)

@@ -12,41 +12,43 @@ from bucketline.state.format.table_name import TableName
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """What opens a table in any process: its URI, and storage options."""
+    """The address that opens a table in any process: its URI, and storage options."""
 
     uri: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Metastore(Protocol):
-    """Databases and tables by name. Names have been checked. Implementations can be pickled."""
+    """Databases and tables by name. Callers have checked the names. Implementations can be pickled."""
 
     def databases(self) -> list[str]:
-        """The names of all databases, sorted."""
+        """Returns the names of all databases, sorted."""
         ...
 
     def has_database(self, name: str) -> bool: ...
 
     def make_database(self, name: str) -> bool:
-        """Makes a database; False when it is there."""
+        """Makes a database; returns False if it exists."""
         ...
 
     def remove_database(self, name: str) -> None:
-        """Removes a database and what is left in it."""
+        """Removes a database and everything in it."""
         ...
 
     def tables(self, database: str) -> list[str]:
-        """The names of a database's tables, sorted; none without the database."""
+        """Returns the names of a database's tables, sorted; no names if there is no such database."""
         ...
 
     def has_table(self, name: TableName) -> bool: ...
 
     def place(self, name: TableName) -> TableAddress:
-        """Where a table is, or would be made. Raises TableNotFoundError where only the table itself says it."""
+        """Returns the address where a table is, or would be created. Raises TableNotFoundError if only the table itself
+        tells it.
+        """
         ...
 
     def make_table(self, name: TableName, schema: TableSchema) -> bool:
-        """Makes a table of a database that is there; False when there is a table."""
+        """Makes a table in an existing database; returns False if the table exists."""
         ...
 
     def remove_table(self, name: TableName) -> None:
@@ -54,5 +56,5 @@ class Metastore(Protocol):
         ...
 
     def rename_table(self, name: TableName, target: TableName) -> None:
-        """Gives a table another name. Raises OptionError when that is taken."""
+        """Renames a table. Raises OptionError if the new name is taken."""
         ...

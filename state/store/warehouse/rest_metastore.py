@@ -69,7 +69,7 @@ class RestMetastore:
         if not uri:
             raise TableNotFoundError(f"the catalog does not say where the table {name} is", table=str(name))
         if answer.get("isExternal"):
-            # The server knows its name only: as in Paimon, its files decide.
+            # The server knows only the name of such a table: as in Paimon, its files decide.
             return TableAddress(uri, settings.storage)
         uuid = answer.get("id")
         return TableAddress(

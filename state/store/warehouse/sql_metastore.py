@@ -29,7 +29,7 @@ class SqlMetastore:
 
     @staticmethod
     def of(settings: CatalogSettings) -> "SqlMetastore":
-        """The metastore of a JDBC catalog. Raises OptionError for an address without a driver."""
+        """Returns the metastore of a JDBC catalog. Raises OptionError if there is no driver for the address."""
         names = SqlNames.of(settings.jdbc)
         names.database.check()
         return SqlMetastore(settings, names, FolderMetastore.at(settings.warehouse, settings.storage))
