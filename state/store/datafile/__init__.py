@@ -1,1 +1,1 @@
-"""Data files: Parquet, ORC and Avro behind one writer and one reader."""
+"""Data files: Parquet, ORC and Avro with one writer and one reader for all."""

@@ -1,7 +1,4 @@
-"""Rows of Avro data files, block by block.
-
-Source: Paimon 2.0 AvroBulkFormat.
-"""
+"""Reads rows of Avro data files, block by block."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,26 +20,26 @@ class AvroRows:
 
     @property
     def names(self) -> list[str]:
-        """The names of the top-level columns."""
+        """Returns the names of the top-level columns."""
         return self._columns.names
 
     @property
     def ids(self) -> dict[str, int]:
-        """Nothing: Avro files have no field ids."""
+        """Returns an empty mapping: Avro files have no field ids."""
         return {}
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """The types that the file states, by name; none if it is not by a Paimon writer."""
+        """Returns the types that the file states, by name; none if no Paimon writer has written the file."""
         return self._columns.declared
 
     @property
     def offset(self) -> int:
-        """The offset of the current block, in bytes."""
+        """Returns the offset of the current block, in bytes."""
         return self._columns.offset
 
     def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the columns, in file order, as batches of at most `batch_rows` and about `batch_bytes`.
+        """Yields the rows of the columns, in file order, as batches of at most `batch_rows` and about `batch_bytes`.
 
         Blocks are small, so several make a batch. Raises CorruptFileError and UnsupportedTableError.
         """

@@ -12,14 +12,14 @@ from bucketline.state.types.logical import DataField
 
 BLOCK_ROWS = 16384
 BLOCK_BYTES = 4 << 20
-"""Arrow bytes of the rows of a block, unless one row has more: what encoding holds, and what a reader unpacks."""
+"""The Arrow bytes of the rows of a block (one row may have more): this bounds the memory of encoding and of readers."""
 
 
 class AvroSink:
     """One file being written; closing it leaves the sink open.
 
-    `file_name` makes the sync marker one that no other file has. Raises UnsupportedTableError for columns that Avro
-    has no place for.
+    The sync marker is made from `file_name`, so that no other file has the same. Raises UnsupportedTableError for
+    columns that Avro cannot store.
     """
 
     def __init__(
@@ -44,4 +44,4 @@ class AvroSink:
                 self._sink.write(part)
 
     def close(self) -> None:
-        """Nothing: a container ends with its last block."""
+        """Does nothing: an Avro file ends with its last block."""

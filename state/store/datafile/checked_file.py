@@ -9,7 +9,7 @@ from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, rea
 from bucketline.state.store.storage.positioned import PositionedReader
 
 _PIECE_BYTES = 128 << 10
-"""About what ORC's reader asks for at once."""
+"""About the number of bytes that ORC's reader requests at once."""
 
 _LONG_PIECE_BYTES = 512 << 10
 _MOST_BYTES = 32 << 20
@@ -18,10 +18,10 @@ _MOST_BYTES = 32 << 20
 class CheckedSource(PositionedReader):
     """A file-like object that checks each block before it returns bytes of it. Raises CorruptFileError from `read`.
 
-    The error is kept too, as `error`: libraries in between make another one of it.
-    Bytes are fetched in aligned pieces of some blocks, since ORC's reader asks for many streams in turns, a little of
-    each. A piece is forgotten when as many bytes were read as it has.
-    Memory: the pieces that were read in part, at most `most_bytes`, and what is read at once.
+    The error is also kept as `error`, because libraries in between turn it into another error.
+    Bytes are fetched in aligned pieces of some blocks, since ORC's reader reads many streams in turns, a little of
+    each. A piece is dropped when all of its bytes were read. Memory: the pieces that were read in part, at most
+    `most_bytes`, and the bytes of one read.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class CheckedSource(PositionedReader):
         self.error: CorruptFileError | None = None
 
     def read_in_long_pieces(self) -> None:
-        """All bytes will be read, so that more of them are fetched at once."""
+        """Says that all bytes will be read, so that larger pieces are fetched."""
         self._pieces.clear()
         self._step = self._whole_blocks(_LONG_PIECE_BYTES)
 
@@ -51,13 +51,13 @@ class CheckedSource(PositionedReader):
         body = self._sums.body_bytes
         parts = self._checked(start, min(end, body))
         if max(start, body) < end:
-            # The checksums and what follows them were checked when they were read.
+            # The checksums and the bytes after them were checked when they were read.
             parts.append(self._in_tail(max(start, body), end))
-        # What comes in one piece is not copied.
+        # Bytes that lie in one piece are not copied.
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _checked(self, start: int, end: int) -> list[memoryview]:
-        """Bytes of the body, in as many parts as there are pieces that hold them."""
+        """Returns bytes of the body, in as many parts as there are pieces that hold them."""
         if start >= end:
             return []
         numbers = range(start // self._step, (end - 1) // self._step + 1)
@@ -77,7 +77,7 @@ class CheckedSource(PositionedReader):
         return parts
 
     def _fetch(self, low: int, high: int) -> None:
-        """Pieces `low` to `high` with one request, checked."""
+        """Fetches the pieces from `low` to `high` with one request, and checks them."""
         start, end = low * self._step, min((high + 1) * self._step, self._sums.body_bytes)
         data, block_bytes = self._stored(start, end), self._sums.block_bytes
         try:
@@ -108,9 +108,10 @@ class _Piece:
 
 
 def checked_source(source: pa.NativeFile) -> CheckedSource | None:
-    """The file with its blocks checked; None when it has no checksums. Reads its last bytes, which are not read again.
+    """Opens the file so that its blocks are checked; returns None if it has no checksums. Reads the end of the file,
+    which is not read again.
 
-    Raises CorruptFileError when the end of the file is damaged.
+    Raises CorruptFileError if the end of the file is damaged.
     """
     size = source.size()
     wanted = min(TAIL_BYTES, size)

@@ -13,7 +13,9 @@ _MOST_BLOCKS = 12_000
 
 
 def block_bytes_for(target_bytes: int) -> int:
-    """The size of a block for files of about that size: their checksums have to fit into one chunk of the footer."""
+    """Returns the block size for files of about that size: the checksums of all blocks must fit into one chunk of the
+    footer.
+    """
     block_bytes = SMALLEST_BLOCK_BYTES
     while block_bytes * _MOST_BLOCKS < 2 * target_bytes:
         block_bytes *= 2
@@ -21,9 +23,8 @@ def block_bytes_for(target_bytes: int) -> int:
 
 
 class CheckedSink(io.RawIOBase):
-    """Passes on what is written to `sink`, which stays open, all but the last bytes: those are for `finish`.
-
-    Memory: two writes, or a block where that is more.
+    """Passes on what is written to `sink`, which stays open, except for the last bytes, which `finish` writes. Memory:
+    two writes, or a block if that is more.
     """
 
     def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:
@@ -52,7 +53,7 @@ class CheckedSink(io.RawIOBase):
         return self._written + self._held_bytes
 
     def finish(self) -> None:
-        """Writes what is left, with the checksums."""
+        """Writes the remaining bytes, with the checksums."""
         tail = b"".join(self._held)
         self._held.clear()
         self._held_bytes = 0
@@ -66,7 +67,7 @@ class CheckedSink(io.RawIOBase):
 
     def _add(self, data: bytes) -> None:
         self._written += len(data)
-        # Views: slices of bytes would copy what is left once more for each block.
+        # Views: slices of bytes would copy the remaining bytes once more for each block.
         view = memoryview(data)
         while len(view):
             part = view[: self._block_bytes - self._filled]

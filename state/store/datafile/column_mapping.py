@@ -20,7 +20,7 @@ _MOST_MAPPINGS = 64
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """Where one wanted column comes from: a file column under its stored name and type, or the same value for all."""
+    """The source of a wanted column: a column of the file with its stored name and type, or one value for all rows."""
 
     wanted: DataField
     stored: DataField | None = None
@@ -32,8 +32,8 @@ class FileMapping:
     """How files are read: a source for each wanted column, and `out`, the schema of the rows.
 
     `declared` are the columns of a file of the schema that it was written under, None if one of them has no Arrow type.
-    With `is_plain` every wanted column is in such files, with the type it has in the table. `sizes` are those of text
-    in the files that were read so.
+    With `is_plain` every wanted column is in such files, with its type in the table. `sizes` are the sizes of text in
+    the files that were read with this mapping.
     """
 
     sources: tuple[ColumnSource, ...]
@@ -44,31 +44,31 @@ class FileMapping:
 
 
 class Mappings:
-    """The mappings that were found for files of one table, so that files written alike need none of their own."""
+    """The mappings that were found for files of one table, so that files written alike share a mapping."""
 
     def __init__(self) -> None:
         self._kept: dict[object, tuple[FileMapping, object]] = {}
 
     def __reduce__(self) -> tuple[type["Mappings"], tuple[()]]:
-        # They are kept by the identity of schemas, which are others where they arrive.
+        # The keys are the identities of schemas, which differ in another process.
         return Mappings, ()
 
     def of(
         self, schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
     ) -> FileMapping:
-        """The mapping of a file in a partition, written under `stored` and read under `schema`."""
+        """Returns the mapping of a file in a partition, written under `stored` and read under `schema`."""
         key = (id(schema), id(stored), meta.write_cols, tuple(columns), partition if schema.partition_keys else b"")
         entry = self._kept.get(key)
         if entry is None:
             if len(self._kept) >= _MOST_MAPPINGS:
                 self._kept = {}
-            # The schemas are kept as well, so that no other one gets their identity.
+            # The schemas are kept as well, so that no other schema gets the same identity.
             entry = self._kept[key] = _mapping(schema, stored, meta, columns, partition), (schema, stored)
         return entry[0]
 
 
 def wanted_fields(schema: TableSchema, names: Sequence[str]) -> list[DataField]:
-    """The columns with these names, system columns included."""
+    """Returns the columns with these names, system columns included."""
     known = {f.name: f for f in (*SYSTEM_FIELDS, *schema.fields)}
     return [known.get(name) or schema.field(name) for name in names]
 
@@ -81,7 +81,7 @@ def _mapping(
     try:
         declared = arrow_schema((*system, *stored.fields))
     except UnsupportedTableError:
-        # Columns without an Arrow type may be there, and are not read.
+        # Columns without an Arrow type may exist in the file, and are not read.
         declared = None
     return FileMapping(
         sources,

@@ -1,7 +1,7 @@
-"""Data files of every format as rows in the table's current columns, with bounded memory.
+"""Reads data files of every format as rows in the table's current columns, with bounded memory.
 
 Files are read by the column names of the schema version they were written under and mapped to the current schema by
-field id. A file's format is what its name says, so formats may be mixed in one table.
+field id. A file's name tells its format, so formats may be mixed in one table.
 Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
 """
 
@@ -36,23 +36,27 @@ from bucketline.state.types.cast import Declare, read_column, with_placeholders
 from bucketline.state.types.logical import DataField
 
 BATCH_ROWS = 32768
-"""Default for the rows in a reader's record batch."""
+"""The default of the rows in a reader's record batch."""
 
 BATCH_BYTES = 16 << 20
-"""Default for the bytes of Arrow data in a reader's record batch."""
+"""The default of the bytes of Arrow data in a reader's record batch."""
 
 LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, RecursionError, NotImplementedError)
-"""What format libraries raise, besides their own errors, for invalid bytes."""
+"""The exceptions of format libraries for invalid bytes, besides their own error classes."""
 
 
 def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of what `read_data_file` yields for these columns, system columns included."""
+    """Returns the Arrow schema of the batches that `read_data_file` yields for these columns, system columns
+    included.
+    """
     return arrow_schema(wanted_fields(schema, columns))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """How large batches are: so many rows, and about so many bytes of Arrow data, at most; one row at least."""
+    """The size of batches: at most so many rows, and at most about so many bytes of Arrow data, but at least one
+    row.
+    """
 
     rows: int = BATCH_ROWS
     bytes: int = BATCH_BYTES
@@ -61,7 +65,9 @@ class BatchLimit:
 LIMIT = BatchLimit()
 
 ChooseGroups: TypeAlias = Callable[[Callable[[str], list[RowGroup]]], list[RowGroup] | None]
-"""Which row groups of a file are read (None: all), given what their bounds of a column are, by its name in the file."""
+"""The row groups of a file that are read (None: all), by number, or chosen by the bounds of a column, given by its name
+in the file.
+"""
 
 
 def read_data_file(
@@ -77,16 +83,16 @@ def read_data_file(
     groups: Sequence[int] | ChooseGroups | None = None,
     mappings: Mappings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The file's rows in file order, as batches with schema `read_schema(schema, columns)`.
+    """Yields the file's rows in file order, as batches with schema `read_schema(schema, columns)`.
 
-    With `groups` only the rows of these row groups of a Parquet file (`parquet_groups`), or of those that it chooses by
-    their bounds.
+    With `groups`, only the rows of these row groups of a Parquet file (`parquet_groups`) are read, or of the row groups
+    that `groups` chooses by their bounds.
 
     `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
     version the file was written under. Partition columns get their value from `partition`, columns the file does not
-    have are null, columns of another type are cast. `mappings` are those of other files of the same read.
-    Raises CorruptFileError when the file is not what its metadata says, UnsupportedTableError for another format,
-    StorageError when it cannot be fetched.
+    have are null, columns of another type are cast. `mappings` come from other files of the same read. Raises
+    CorruptFileError if the file differs from its metadata, UnsupportedTableError for an unknown format, StorageError if
+    the file cannot be fetched.
     """
     with naming_file(path):
         mapping = (mappings or Mappings()).of(schema, stored, meta, columns, partition)
@@ -124,7 +130,8 @@ def read_data_file(
 def parquet_groups(
     io: FileIO, path: str, meta: DataFileMeta, column: DataField, *, stored: TableSchema
 ) -> list[RowGroup] | None:
-    """The row groups of a file with bounds of one current column; None for other formats. Errors as `read_data_file`.
+    """Returns the row groups of a file with bounds of one current column; None for other formats than Parquet. Raises
+    the errors of `read_data_file`.
 
     Bounds are left out where the column has another name or type in the file.
     """
@@ -137,7 +144,9 @@ def parquet_groups(
 
 
 def chosen_groups(io: FileIO, path: str, meta: DataFileMeta, choose: ChooseGroups) -> list[RowGroup] | None:
-    """The row groups of a file that are chosen by their bounds; None for all, and for other formats than Parquet."""
+    """Returns the row groups of a file that are chosen by their bounds; None for all, and for other formats than
+    Parquet.
+    """
     if extension_of(meta.file_name) != "parquet":
         return None
     with io.open_input(path) as source, _naming(path):
@@ -183,14 +192,14 @@ def _naming(path: str) -> Iterator[_Place]:
 
 
 def _is_exact(rows: FileRows, declared: pa.Schema | None) -> bool:
-    """Whether an open file has exactly the columns, with their ids and types, that a file of its schema has."""
+    """Whether an open file has exactly the columns, ids and types of a file written under its schema."""
     if not isinstance(rows, ParquetRows) or rows.int96_paths or rows.schema.metadata:
         return False
     return declared is not None and bool(rows.schema.equals(declared, check_metadata=True))
 
 
 def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> None:
-    """Returns if an open file can be one of its schema. Raises CorruptFileError naming the schema file."""
+    """Raises CorruptFileError, naming the schema file, if the file cannot have been written under its schema."""
     try:
         if meta.write_cols is None:
             check_columns(rows.names, rows.ids, stored.fields)
@@ -200,7 +209,7 @@ def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> No
 
 
 def _numbers(groups: Sequence[int] | ChooseGroups | None, rows: FileRows) -> Sequence[int] | None:
-    """The numbers of the row groups that are read; None: all."""
+    """Returns the numbers of the row groups that are read; None for all."""
     if groups is None or not callable(groups):
         return groups
     chosen = groups(rows.row_groups) if isinstance(rows, ParquetRows) else None
@@ -214,7 +223,9 @@ def _stored_batches(
     limit: BatchLimit,
     groups: Sequence[int] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted columns of an open file, as they are stored; their number is compared with the manifest."""
+    """Yields the wanted columns of an open file as they are stored, and compares the number of rows with the
+    manifest.
+    """
     if rows.row_count is not None and rows.row_count != meta.row_count:
         raise CorruptFileError(
             f"it holds {counted(rows.row_count, 'row')}, {meta.row_count:,} recorded", offset=rows.offset
@@ -243,7 +254,7 @@ def _stored_batches(
 
 
 def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches that have only a row count, for reads that need no column of the file."""
+    """Yields batches that have only a row count, for reads that need no column of the file."""
     for start in range(0, row_count, batch_rows):
         rows = min(batch_rows, row_count - start)
         yield pa.record_batch([pa.nulls(rows)], names=[""])

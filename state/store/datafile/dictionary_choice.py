@@ -1,7 +1,7 @@
 """Chooses the columns of a Parquet file that get a dictionary, by the first rows that are written.
 
-A dictionary for values that hardly repeat takes more bytes than the values: they are all in it, and the numbers by
-which rows name them come on top. And it hashes every value: a third of the time for a file of such columns.
+A dictionary for values that hardly repeat takes more bytes than the values: it holds all of them, and each row has a
+number in addition. And every value is hashed: a third of the time for a file of such columns.
 """
 
 import math
@@ -11,30 +11,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SAMPLE_ROWS = 4096
-"""Rows that are looked at, but no more than an eighth: looking shall not cost what it saves."""
+"""The most rows of a sample. It takes at most an eighth of the rows, so that sampling costs less than it saves."""
 
 _LIMIT_BYTES = 1 << 20
-"""Bytes at which pyarrow drops a dictionary."""
+"""The size in bytes at which pyarrow drops a dictionary."""
 
 _DECIDING_ROWS = 8192
 
 _SPARED = 0.75
-"""What a dictionary has to come to, as a part of the values themselves: those are compressed better."""
+"""How small a dictionary must be, as a part of the size of its values; less than 1, because plain values compress
+better.
+"""
 
 _FEW_ROWS = 1024
-"""Columns that are shorter than this are looked at as a whole; those that are mostly null get a dictionary."""
+"""Shorter columns are examined as a whole; a column that is mostly null gets a dictionary."""
 
 
 class DictionaryChoice:
-    """Chooses for files of one table that are written one after the other. The first that has enough rows to judge by
-    decides for those after it.
+    """Chooses for files of one table that are written one after the other. The first file with enough rows decides for
+    the files after it.
     """
 
     def __init__(self) -> None:
         self._chosen: list[str] | None = None
 
     def of(self, names: Sequence[str], first: pa.Table) -> list[str]:
-        """Those of the columns that get a dictionary in a file with these first rows."""
+        """Returns the columns that get a dictionary in a file with these first rows."""
         if self._chosen is not None:
             return self._chosen
         chosen = [name for name in names if is_worth_dictionary(first[name])]
@@ -44,9 +46,9 @@ class DictionaryChoice:
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether a row group with this column is clearly smaller with a dictionary of its values, which fits its limit.
+    """Whether a row group with this column is clearly smaller with a dictionary, and the dictionary fits its limit.
 
-    The number of distinct values in more rows than are looked at is estimated from how many sampled pairs are equal.
+    The number of distinct values in all rows is estimated from how many sampled pairs are equal.
     Nested values cannot be counted.
     Source: parquet-java DictionaryValuesWriter.isCompressionSatisfying, which looks at the first page.
     """
@@ -66,7 +68,7 @@ def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _distinct_in(rows: int, count: int, found: int) -> float:
-    """About how many distinct values are in so many rows, if in `count` of them there are `found`."""
+    """Estimates how many distinct values are in so many rows, if `count` of the rows have `found` distinct values."""
     if found == count:
         return float(rows)
     if 2 * found <= count:

@@ -17,7 +17,7 @@ _FOLDERS = 3
 
 
 class ExternalPlaces:
-    """The external paths of a bucket's new files; `seed` (a fresh UUID) says where to begin."""
+    """Chooses external paths for a bucket's new files; `seed` (a fresh UUID) decides with which path to begin."""
 
     def __init__(self, schema: TableSchema, partition: bytes, bucket: int, seed: str) -> None:
         paths = schema.settings.paths
@@ -27,7 +27,7 @@ class ExternalPlaces:
         self._next = murmur3_32(seed.encode()) % max(1, len(self._roots))
 
     def place(self, name: str) -> str | None:
-        """The full path of a new file of that name; None where it goes to the table's own folder."""
+        """Returns the full path of a new file with that name; None if the file goes to the table's own folder."""
         if not self._roots:
             return None
         if self._weights is not None and len(self._roots) > 1:
@@ -40,7 +40,9 @@ class ExternalPlaces:
 
 
 def hash_folders(name: str) -> str:
-    """The folders that a name's hash stands for, as `0110/1001/0011/10100111`: they spread files over a store."""
+    """Returns folders made from the hash of a name, as `0110/1001/0011/10100111`: they spread files over an object
+    store.
+    """
     bits = f"{murmur3_32(name.encode()) | 1 << 31:032b}"[-_HASH_BITS:]
     parts = [bits[i : i + _FOLDER_BITS] for i in range(0, _FOLDERS * _FOLDER_BITS, _FOLDER_BITS)]
     return "/".join([*parts, bits[_FOLDERS * _FOLDER_BITS :]])

@@ -23,7 +23,7 @@ from bucketline.state.types.arrow import key_value_fields
 from bucketline.state.types.logical import DataField
 
 ROW_GROUP_BYTES = 32 << 20
-"""Arrow bytes of a row group, and so of a writer's memory, unless `file.block-size` is less."""
+"""The Arrow bytes of a row group, and so the memory of a writer, unless `file.block-size` is less."""
 
 _SMALLEST_GROUP_BYTES = 64 << 10
 _GROUPS_PER_FILE = 4
@@ -31,7 +31,9 @@ _GROUPS_PER_FILE = 4
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """Files of the postpone bucket: who writes them, and the number of the writer that all rows of a key go through."""
+    """Files of the postpone bucket: the user that writes them, and the number of the writer that gets all rows of a
+    key.
+    """
 
     user: str
     writer_id: int
@@ -40,12 +42,11 @@ class Postponed:
 def file_settings(
     schema: TableSchema, *, level: int, source: FileSource, postponed: Postponed | None = None
 ) -> FileSettings:
-    """The settings that a table's options give for files of a level, or of the postpone bucket.
+    """Returns the settings for files of a level, or of the postpone bucket, by the table's options.
 
-    Postponed files are Avro, whatever the options say, unless Avro has no place for a column; they keep no statistics.
-    They have no index either: their rows are read with those of all buckets.
-    Raises UnsupportedTableError for columns that are not written in the format, OptionError for options that
-    do not fit.
+    Postponed files are Avro, whatever the options say, unless Avro cannot store a column; they have no statistics. They
+    have no index either, because all of their rows are read. Raises UnsupportedTableError for columns that the format
+    cannot store, OptionError for options that do not fit.
     """
     settings = schema.settings.files
     fields = _physical_fields(schema, is_thin=settings.is_thin)
@@ -79,7 +80,7 @@ def file_settings(
 
 
 def check_files(schema: TableSchema) -> None:
-    """Returns when files of this table can be written on every level. Raises as `file_settings` does."""
+    """Raises the errors of `file_settings` if files of this table cannot be written on some level."""
     settings = schema.settings.files
     levels = {*settings.format_per_level, *settings.codec_per_level}
     # One level without an option of its own represents all such levels.
@@ -88,7 +89,9 @@ def check_files(schema: TableSchema) -> None:
 
 
 def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, first: pa.Table | None = None) -> RowSink:
-    """The writer of a file with that name into an open stream; the `first` rows, if known, help to choose encodings."""
+    """Opens a writer of a file with that name into an open stream; the `first` rows, if known, help to choose
+    encodings.
+    """
     return FORMATS[settings.form].sink(settings, sink, file_name, first)
 
 

@@ -1,6 +1,6 @@
 """One object for each file format: how its files are read and written.
 
-`state/format/storable.py` says which columns a format has no place for.
+`state/format/storable.py` says which columns a format cannot store.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class FileSettings:
     """Whether ORC stores an instant as its time in UTC."""
     dictionaries: DictionaryChoice = field(default_factory=DictionaryChoice, compare=False, repr=False)
     indexed: tuple[IndexedField, ...] = ()
-    """The columns that the file's index has a bloom filter of."""
+    """The columns with a bloom filter in the file's index."""
     index_in_manifest_bytes: int = 0
 
 
@@ -73,7 +73,7 @@ class FileRows(Protocol):
 
 
 class RowSink(Protocol):
-    """A data file of some format, while it is written into an open stream, which it does not close."""
+    """A data file of some format, while it is written into an open stream, which stays open."""
 
     def write(self, group: pa.Table) -> None:
         """Adds rows; columns are those of `FileSettings.fields`, in order."""
@@ -85,14 +85,14 @@ class RowSink(Protocol):
 
 
 class DataFormat(Protocol):
-    """What there is to know of a file format."""
+    """The reader and the writer of a file format."""
 
     def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
-        """An open file, to be read; the settings are those that it was written with."""
+        """Opens a file to be read; `settings` are those with which it was written."""
         ...
 
     def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
-        """The writer of a file with that name; the `first` rows, if known, help to choose encodings."""
+        """Opens a writer of a file with that name; the `first` rows, if known, help to choose encodings."""
         ...
 
 
@@ -147,5 +147,5 @@ FORMATS: Mapping[FileFormat, DataFormat] = {
 
 
 def format_named(extension: str) -> DataFormat | None:
-    """The format of files whose names end so; None for another one."""
+    """Returns the format of files whose names have that ending; None for an unknown ending."""
     return next((known for form, known in FORMATS.items() if form.value == extension), None)

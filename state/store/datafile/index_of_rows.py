@@ -1,7 +1,7 @@
 """The index of a data file, made while its rows are written: a bloom filter of each column that the options name.
 
-A filter is as large as the different values of its file ask for, and never larger than the options say: a file of ten
-rows does not get one for a million values.
+The size of a filter depends on the number of distinct values in its file, and is at most what the options say: a file
+of ten rows does not get one for a million values.
 Source: Paimon 2.0 DataFileIndexWriter.
 """
 
@@ -23,14 +23,18 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class IndexedField:
-    """A column with bloom filters, and the type of what is indexed: of the column, or of the values of its map."""
+    """A column with bloom filters, and the type of the indexed values: the column's type, or that of the values of its
+    map.
+    """
 
     column: BloomColumn
     type: DataType
 
 
 def indexed_fields(schema: TableSchema) -> tuple[IndexedField, ...]:
-    """The columns of a table that get bloom filters. Raises OptionError for one that the table does not have."""
+    """Returns the columns of a table that get bloom filters. Raises OptionError if the table does not have such a
+    column.
+    """
     found = []
     types = {f.name: f.type for f in schema.fields}
     for column in schema.settings.files.bloom_columns:
@@ -49,8 +53,9 @@ def indexed_fields(schema: TableSchema) -> tuple[IndexedField, ...]:
 
 
 class IndexOfRows:
-    """The index of one file, while rows are added. Memory: 8 bytes for each row and column, up to the most values that
-    a filter is made for; then the filter with a byte for each of its bits."""
+    """The index of one file, while rows are added. Memory: 8 bytes for each row and column, up to the largest number of
+    values for a filter; beyond it, the filter with a byte for each of its bits.
+    """
 
     def __init__(self, fields: Sequence[IndexedField]) -> None:
         self._parts = [_Filled(field) for field in fields]
@@ -61,7 +66,7 @@ class IndexOfRows:
             part.add(rows)
 
     def to_bytes(self) -> bytes | None:
-        """The whole index; None for a file without one."""
+        """Returns the whole index; None if the file has no index."""
         if not self._parts:
             return None
         return encode_file_index({part.name: {BLOOM_FILTER: part.to_bytes()} for part in self._parts})
@@ -88,7 +93,7 @@ class _Filled:
         if self._held <= most:
             return
         different = _different(self._hashes)
-        # Hashes of values that come again and again make room for others, as long as half of it is free then.
+        # Hashes that occur several times are kept once, if that makes half of the memory free.
         if 2 * len(different) <= most:
             self._hashes, self._held = [different], len(different)
         else:
@@ -108,7 +113,7 @@ class _Filled:
 
 
 def _values(rows: pa.Table, column: BloomColumn) -> pa.Array:
-    """What is indexed: the values of a column, or those under one key of its maps."""
+    """Returns the values to index: those of a column, or those under one key of its maps."""
     values = one_array(rows.column(column.column))
     if column.map_key is None:
         return values

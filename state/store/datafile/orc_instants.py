@@ -18,11 +18,13 @@ from bucketline.state.types.binary_row import Timestamp, decode_row
 from bucketline.state.types.logical import TypeRoot
 
 _TOLERANCE_MS = 60_000
-"""No two zones are closer, and no bound is rounded by so much."""
+"""The tolerance of bounds: no two zones are closer to each other, and no bound is rounded by as much."""
 
 
 def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tuple[int, int]]:
-    """Smallest and largest value (epoch ms, with some tolerance) of an ORC file's columns of instants with bounds."""
+    """Returns the smallest and largest value (epoch ms, with some tolerance) of the columns with instants in an ORC
+    file, if they have bounds.
+    """
     if extension_of(meta.file_name) != "orc":
         return {}
     fields = stats_fields(stored, meta)
@@ -41,7 +43,7 @@ def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tupl
 
 
 def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None:
-    """Returns if the values of a column lie within its bounds. Raises UnsupportedTableError naming the column."""
+    """Raises UnsupportedTableError, naming the column, if values of a column lie outside of its bounds."""
     if not pa.types.is_timestamp(column.type):
         return
     per_milli = {"ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]

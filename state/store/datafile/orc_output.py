@@ -25,11 +25,11 @@ class OrcOutput(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """How many bytes have been written."""
+        """Returns how many bytes have been written."""
         return self._size
 
     def write(self, data: Any) -> int:
-        """Accepts all of the bytes, whether storage accepts them or not."""
+        """Accepts all of the bytes, even if storage has failed."""
         rest = memoryview(data).cast("B")
         if self._error is None:
             try:
@@ -40,11 +40,11 @@ class OrcOutput(io.RawIOBase):
         return len(rest)
 
     def close(self) -> None:
-        """Leaves the file open: whoever opened it closes it."""
+        """Leaves the file open: the code that opened it closes it."""
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raises the storage's error of this block, or an earlier one."""
+        """Raises an error of the storage from this block, or from an earlier one."""
         yield
         if self._error is not None:
             raise self._error

@@ -1,7 +1,4 @@
-"""Rows of ORC data files, stripe by stripe.
-
-Source: Paimon 2.0 OrcReaderFactory, OrcTypeUtil, `orc.timestamp-ltz.legacy.type`.
-"""
+"""Reads rows of ORC data files, stripe by stripe."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,9 +29,8 @@ _MILLI_NS = 999_999
 
 
 class OrcRows:
-    """An ORC file that is read from front to back; its constructor reads the footer. What has checksums is checked.
-
-    `settings` are those of the schema that the file was written under.
+    """An ORC file that is read from front to back; its constructor reads the footer. Checksums are checked if the file
+    has them. `settings` belong to the schema that the file was written under.
     """
 
     has_units = False
@@ -56,24 +52,24 @@ class OrcRows:
 
     @property
     def names(self) -> list[str]:
-        """The names of the top-level columns."""
+        """Returns the names of the top-level columns."""
         names: list[str] = self._file.schema.names
         return names
 
     @property
     def ids(self) -> dict[str, int]:
-        """The field ids of those top-level columns that have one, by name."""
+        """Returns the field ids of the top-level columns that have one, by name."""
         return ids_in(self._file.schema, b"paimon.id")
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """The types that the file states of the columns with a field id, by name."""
+        """Returns the types that the file states for columns with a field id, by name."""
         ids = self.ids
         return {f.name: f.type for f in self._file.schema if f.name in ids}
 
     @property
     def offset(self) -> int:
-        """The offset of the current stripe, in bytes; 0 if it is not known."""
+        """Returns the offset of the current stripe, in bytes; 0 if it is not known."""
         try:
             stripes = self._read_tail().stripes
         except CorruptFileError:
@@ -81,7 +77,8 @@ class OrcRows:
         return stripes[self._number].offset if self._number < len(stripes) else 0
 
     def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
+        """Yields the rows of the columns, in file order, as batches of at most `batch_rows`. Raises the errors of
+        pyarrow.
 
         Batches have about `batch_bytes` bytes, but they are parts of one stripe, which stays as long as one of them.
         Memory: the wanted columns of one stripe.
@@ -102,10 +99,10 @@ class OrcRows:
                 yield stripe.slice(start, size)
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
-        """As other formats, but timestamps with local zone may be shifted.
+        """Converts a column as other formats do, but may shift timestamps with local zone.
 
-        Paimon's older form of these stores another instant: one whose wall-clock time in the writer's zone is the
-        time in UTC of the instant that was meant.
+        Paimon's older form of these stores a shifted instant: its wall-clock time in the writer's zone equals the
+        intended instant's time in UTC.
         """
         if self._zone not in _UTC:
             if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:
@@ -117,7 +114,9 @@ class OrcRows:
         return declared(column, stored)
 
     def _check_old(self, column: pa.Array) -> None:
-        """ORC's reader is wrong for times when the writer's zone used local mean time; no zone did after 1901."""
+        """Raises an error for times at which the writer's zone used local mean time, where ORC's reader is wrong; no
+        zone did so after 1901.
+        """
         oldest = pc.min(column).cast(pa.int64()).as_py()
         if oldest is not None and oldest < _SURE_FROM_NS:
             raise UnsupportedTableError(
@@ -129,7 +128,7 @@ class OrcRows:
 
     @contextmanager
     def _damage_named(self) -> Iterator[None]:
-        """Raises the checksum error instead of the error that ORC's reader made of it."""
+        """Raises the checksum error in place of the error into which ORC's reader has turned it."""
         try:
             yield
         except (pa.ArrowException, OSError) as e:
@@ -161,10 +160,10 @@ class OrcRows:
 
 
 def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
-    """Wall-clock times of a writer in another zone, with the second right where the clock and UTC differ in sign.
+    """Corrects wall-clock times of a writer in another zone by a second, where the clock and UTC differ in sign.
 
-    ORC cuts seconds towards zero, so before 1970 a reader takes one off where there is a fraction beyond a millisecond.
-    The writer compares with 1970 in UTC, ORC's C++ reader with 1970 on the clock of the writer's zone.
+    ORC cuts seconds towards zero, so before 1970 a reader subtracts a second if there is a fraction beyond a
+    millisecond. The writer compares with 1970 in UTC, ORC's C++ reader with 1970 on the clock of the writer's zone.
     """
     values = column.cast(pa.int64()).fill_null(_DAY_NS).to_numpy(zero_copy_only=False)
     near = np.flatnonzero(np.abs(values) < _DAY_NS)
@@ -177,7 +176,7 @@ def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
     clock = pa.array(shown + taken_off, pa.int64()).cast(pa.timestamp("ns"))
     instants = pc.assume_timezone(clock, zone, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
     meant = np.where(instants.to_numpy() < 0, _SECOND_NS, 0)
-    # The second before 1970 cannot come from one that was taken off: zero has no sign.
+    # The second before 1970 needs no correction: zero has no sign.
     is_sure = shown != -_SECOND_NS
     mended = values.copy()
     mended[near] += np.where(is_sure, taken_off - meant, 0)

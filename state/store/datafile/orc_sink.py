@@ -1,9 +1,9 @@
 """Writes ORC data files so that Paimon Java can read them.
 
-Paimon's older form of timestamps with local zone (`orc.timestamp-ltz.legacy.type`, the default) is what a clock in the
-reader's zone shows. An ORC timestamp without a zone shows the same on every clock, so that one with the time in UTC is
-the right instant to every reader; ORC's own instants, as Paimon Java writes them, are so only to readers in the zone of
-the writer.
+Paimon's older form of timestamps with local zone (`orc.timestamp-ltz.legacy.type`, the default) is read as the time on
+a clock in the reader's zone. An ORC timestamp without a zone is the same in every zone, so if it holds the time in UTC
+every reader gets the right instant. ORC's own instants, as Paimon Java writes them, are right only for readers in the
+zone of the writer.
 
 Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
 """
@@ -24,7 +24,7 @@ _ORC_ID = b"paimon.id"
 
 class OrcSink:
     """One file being written, with checksums in its footer; closing it leaves the sink open. About `stripe_bytes` are
-    buffered; `target_bytes` is how large the file is to become.
+    buffered; `target_bytes` is the planned size of the file.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OrcSink:
         is_legacy_ltz: bool,
     ) -> None:
         self._stored = [_stored_field(f, is_legacy_ltz) for f in schema]
-        # With an index Java would skip rows that it should find: it orders text by UTF-16, and NaN has no order.
+        # With an index, Java would skip rows that match: it orders text by UTF-16, and NaN has no order.
         self._output = OrcOutput(sink)
         self._sink = CheckedSink(self._output, block_bytes_for(target_bytes))
         self._writer = orc.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=codec, stripe_size=stripe_bytes)
@@ -57,7 +57,7 @@ class OrcSink:
             self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(self._stored)))
 
     def close(self) -> None:
-        """Writes what is left, and the footer."""
+        """Writes the remaining rows, and the footer."""
         with self._output.errors():
             self._writer.close()
             self._sink.finish()
@@ -92,14 +92,14 @@ def _holds_timestamps(arrow: pa.DataType) -> bool:
 
 
 def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
-    """The column as ORC has it: nullable, with the field id under the name Paimon gives it there."""
+    """Returns the column as ORC stores it: nullable, with the field id under Paimon's name for it."""
     stored = pa.field(field.name, _stored_type(field.type, is_legacy_ltz))
     number = (field.metadata or {}).get(_FIELD_ID)
     return stored if number is None else stored.with_metadata({_ORC_ID: number})
 
 
 def _stored_type(arrow: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
-    """ORC has no times of day, and one unit of timestamps."""
+    """Returns the type as ORC stores it. ORC has no times of day, and only one unit of timestamps."""
     if pa.types.is_time(arrow):
         return pa.int32()
     if pa.types.is_timestamp(arrow):

@@ -1,7 +1,4 @@
-"""Rows of Parquet data files, row group by row group.
-
-Source: Paimon 2.0 ParquetReaderFactory (what readers accept); a page's CRC32 is checked if the writer stored one.
-"""
+"""Reads rows of Parquet data files, row group by row group."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,31 +16,33 @@ from bucketline.state.types.buffers import leaves
 from bucketline.state.types.cast import declared
 
 _BUFFER_BYTES = 1 << 20
-"""Bytes fetched at once for one column, so that a whole column of a row group is never in memory."""
+"""The bytes fetched at once for one column, so that a whole column of a row group is never in memory."""
 
 _PROBE_ROWS = 256
-"""Rows whose size decides how many rows make a batch."""
+"""The number of rows from whose size the number of rows in a batch is computed."""
 
 _BY_ARROW = re.compile(r"parquet-cpp-arrow version ([0-9]{1,4})\.")
 _FIXED_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
-"""Bytes of a value in memory by its type in the file; decimals take 16."""
+"""The bytes of a value in memory, by its type in the file; decimals take 16."""
 
 _PLAIN = frozenset(("PLAIN", "RLE", "BIT_PACKED"))
-"""Encodings of text that takes as many bytes in the file, before compression, as in memory."""
+"""The encodings in which text takes as many bytes in the file, before compression, as in memory."""
 
 _PLAIN_OR_DICTIONARY = _PLAIN | {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-"""With these no value is larger than its whole column in the file."""
+"""The encodings in which no value is larger than its whole column in the file."""
 
 _LARGEST_GROUP_BYTES = 4 << 30
-"""A column of a row group that says to be larger is damaged, or so large that its rows are looked at."""
+"""If a row group says that a column is larger, it is damaged, or so large that its rows are measured."""
 
 _SMALL_TEXT_BYTES = 64 << 10
-"""Bytes of text in the file whose size in memory may be taken from another file: no value is larger than this."""
+"""The size in memory of text with at most this many bytes in the file may be taken from another file, because no value
+is larger.
+"""
 
 _WRAPPED_MICROS = 2**64 // 1000
 
 _MOST_SCHEMAS, _MOST_FOOTER_BYTES = 8, 64 << 10
-"""Schemas of files whose leaves are kept: a schema holds all of its file's footer, whose stored size counts here."""
+"""The total size of the footers whose leaves are kept: a kept schema holds all of its file's footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,9 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column of values: its path in the file, the top-level column that it is in, its type in the file, and the bytes
-    of a value in memory where it is not text."""
+    """A column of values: its path in the file, its top-level column, its type in the file, and the bytes of a value in
+    memory unless it is text.
+    """
 
     path: str
     column: str
@@ -70,27 +70,29 @@ class _Leaf:
 
 
 class _Leaves:
-    """The leaves of files, found once for those that have the same: to ask a file about each takes long."""
+    """The leaves of files, found once for files with the same schema: asking each file for them takes long."""
 
     def __init__(self) -> None:
         self._known: tuple[tuple[pa.Schema, pq.ParquetSchema, tuple[_Leaf, ...]], ...] = ()
 
     def of(self, file: pq.ParquetFile, columns: pa.Schema) -> tuple[_Leaf, ...]:
-        """Those of a file whose columns in Arrow's types are `columns`."""
+        """Returns the leaves of a file whose columns in Arrow's types are `columns`."""
         schema = file.schema
         for names, seen, leaves_of in self._known:
-            # Parquet's schemas are equal where their leaves are, whatever the columns are called that these are in.
+            # Parquet's schemas are equal if their leaves are, even if the top-level columns have other names.
             if seen.equals(schema) and names.equals(columns):
                 return leaves_of
         file_leaves = tuple(_leaf(schema.column(i)) for i in range(len(schema)))
         if file.metadata.serialized_size <= _MOST_FOOTER_BYTES:
-            # One assignment: other threads see this or what was there before.
+            # A single assignment: other threads see the new value or the old one.
             self._known = ((columns, schema, file_leaves), *self._known[: _MOST_SCHEMAS - 1])
         return file_leaves
 
 
 def _longest_bound(chunk: pq.ColumnChunkMetaData) -> float:
-    """How many bytes the longer one of the smallest and the largest text has; infinite where the footer has neither."""
+    """Returns the bytes of the longer one of the smallest and largest text; infinite if the footer does not have
+    both.
+    """
     stats = chunk.statistics
     if stats is None or not stats.has_min_max:
         return float("inf")
@@ -108,20 +110,20 @@ _LEAVES = _Leaves()
 
 
 class TextSizes:
-    """The size in memory of rows of packed text, as it was in the file read last.
+    """The size in memory of rows of packed text, as measured in the file that was read last.
 
-    A file that was written alike is taken to have rows of the same size: to read the first rows of each file, only to
-    see how large they are, takes long.
+    A file that was written in the same way is assumed to have rows of the same size, because reading the first rows of
+    each file only to measure them takes long.
     """
 
     def __init__(self) -> None:
         self._seen: dict[frozenset[str], tuple[float, float]] = {}
 
     def of(self, columns: frozenset[str], packed_bytes: float, longest: float) -> float | None:
-        """Bytes of a row of these columns in memory; None where the file may differ from the one before.
+        """Returns the bytes of a row of these columns in memory; None if the file may differ from the previous one.
 
-        `packed_bytes` are what the columns take in the file. `longest` are the bytes of their longest values, as far
-        as the footer tells: a value that the file holds once may stand in all rows.
+        `packed_bytes` are what the columns take in the file. `longest` are the bytes of their longest values, as far as
+        the footer tells: a value that the file holds once may stand in all rows.
         """
         seen = self._seen.get(columns)
         if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES) or longest > 2 * seen[1]:
@@ -142,7 +144,7 @@ class ParquetRows:
         self._source = source
         self._file = self._opened("us")
         self.schema: pa.Schema = self._file.schema_arrow
-        """The columns in Arrow's types. INT96 counts microseconds here."""
+        """The columns in Arrow's types, with INT96 as microseconds."""
         self._row = 0
 
     @property
@@ -152,18 +154,18 @@ class ParquetRows:
 
     @property
     def names(self) -> list[str]:
-        """The names of the top-level columns."""
+        """Returns the names of the top-level columns."""
         names: list[str] = self.schema.names
         return names
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The field ids of those top-level columns that have one, by name."""
+        """Returns the field ids of the top-level columns that have one, by name."""
         return ids_in(self.schema, b"PARQUET:field_id")
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """The types that the file states of the columns with a field id, by name. INT96 counts nanoseconds."""
+        """Returns the types that the file states for columns with a field id, by name. INT96 counts nanoseconds."""
         ids = self.ids
         types = {f.name: f.type for f in self.schema if f.name in ids}
         for name in self._int96_columns(list(types)):
@@ -181,14 +183,14 @@ class ParquetRows:
         groups: Sequence[int] | None = None,
         sizes: TextSizes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of the columns, in file order, as batches of at most `batch_rows`. Raises what pyarrow raises.
+        """Yields the rows of the columns, in file order, as batches of at most `batch_rows`. Raises the errors of
+        pyarrow.
 
-        Batches have about `batch_bytes` bytes, as far as one can tell from the rows before them, also those of other
-        files with the same `sizes`.
-        With `groups` only the rows of row groups with these numbers, which ascend.
+        Batches have about `batch_bytes` bytes, estimated from the rows before them, also in other files with the same
+        `sizes`. With `groups`, only the row groups with these numbers, which ascend, are read.
 
-        INT96 timestamps come in nanoseconds; where 64 bits cannot hold one of a batch so, in microseconds. Raises
-        UnsupportedTableError for such a timestamp inside of a nested value.
+        INT96 timestamps are in nanoseconds, or in microseconds if 64 bits cannot hold the nanoseconds of some value of
+        a batch. Raises UnsupportedTableError for such a timestamp inside of a nested value.
         """
         wide = self._int96_columns(columns)
         in_nanoseconds = self._opened("ns") if wide else None
@@ -197,7 +199,7 @@ class ParquetRows:
         while waiting:
             size = max(1, min(batch_rows, int(batch_bytes / row_bytes)))
             together, waiting = self._portion(waiting, size)
-            # A pool of one thread only costs switches to it and back.
+            # A pool with one thread would only cost switches between threads.
             wanted = {
                 "batch_size": size,
                 "row_groups": together,
@@ -215,7 +217,9 @@ class ParquetRows:
             row_bytes = max(1, seen_bytes / max(1, seen_rows))
 
     def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
-        """The first row groups with that many rows, and the others, for which the rows' size is measured again."""
+        """Splits off the first row groups with that many rows from the others, for which the size of rows is measured
+        again.
+        """
         rows = 0
         for position, number in enumerate(groups):
             rows += self._file.metadata.row_group(number).num_rows
@@ -226,8 +230,8 @@ class ParquetRows:
     def _first_row_bytes(
         self, columns: Sequence[str], groups: Sequence[int], batch_bytes: int, sizes: TextSizes
     ) -> float:
-        """The size of the first rows in memory. The footer says that of plain values, and of others at most that of a
-        whole dictionary; where this bound is too much for a batch, rows are read to see.
+        """Returns the size of the first rows in memory. For plain values the footer tells it; for other values it tells
+        an upper bound, from the whole dictionary. If this bound is too large for a batch, rows are read and measured.
         """
         if not groups:
             return 1.0
@@ -263,7 +267,9 @@ class ParquetRows:
         return known + text
 
     def row_groups(self, column: str) -> list[RowGroup]:
-        """The row groups in the footer, with bounds of a top-level column. Raises ValueError for a damaged footer."""
+        """Returns the row groups in the footer, with bounds of a top-level column. Raises ValueError for a damaged
+        footer.
+        """
         meta = self._file.metadata
         groups = []
         first_row = 0
@@ -277,8 +283,8 @@ class ParquetRows:
         return groups
 
     def _chunk(self, group: pq.RowGroupMetaData, column: str) -> pq.ColumnChunkMetaData | None:
-        """The column of a row group, if it is there. Raises ValueError where the footer says two types of it: Arrow
-        ends the process over such bounds.
+        """Returns the column of a row group, if it exists. Raises ValueError if the footer states two types of the
+        column: Arrow ends the process over such bounds.
         """
         for i, leaf in enumerate(self._leaves):
             if leaf.path == column:
@@ -292,7 +298,7 @@ class ParquetRows:
 
     @property
     def offset(self) -> int:
-        """The offset of the current row group, in bytes."""
+        """Returns the offset of the current row group, in bytes."""
         first_row = 0
         meta = self._file.metadata
         for number in range(meta.num_row_groups):
@@ -304,7 +310,7 @@ class ParquetRows:
         return 0
 
     def _opened(self, int96_unit: str) -> pq.ParquetFile:
-        # A column of a small file is fetched as a whole: a buffer would be larger than what it is filled with.
+        # A column of a small file is fetched as a whole: a buffer would be larger than the column.
         return pq.ParquetFile(
             self._source,
             buffer_size=0 if self._source.size() <= _BUFFER_BYTES else _BUFFER_BYTES,
@@ -315,18 +321,20 @@ class ParquetRows:
 
     @property
     def _counts_back(self) -> bool:
-        """Whether the writer gave INT96 times before 1970 a negative time of day: Java, and Arrow before release 23."""
+        """Whether the writer gave INT96 times before 1970 a negative time of day, as Java does, and Arrow before
+        release 23.
+        """
         writer = str(self._file.metadata.created_by or "")
         arrow = _BY_ARROW.match(writer)
         return writer.startswith("parquet-mr") or (arrow is not None and int(arrow[1]) < 23)
 
     def _int96_columns(self, columns: Sequence[str]) -> frozenset[str]:
-        """The wanted top-level columns that hold INT96 values, at any depth."""
+        """Returns the wanted top-level columns that hold INT96 values, at any depth."""
         return frozenset(c for c in columns if any(p == c or p.startswith(f"{c}.") for p in self.int96_paths))
 
     @cached_property
     def int96_paths(self) -> tuple[str, ...]:
-        """Where INT96 values are, as `column` or `column.inner`."""
+        """Returns where INT96 values are, as `column` or `column.inner`."""
         return tuple(leaf.path for leaf in self._leaves if leaf.physical_type == "INT96")
 
     @cached_property
@@ -341,11 +349,12 @@ def _is_decimal(leaf: pq.ColumnSchema) -> bool:
 def _in_nanoseconds(
     micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, counts_back: bool
 ) -> pa.RecordBatch:
-    """The batch read in nanoseconds, but for columns of which the one in microseconds shows that they ran over.
+    """Returns the batch that was read in nanoseconds, with columns from the batch in microseconds where that shows that
+    nanoseconds overflowed.
 
     Some writers give times before 1970 a negative time of day (`counts_back`), which Arrow reads without its sign:
     right in nanoseconds, where 64 bits wrap around, and 584 years late in microseconds. Years 2262 to 2554 look the
-    same and are taken for those.
+    same, and are read as times before 1970.
     """
     for name in columns:
         position = nanos.schema.get_field_index(name)
@@ -353,7 +362,7 @@ def _in_nanoseconds(
             if not pa.types.is_timestamp(coarse.type) or coarse.type == fine.type:
                 continue
             back = pc.divide(fine.cast(pa.int64()), 1000)
-            # Division cuts towards zero, the reader floors; one microsecond is no overflow.
+            # Division rounds towards zero, the reader rounds down; a difference of one microsecond is no overflow.
             gaps = pc.drop_null(pc.subtract(coarse.cast(pa.int64()), back)).to_numpy()
             if counts_back:
                 gaps = np.where(gaps > _WRAPPED_MICROS // 2, gaps - _WRAPPED_MICROS, gaps)

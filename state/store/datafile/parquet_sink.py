@@ -1,4 +1,4 @@
-"""Writes Parquet data files so that Paimon Java reads them, filters them, and skips no row that it should find.
+"""Writes Parquet data files so that Paimon Java reads them, filters them, and skips no matching row.
 
 Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; run against Paimon Java.
 """
@@ -14,11 +14,11 @@ from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE
 from bucketline.state.types.buffers import own_copy
 
 _INTEGER_DIGITS = 18
-"""Digits of a decimal that 64 bits hold; wider ones are bytes."""
+"""The digits of a decimal that 64 bits hold; wider decimals are stored as bytes."""
 
 
 class ParquetSink:
-    """One file being written; closing it leaves the sink open. The `first` rows represent the others."""
+    """One file being written; closing the sink leaves its stream open. The `first` rows represent all rows."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ def parquet_writer(
     first: pa.Table | None = None,
     dictionaries: DictionaryChoice | None = None,
 ) -> pq.ParquetWriter:
-    """A writer of one file with this physical schema; closing it leaves the sink open.
+    """Opens a writer of one file with this physical schema; closing it leaves the sink open.
 
-    Columns whose values hardly repeat in the `first` rows get no dictionary, or in those of an earlier file with the
-    same `dictionaries`.
+    Columns whose values hardly repeat in the `first` rows get no dictionary; the first rows may be those of an earlier
+    file with the same `dictionaries`.
     """
     possible = [f.name for f in schema if _has_dictionary(f)]
     return pq.ParquetWriter(
@@ -72,7 +72,7 @@ def parquet_writer(
         compression=compression,
         compression_level=compression_level,
         use_dictionary=possible if first is None else (dictionaries or DictionaryChoice()).of(possible, first),
-        # Statistics of floats omit NaN, but for Java NaN is above all numbers: it would skip rows that it should find.
+        # Statistics of floats leave out NaN, but for Java NaN is greater than all numbers: it would skip matching rows.
         write_statistics=[f.name for f in schema if not pa.types.is_floating(f.type)],
         store_decimal_as_integer=True,
         use_deprecated_int96_timestamps=any(holds_nanoseconds(f.type) for f in schema),
@@ -82,7 +82,7 @@ def parquet_writer(
 
 
 def _has_required(arrow: pa.DataType) -> bool:
-    """Whether something inside a type is NOT NULL, apart from keys of maps."""
+    """Whether something inside of a type is NOT NULL, apart from keys of maps."""
     if pa.types.is_struct(arrow):
         return any(not f.nullable or _has_required(f.type) for f in arrow)
     if pa.types.is_map(arrow):
@@ -91,7 +91,9 @@ def _has_required(arrow: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
-    """The array with a value in every NOT NULL place. pyarrow refuses a missing one even if its parent is null."""
+    """Fills every NOT NULL place of the array with a value: pyarrow refuses a missing value even if its parent is
+    null.
+    """
     if not _has_required(arrow):
         return array
     if pa.types.is_struct(arrow):
@@ -109,7 +111,9 @@ def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
 
 
 def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:
-    """As `_filled`, and if the field is NOT NULL, the array itself too; it may lack only what is not `wanted`."""
+    """As `_filled`, but if the field is NOT NULL the array itself is filled too; only places that are not `wanted` may
+    lack a value.
+    """
     array = _filled(array, field.type, name)
     if field.nullable or array.null_count == 0:
         return array
@@ -131,10 +135,11 @@ def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: s
 
 
 def _has_dictionary(field: pa.Field) -> bool:
-    """Whether a column is worth a dictionary, and Java can search it.
+    """Whether a column should have a dictionary, and Java can search this dictionary.
 
-    Dictionaries of columns without repeated values cost time and are dropped. Java looks for a wide decimal by its
-    minimal bytes, and skips the row group when they are not in the dictionary, where every value has all its bytes.
+    Dictionaries of columns without repeated values cost time and are dropped. Java searches the dictionary for a wide
+    decimal by the shortest form of its bytes, and skips the row group if it does not find it; but the dictionary holds
+    the full bytes.
     """
     if field.name == SEQUENCE or field.name.startswith(KEY_PREFIX):
         return False

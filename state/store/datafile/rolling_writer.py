@@ -1,5 +1,5 @@
-"""Rows of one bucket → data files that roll at a size, with the metadata for manifests. Memory is bounded by one row
-group: rows are collected until a group is full, then written.
+"""Writes rows of one bucket to data files, begins a new file at a size, and makes the metadata for manifests. Memory is
+bounded by one row group: rows are collected until a group is full, then written.
 Source: Paimon 2.0 KeyValueDataFileWriter, RowDataFileWriter, RollingFileWriter, StatsCollectorFactories.
 """
 
@@ -38,22 +38,23 @@ from bucketline.state.types.row_kind import is_retract
 from bucketline.state.types.values import from_scalar
 
 _DENSEST_ROWS = 1 << 20
-"""Rows of a row group at most, however narrow they are."""
+"""The most rows of a row group, however narrow they are."""
 
 _UNORDERED = -1
-"""The sequence number of every postponed row: it gets a real one when it is compacted into a bucket."""
+"""The sequence number of every postponed row: the compaction that moves the row to a bucket gives it a real one."""
 
 
 class RollingWriter:
     """Writes rows of one bucket, in the order given, to as many files as the target size asks for.
 
     Rows of a primary-key table must be in strictly ascending key order over all calls, and carry `_SEQUENCE_NUMBER` and
-    `_VALUE_KIND`; the `_KEY_` columns are added here. Rows of an append table carry the table's columns alone and get
+    `_VALUE_KIND`; the `_KEY_` columns are added here. Rows of an append table carry only the table's columns and get
     sequence numbers from `first_sequence_number` on. Rows for the postpone bucket come in the order they arrived in,
     and need no `_SEQUENCE_NUMBER`.
     Raises UnsupportedTableError and OptionError for what `file_settings` refuses, before anything is written.
-    `settings` are what `file_settings` says of such files, where that is known.
-    Use it in a `with` block: an exception removes every file it wrote. The directory is `directory`, below the table.
+    `settings` are the result of `file_settings` for such files, if it is known.
+    Use it in a `with` block: after an exception, every file that was written is removed. The directory is `directory`,
+    below the table.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class RollingWriter:
         return pa.Table.from_arrays(columns, schema=self._physical)
 
     def _room(self, rows: pa.Table) -> int:
-        """How many rows like these still fit into the row group, by bytes and by the file's limit of rows."""
+        """Returns how many rows like these still fit into the row group, by bytes and by the file's limit of rows."""
         row_bytes = max(1, rows.nbytes // max(1, rows.num_rows))
         written = 0 if self._open is None else self._open.row_count
         room = max(
@@ -202,7 +203,7 @@ class RollingWriter:
         else:
             values = file.values.to_full_stats()
         if self._is_postponed:
-            # The first and last key are no bounds, and Java keeps none.
+            # The smallest and largest key of such a file are no bounds, and Java keeps none.
             keys = unknown_stats(self._keys)
         else:
             keys = EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats()
@@ -212,7 +213,7 @@ class RollingWriter:
         )
         self._next_sequence_number = high + 1
         if self._has_row_ids and file.sequence_range is None:
-            low = high = 0  # the commit says what they are
+            low = high = 0  # the commit decides the sequence numbers of these files
         return DataFileMeta(
             file_name=file.name,
             file_size=size_bytes,
@@ -257,7 +258,7 @@ class _OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far, without the footer, and without what ORC still buffers of its last stripe."""
+        """Returns the bytes written so far, without the footer, and without ORC's buffer for the last stripe."""
         return int(self._sink.tell())
 
     def write(self, group: pa.Table, fields: tuple[DataField, ...], keys: tuple[DataField, ...]) -> None:
@@ -274,7 +275,7 @@ class _OpenFile:
         self.row_count += group.num_rows
 
     def finish(self) -> int:
-        """Completes the file; its size in bytes."""
+        """Completes the file, and returns its size in bytes."""
         with storage_errors(self._path):
             self._rows.close()
             size_bytes = int(self._sink.tell())
@@ -305,7 +306,9 @@ class _OpenFile:
 
 
 def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.RecordBatch]) -> list[DataFileMeta]:
-    """The files that hold the batches; an exception on the way, also from `batches`, leaves no file behind."""
+    """Writes the batches to files and returns these. If an exception is raised on the way, also by `batches`, no file
+    is left behind.
+    """
     with writer:
         for batch in batches:
             writer.write(batch)
@@ -313,5 +316,5 @@ def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.Reco
 
 
 def _key_at(rows: pa.Table, keys: tuple[DataField, ...], place: int) -> bytes:
-    """The key of a row, as manifests hold it."""
+    """Returns the key of a row, in the form that manifests hold."""
     return encode_row([from_scalar(rows.column(k.name)[place], k.type) for k in keys], [k.type for k in keys])

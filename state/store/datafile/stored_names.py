@@ -1,9 +1,9 @@
 """Checks that a data file has the columns of the schema that it was written under, by names and field ids.
 
-A column that a file lacks is read as nulls, as Paimon does; so a damaged name would turn values into nulls. Files that
-others brought into a table (Hive's, after a migration) may lack columns, name one otherwise and have ids of their own,
-and are left alone. What is refused is one column that does not fit where all the others do: one whose id says so, or
-one whose name is the column's but for one bit, where the file has no ids.
+A column that a file lacks is read as nulls, as Paimon does; so a damaged name would turn values into nulls. Files of
+other tools (for example Hive's, after a migration) may lack columns, have other names and other ids, and are accepted.
+A file is refused if exactly one of its columns does not fit: by its id, or, in a file without ids, because its name
+differs from the column's name by one bit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from bucketline.state.types.logical import DataField
 
 
 def ids_in(schema: pa.Schema, key: bytes) -> dict[str, int]:
-    """The field ids that a format keeps under a key of its columns' metadata, by name."""
+    """Returns the field ids that a format keeps under a key of its columns' metadata, by name."""
     texts = {f.name: (f.metadata or {}).get(key, b"") for f in schema}
     return {name: int(text) for name, text in texts.items() if text.removeprefix(b"-").isdigit()}
 
 
 def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence[DataField]) -> None:
-    """Returns if a file's columns can be those of its schema. Raises CorruptFileError naming the one that cannot."""
+    """Raises CorruptFileError, naming the column, if a file's columns cannot be those of its schema."""
     if ids:
         of_id = {number: name for name, number in ids.items()}
         fit = [f for f in stored if ids.get(f.name) == f.id]
@@ -35,7 +35,7 @@ def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence
                 column=field.name,
             )
         return
-    # System columns come first.
+    # System columns are first.
     own = list(names)[-len(stored) :] if stored else []
     wanted = [f.name for f in stored]
     odd_names = [(mine, its) for mine, its in zip(wanted, own, strict=False) if mine != its]

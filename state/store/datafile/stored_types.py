@@ -1,8 +1,8 @@
 """Checks that a data file has the types of the schema that it was written under, by precisions and scales.
 
 Files hold plain numbers, so a digit that is damaged in a schema file would change what they mean. Other tools widen
-types and have rules of their own for units of time; so what is refused is one column of a file, where the two types
-are the same but for one bit of their text.
+types and have their own rules for units of time. So a file is refused only if exactly one of its columns differs, and
+the texts of the two types differ by one bit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ _PRECISIONS = {"ms": range(4), "us": range(4, 7), "ns": range(7, 10)}
 _ASCII_BITS = 7
 
 _Pair = tuple[DataType, list[DataType]]
-"""A type of the schema, and those that the file's may be."""
+"""A type in the schema, and the types that the file may have for it."""
 
 
 def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *, has_units: bool) -> None:
-    """Returns if a file's columns can have the types of its schema. Raises CorruptFileError naming the one that cannot.
+    """Raises CorruptFileError, naming the column, if a file's columns cannot have the types of its schema.
 
-    `types` are those that the file itself states, of the columns that a Paimon writer made. `has_units` is whether
+    `types` are the types that the file itself states for the columns that a Paimon writer made. `has_units` is whether
     they state the unit of a timestamp.
     """
     odd = [(f.name, pair) for f in stored if f.name in types for pair in _different(f.type, types[f.name], has_units)]
@@ -44,7 +44,7 @@ def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *
 
 
 def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Iterator[_Pair]:
-    """The types inside of a column, itself included, whose numbers differ. Other differences are not looked at."""
+    """Yields the types in a column, its own included, whose numbers differ. Other differences are ignored."""
     if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(arrow):
         if (declared.precision, declared.scale) != (arrow.precision, arrow.scale):
             yield declared, [DataType(TypeRoot.DECIMAL, precision=arrow.precision, scale=arrow.scale)]
@@ -66,7 +66,7 @@ def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Itera
 
 
 def _is_one_bit_off(file_type: DataType, declared: DataType) -> bool:
-    """Whether one bit, flipped in the text of the one type, makes it the other."""
+    """Whether one type becomes the other when a single bit of its text is flipped."""
     text, wanted = str(file_type), declared.as_nullable()
     for place, letter in enumerate(text):
         for bit in range(_ASCII_BITS):

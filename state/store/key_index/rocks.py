@@ -70,7 +70,7 @@ def rocks_options(settings: RocksSettings) -> Options:
     options.set_max_open_files(settings.max_open_files)
     options.set_db_write_buffer_size(settings.write_buffer_bytes)
     options.set_write_buffer_size(max(MB, settings.write_buffer_bytes // 2))
-    # Without restarts in between, lookups cost half as much; keys in a block share their beginnings anyway.
+    # Lookups without compression cost half as much; the keys in a block share their beginnings anyway.
     options.set_compression_type(DBCompressionType.none())
     # Each batch adds a run; merging runs of like size rewrites a key few times, whatever the size of the index.
     options.set_compaction_style(DBCompactionStyle.universal())

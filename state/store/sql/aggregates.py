@@ -1,4 +1,4 @@
-"""Groups, aggregates and the order of numbers as Spark has them, where Arrow's are others.
+"""Groups, aggregates and orders numbers as Spark does, where Arrow does it in another way.
 
 NaN is one value, greater than every number; -0.0 and 0.0 are one value; a sum that its type cannot hold is an error.
 """
@@ -18,7 +18,7 @@ from bucketline.state.types.if_else import if_else
 
 _BELOW_SIGN = np.int64((1 << 63) - 1)
 _LARGEST_ERROR = float(1 << 62)
-"""By which a sum of doubles may miss one of whole numbers; a sum that wraps around misses it by 2^64."""
+"""How far a sum of doubles may differ from the sum of the whole numbers; a sum that wraps around differs by 2^64."""
 _DIGITS = 38
 
 
@@ -34,7 +34,8 @@ class Aggregate:
 def grouped(
     rows: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggregate]
 ) -> tuple[list[pa.ChunkedArray], list[pa.ChunkedArray]]:
-    """The values of the keys and of the aggregates, each with one value a group; without keys there is one group.
+    """Returns the values of the keys and of the aggregates, each with one value per group; without keys there is one
+    group.
 
     Raises SchemaMismatchError for a sum that is too large.
     """
@@ -56,12 +57,14 @@ def grouped(
 
 
 def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values that have the order of the column's; whole numbers for those of FLOAT and DOUBLE."""
+    """Returns values that sort in the same order as the column in Spark; they are whole numbers for FLOAT and
+    DOUBLE.
+    """
     return _ranks(column) if pa.types.is_floating(column.type) else column
 
 
 def _one_value_each(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with 0.0 for -0.0, and one NaN."""
+    """Returns the column with 0.0 in place of -0.0, and with one kind of NaN."""
     if not pa.types.is_floating(column.type):
         return column
     no_sign = if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
@@ -96,9 +99,10 @@ def _result(found: pa.Table, rows: pa.Table, at: int, aggregate: Aggregate) -> p
 
 
 def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
-    """Returns if the sums are what they are near to. Raises SchemaMismatchError."""
+    """Raises SchemaMismatchError if the sums are far from the given approximate sums, because they wrapped around."""
     if pa.types.is_decimal(values.type):
-        # A sum of doubles misses the limit by some digits; one of 128 bits wraps around beyond 1.7 times the limit.
+        # A sum of doubles is off by some digits near the limit; a sum of 128 bits wraps around beyond 1.7 times the
+        # limit.
         most = pa.scalar(Decimal((0, (9,) * _DIGITS, -values.type.scale)), values.type)
         is_above = np.asarray(pc.greater(pc.abs(values), most).fill_null(False))
         is_wrong = is_above | (np.abs(near) > 1.5 * 10.0 ** (_DIGITS - values.type.scale))
@@ -110,7 +114,9 @@ def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
 
 
 def _ranks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The bits of the numbers as whole numbers, those of negative ones turned so that they ascend too."""
+    """Returns the bits of the numbers as whole numbers, with those of negative numbers inverted so that they ascend
+    too.
+    """
     bits = np.asarray(_one_value_each(column).cast(pa.float64()).fill_null(0.0)).view(np.int64)
     mask = np.asarray(column.is_null())
     return pa.chunked_array([pa.array(np.where(bits < 0, bits ^ _BELOW_SIGN, bits), pa.int64(), mask=mask)])

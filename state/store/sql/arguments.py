@@ -1,4 +1,4 @@
-"""The arguments of a call as values. Messages that Paimon's users know are kept word for word."""
+"""Reads the arguments of a call as values. Messages that Paimon's users know are kept word for word."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,7 +13,9 @@ Arguments = Mapping[str, str]
 
 
 def chosen_partitions(table: Table, arguments: Arguments) -> list[Mapping[str, object]] | None:
-    """The partitions that the arguments choose; None for all. Raises OptionError if two of them do."""
+    """Returns the partitions that the arguments choose; None for all. Raises OptionError if two arguments choose
+    partitions.
+    """
     if "partitions" in arguments and "where" in arguments:
         raise wrong_argument("partitions and where cannot be used together.", "where")
     if "partitions" in arguments:
@@ -24,7 +26,7 @@ def chosen_partitions(table: Table, arguments: Arguments) -> list[Mapping[str, o
 
 
 def options_of(arguments: Arguments) -> dict[str, str]:
-    """`options` = `k=v,k=v` as a mapping. Raises OptionError."""
+    """Reads `options` = `k=v,k=v` as a mapping. Raises OptionError."""
     options = {}
     for part in arguments["options"].split(",") if "options" in arguments else ():
         key, equals, value = part.partition("=")
@@ -35,7 +37,7 @@ def options_of(arguments: Arguments) -> dict[str, str]:
 
 
 def number_of(arguments: Arguments, name: str) -> int:
-    """The value of an argument that is a number. Raises OptionError."""
+    """Reads the value of an argument that is a number. Raises OptionError."""
     try:
         return whole_number(arguments[name].strip())
     except ValueError as e:
@@ -43,7 +45,7 @@ def number_of(arguments: Arguments, name: str) -> int:
 
 
 def duration_ms_of(arguments: Arguments, name: str) -> int:
-    """The value of an argument that is a duration. Raises OptionError."""
+    """Reads the value of an argument that is a duration. Raises OptionError."""
     try:
         return parse_given_duration(arguments[name])
     except OptionError as e:
@@ -51,7 +53,7 @@ def duration_ms_of(arguments: Arguments, name: str) -> int:
 
 
 def flag_of(arguments: Arguments, name: str) -> bool:
-    """True or false; false where it is left out. Raises OptionError."""
+    """Reads true or false; false if the argument is left out. Raises OptionError."""
     text = arguments.get(name, "false").strip().lower()
     if text not in ("true", "false"):
         raise wrong_argument(f"{name} takes true or false, not {arguments[name]!r}", name)
@@ -59,7 +61,7 @@ def flag_of(arguments: Arguments, name: str) -> bool:
 
 
 def instant_ms(text: str, name: str) -> int:
-    """A local time as milliseconds since 1970. Raises OptionError."""
+    """Converts a local time to milliseconds since 1970. Raises OptionError."""
     try:
         return round(datetime.fromisoformat(text.strip()).timestamp() * 1000)
     except (ValueError, OverflowError) as e:
@@ -67,5 +69,5 @@ def instant_ms(text: str, name: str) -> int:
 
 
 def wrong_argument(message: str, argument: str) -> OptionError:
-    """An error that names the argument."""
+    """Returns an error that names the argument."""
     return OptionError(message, key=argument, argument=argument)

@@ -1,5 +1,5 @@
-"""What a SET gives to each column: values for fields inside of columns become one for the whole column, and DEFAULT
-becomes the column's default.
+"""Finds the value that a SET gives to each column: values for fields of a column become one value for the whole column,
+and DEFAULT becomes the column's default.
 
 Source: Paimon 2.0 PaimonAssignmentUtils: the other fields stay, and a null struct becomes one of nulls.
 """
@@ -20,9 +20,9 @@ from bucketline.state.types.logical import DataField, DataType, TypeRoot
 def values_by_column(
     assignments: SetValues, fields: Sequence[DataField], verb: str, table: str | None = None
 ) -> dict[str, exp.Expression]:
-    """The value of each column that a SET names; fields that stay are read from the columns of `table`.
+    """Returns the value of each column that a SET names; fields that stay are read from the columns of `table`.
 
-    Raises OptionError for an unknown column or field, and for one that is set twice.
+    Raises OptionError for an unknown column or field, and if a column or field is set twice.
     """
     values: dict[str, exp.Expression] = {}
     for field, inner in _by_field(assignments, fields, verb, ()).items():
@@ -41,14 +41,16 @@ def is_default(node: exp.Expression) -> bool:
 
 
 def default_of(field: DataField) -> exp.Expression:
-    """A column's default as a value; NULL where there is none. Raises OptionError for a form that SQL has not."""
+    """Returns a column's default as a value; NULL if it has no default. Raises OptionError if SQL cannot express the
+    default.
+    """
     if field.default_value is None:
         return exp.null()
     return _named(parse_value(default_in_sql(field), "DEFAULT"), field.type)
 
 
 def _named(node: exp.Expression, data_type: DataType) -> exp.Expression:
-    """STRUCT of values with the names that the type's fields have."""
+    """Returns a STRUCT of values with the names of the type's fields."""
     if not isinstance(node, exp.Anonymous):
         return node
     name, inner = str(node.this).lower(), node.expressions
@@ -65,7 +67,9 @@ def _named(node: exp.Expression, data_type: DataType) -> exp.Expression:
 
 
 def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values | None:
-    """The rows of VALUES for these columns, without the word DEFAULT; None where it is not among them."""
+    """Returns the rows of VALUES for these columns, with defaults in place of the word DEFAULT; None if the word does
+    not occur.
+    """
     rows = [row for row in values.expressions if isinstance(row, exp.Tuple)]
     if not any(is_default(node) for row in rows for node in row.expressions):
         return None
@@ -80,7 +84,7 @@ def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values
 def _by_field(
     assignments: SetValues, fields: Sequence[DataField], verb: str, above: tuple[str, ...]
 ) -> dict[DataField, dict[tuple[str, ...], exp.Expression]]:
-    """The assignments of each field, by what is left of their paths."""
+    """Groups the assignments by field, each with the rest of its path."""
     found: dict[str, dict[tuple[str, ...], exp.Expression]] = {}
     for (name, *rest), node in assignments.items():
         meant = spellings(name, [f.name for f in fields])
@@ -101,7 +105,7 @@ def _rebuilt(
     verb: str,
     path: tuple[str, ...],
 ) -> exp.Expression:
-    """The struct with the fields that are set, the others as they are."""
+    """Returns the struct with the fields that are set; the other fields stay as they are."""
     if field.type.root is not TypeRoot.ROW:
         raise refused(
             f"{verb}: {'.'.join(path)} is {field.type}, and has no fields to set; set the whole of it", statement=verb

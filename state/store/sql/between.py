@@ -1,4 +1,5 @@
-"""Queries of what changed between two snapshots: Paimon's options `incremental-between` and its like.
+"""Reads the options for queries of the changes between two snapshots: Paimon's `incremental-between` and similar
+options.
 
 Source: Paimon 2.0 AbstractDataTableScan.createIncrementalStartingScanner, IncrementalDeltaStartingScanner.
 """
@@ -17,10 +18,10 @@ BETWEEN = "incremental-between"
 BETWEEN_TIMES = "incremental-between-timestamp"
 TO_AUTO_TAG = "incremental-to-auto-tag"
 RANGE_KEYS = frozenset((BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG, TAG_TO_SNAPSHOT.key))
-"""Options that name the two snapshots."""
+"""The options that name the two snapshots."""
 
 AUDIT_LOG = "audit_log"
-"""The one system table that shows changes between snapshots."""
+"""The only system table that shows changes between snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Between:
 
 
 def changed_between(table: TableHandle, options: Mapping[str, str], system: str | None) -> Between | None:
-    """The snapshots that the options name; None where they name none. Raises OptionError."""
+    """Returns the snapshots that the options name; None if they name none. Raises OptionError."""
     ranges = [key for key in (BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG) if key in options]
     if not ranges:
         if TAG_TO_SNAPSHOT.key in options:
@@ -88,7 +89,7 @@ def _checked(versions: Versions, since: int, until: int) -> Between:
 
 
 def _between_times(table: TableHandle, versions: Versions, first_ms: int, second_ms: int) -> Between:
-    """From the newest snapshot of the beginning or before to that of the end or before."""
+    """Returns the changes from the newest snapshot at or before the beginning to the newest at or before the end."""
     if second_ms < first_ms:
         raise refused(f"Ending timestamp {second_ms} should be >= starting timestamp {first_ms}.", option=BETWEEN_TIMES)
     start, end = versions.at_time(first_ms), versions.at_time(second_ms)

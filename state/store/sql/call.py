@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
-    """Runs a procedure; its result in Paimon's columns. Raises OptionError for wrong arguments."""
+    """Runs a procedure, and returns its result in Paimon's columns. Raises OptionError for wrong arguments."""
     arguments = bind_call(statement)
     if statement.procedure == COMPACT_DATABASE:
         return _compact_database(session, statement.catalog, arguments, queries)
@@ -64,7 +64,7 @@ def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
 
 
 def read_table_name(text: str) -> TableReference:
-    """The table that an argument names, as `db.t`; parts may be in backticks, and `db.*` means all tables."""
+    """Reads the table that an argument names, as `db.t`; parts may be in backticks, and `db.*` means all tables."""
     if text.endswith(".*"):
         return TableReference("*", text[:-2])
     words = Words(text)
@@ -120,7 +120,7 @@ def _compact(session: SqlSession, name: TableReference, arguments: Arguments, qu
 
 
 def _compact_database(session: SqlSession, catalog: str | None, arguments: Arguments, queries: Queries) -> pa.Table:
-    """All tables whose `database.table` matches are compacted; one that fails is counted, and the others go on."""
+    """Compacts all tables whose `database.table` matches; a table that fails is counted, and the others go on."""
     for name in ("mode", "table_options", "partition_idle_time", "compact_strategy"):
         if name in arguments:
             raise wrong_argument(f"{name} is not supported; use options, or CALL sys.compact for each table", name)
@@ -154,7 +154,7 @@ def _pattern(text: str, name: str) -> re.Pattern[str]:
 def _idle(
     table: Table, partitions: Sequence[Mapping[str, object]] | None, before_local_ms: int
 ) -> list[Mapping[str, object]]:
-    """The partitions, of those chosen, that no file was written to since."""
+    """Returns those of the chosen partitions to which no file was written since."""
     idle = partitions_where(table, None, before_local_ms)
     if partitions is None:
         return idle

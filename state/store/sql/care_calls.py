@@ -1,4 +1,4 @@
-"""CALL of what keeps a table small and sound: partitions, tags, branches, consumers, manifests, files.
+"""CALL of the procedures that maintain a table: for partitions, tags, branches, consumers, manifests, files.
 
 Source: Paimon 2.0 org.apache.paimon.spark.procedure, for names, arguments and columns of results.
 """
@@ -34,18 +34,18 @@ _SORTS = ("manifest_sort_enabled", "manifest_sort_partition_field", "manifest_so
 
 
 def done() -> pa.Table:
-    """The result of a procedure that says no more than that it has ended."""
+    """Returns the result of a procedure that only says that it has ended."""
     return pa.table({"result": [True]})
 
 
 def age_of(table: Table, arguments: Arguments) -> timedelta:
-    """How long ago the moment is that `older_than` names; nothing for one that is still to come."""
+    """Returns how long ago the moment is that `older_than` names; zero for a moment in the future."""
     now_ms = handle_of(table).world.clock.now_ms()
     return timedelta_of(max(0, now_ms - instant_ms(arguments["older_than"], "older_than")))
 
 
 def with_options(table: Table, options: Mapping[str, str]) -> Table:
-    """The table as if it had these options."""
+    """Returns the table with these options in addition."""
     handle = handle_of(table)
     schema = replace(handle.table_schema, options={**handle.table_schema.options, **options})
     return Table(replace(handle, table_schema=schema))
@@ -148,7 +148,7 @@ def _compact_manifest(table: Table, arguments: Arguments) -> pa.Table:
 
 def _remove_unexisting_files(table: Table, arguments: Arguments) -> pa.Table:
     if "parallelism" in arguments:
-        number_of(arguments, "parallelism")  # files are looked for side by side where storage answers late
+        number_of(arguments, "parallelism")  # files are listed in parallel if storage answers late
     paths = table.remove_unexisting_files(dry_run=flag_of(arguments, "dry_run"))
     return pa.table({"fileName": pa.array(paths, pa.string())})
 
@@ -170,7 +170,7 @@ def _rewrite_file_index(table: Table, arguments: Arguments) -> pa.Table:
 
 
 def _moment(arguments: Arguments, name: str) -> datetime:
-    """Milliseconds since 1970, as Paimon takes them, or a local time. Raises OptionError."""
+    """Reads a moment: milliseconds since 1970, as in Paimon, or a local time. Raises OptionError."""
     text = arguments[name].strip()
     ms = number_of(arguments, name) if text.lstrip("-").isdigit() else instant_ms(text, name)
     try:

@@ -43,8 +43,9 @@ from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
-    """Writes the rows; OVERWRITE replaces the partition that the statement names, or else the whole table, or the
-    partitions that get rows, as the options say."""
+    """Writes the rows. OVERWRITE replaces the partition that the statement names; without one, the options decide
+    whether it replaces the whole table or the partitions that get rows.
+    """
     table = session.table(statement.table.name, statement.table.options, writes=True)
     if statement.overwrite and not statement.partition:
         table = _overwritten(session, table, queries)
@@ -76,17 +77,15 @@ def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table
 
 
 def _without_default(statement: Insert, fields: Sequence[DataField]) -> Insert:
-    """The statement with the defaults of the columns in place of the word DEFAULT."""
+    """Returns the statement with the defaults of the columns in place of the word DEFAULT."""
     tree = statement.query.tree
     rows = with_defaults(tree, fields) if isinstance(tree, exp.Values) and not statement.by_name else None
     return statement if rows is None else replace(statement, query=read_query(rows.sql(DIALECT)))
 
 
 def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
-    """The table as INSERT OVERWRITE without a partition takes it: wholly, unless Spark's mode is dynamic, or an option
-    of the table, of the session or of the statement says otherwise.
-
-    Source: Paimon 2.0 docs, Spark SQL writes; Spark's `partitionOverwriteMode`.
+    """Returns the table for INSERT OVERWRITE without a partition: it replaces all rows, unless Spark's mode is dynamic,
+    or an option of the table, the session or the statement says otherwise.
     """
     handle = handle_of(table)
     if says_what_is_overwritten({**handle.table_schema.options, **handle.write_options}):
@@ -97,7 +96,9 @@ def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
 
 
 def _target_columns(table: Table, statement: Insert) -> list[str]:
-    """The columns that get the query's values, in the query's order. Raises OptionError for one that is unknown."""
+    """Returns the columns that get the query's values, in the query's order. Raises OptionError for an unknown
+    column.
+    """
     for name in (*statement.partition, *statement.dynamic):
         if name not in table.partition_by:
             raise refused(f"INSERT: {name!r} is no partition column of {statement.table.name}", column=name)
@@ -116,7 +117,7 @@ def _target_columns(table: Table, statement: Insert) -> list[str]:
 
 
 def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queries) -> pa.Table | None:
-    """The rows of VALUES in the types of the columns, None for a query or a value that is no literal.
+    """Returns the rows of VALUES in the types of the columns; None for a query, or if a value is no literal.
 
     A time without a zone for a column of instants is left to Spark, whose session has a zone.
     """
@@ -134,7 +135,7 @@ def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queri
 
 
 def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[DataField]) -> pa.Table | None:
-    """VALUES as a table, None where one is no literal. Raises OptionError for a literal that does not fit."""
+    """Returns VALUES as a table; None if a value is no literal. Raises OptionError for a literal that does not fit."""
     columns = []
     for at, field in enumerate(fields):
         nodes = [row[at] for row in rows]
@@ -152,9 +153,10 @@ def _completed(
     table: TableSchema,
     by_name: bool,
 ) -> pa.RecordBatchReader:
-    """The rows under the table's names, with constant columns and with nulls for columns that get no value. Instants of
-    a query become local times of its zone, for columns without a zone, as in Spark. The fields of structs are matched
-    as the columns are: by name or by position."""
+    """Yields the rows under the table's names, with constant columns and with nulls for columns that get no value.
+    Instants of a query become local times of its zone, for columns without a zone, as in Spark. The fields of structs
+    are matched as the columns are: by name or by position.
+    """
     own, fields_rule = {f.name: f for f in table.fields}, by_spelling if by_name else by_position
 
     def stored(name: str, column: pa.Array) -> pa.Array:
@@ -182,7 +184,7 @@ def _completed(
 
 
 def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
-    """The value of `PARTITION (column = value)`, which may be written as text whatever the type."""
+    """Returns the value of `PARTITION (column = value)`, which may be written as text for every type."""
     target = arrow_type(field.type)
     if text is None:
         return pa.scalar(None, target)
@@ -193,7 +195,7 @@ def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
 
 
 def _check_width(statement: Insert, width: int, names: Sequence[str]) -> None:
-    """Returns if there is a value for each column. Raises SchemaMismatchError."""
+    """Raises SchemaMismatchError unless there is a value for each column."""
     if width != len(names):
         raise SchemaMismatchError(
             f"INSERT INTO {statement.table.name}: {width} values for {len(names)} columns ({', '.join(names)})",
@@ -235,7 +237,9 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
 
 
 def _joins(table: Table, queries: Queries) -> bool:
-    """Whether Spark computes which rows are meant: it knows queries over the row itself, and any number of rows."""
+    """Whether Spark must find the rows to change: it supports queries that refer to the row itself, and any number of
+    rows.
+    """
     return queries is not LOCAL_QUERIES and bool(table.primary_key)
 
 
@@ -252,7 +256,7 @@ def _with_literals(session: SqlSession, statement: Update, queries: Queries) -> 
 
 
 def _condition(table: Table, where: exp.Expression, alias: str) -> SqlExpression:
-    """The condition for `Table.delete` and `Table.update`."""
+    """Returns the condition for `Table.delete` and `Table.update`."""
     return SqlExpression(sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias)))
 
 

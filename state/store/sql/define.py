@@ -45,7 +45,7 @@ _OF_ONE_TABLE = (CATALOG_OF_TABLE, "path", "provider", "location", "owner", "ext
 
 
 def create_table(session: SqlSession, statement: CreateTable, queries: Queries) -> pa.Table:
-    """Creates a table; with AS SELECT it gets the rows too, and does not stay when they cannot be written."""
+    """Creates a table. With AS SELECT the table gets the rows too, and is removed again if they cannot be written."""
     catalog, name = session.place(statement.name)
     schema: str | pa.Schema | None = statement.columns
     keys, partitions = statement.primary_key, statement.partition_by
@@ -84,7 +84,9 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
 
 
 def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
-    """The query with the table that is replaced as it is now: its rows are read after it has been emptied."""
+    """Returns the query with the replaced table at its present snapshot: its rows are read after the table has been
+    emptied.
+    """
     relations = []
     for relation in query.relations:
         own = not is_path(relation.name) and session.place(relation.name)[1] == name and relation.name.system is None
@@ -96,7 +98,7 @@ def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """The field, nullable with all that is in it but keys of maps, as Spark makes columns from a query."""
+    """Returns the field, nullable with everything in it except keys of maps, as Spark makes columns from a query."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(f) for f in kind])
@@ -108,10 +110,7 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def _without_place(options: Mapping[str, str]) -> dict[str, str]:
-    """A table's options without those that say where it is, which another table has for itself.
-
-    Source: Paimon 2.0 SparkCatalog, CREATE TABLE LIKE.
-    """
+    """Returns a table's options without those that say where its files are, which another table has for itself."""
     return {key: value for key, value in options.items() if key not in _OF_ONE_TABLE}
 
 
@@ -121,7 +120,7 @@ def create_database(session: SqlSession, statement: CreateDatabase) -> pa.Table:
 
 
 def create_catalog(session: SqlSession, statement: CreateCatalog) -> pa.Table:
-    """A catalog for this session alone; other options are those of `bl.catalog`."""
+    """Creates a catalog for this session only; other options are those of `bl.catalog`."""
     if statement.name in session.catalogs:
         if statement.exist_ok:
             return DONE
@@ -167,7 +166,7 @@ def use(session: SqlSession, statement: Use) -> pa.Table:
 
 
 def show(session: SqlSession, statement: Show) -> pa.Table:
-    """Names, or what a table is made of."""
+    """Returns names, or the parts of a table."""
     if statement.subject in _SHOWN_OF_TABLE or statement.subject == "CREATE TABLE":
         name = table_name(statement.path)
         table = session.table(name)
@@ -192,7 +191,7 @@ def show(session: SqlSession, statement: Show) -> pa.Table:
 
 
 def _like(names: list[str], pattern: str | None) -> list[str]:
-    """Those that match: `*` and `%` stand for any signs, `_` for one, `|` separates alternatives."""
+    """Returns the names that match: `*` and `%` stand for any characters, `_` for one, `|` separates alternatives."""
     if pattern is None:
         return names
     signs = {"*": ".*", "%": ".*", "_": ".", "|": "|"}
@@ -201,7 +200,7 @@ def _like(names: list[str], pattern: str | None) -> list[str]:
 
 
 def describe(session: SqlSession, statement: Describe) -> pa.Table:
-    """The columns of a table, or of a system table."""
+    """Returns the columns of a table, or of a system table."""
     name = statement.name
     table = session.table(name)
     if name.system is not None:
@@ -245,7 +244,7 @@ def _columns(
 
 
 def create_statement(table: Table, name: str) -> str:
-    """The CREATE TABLE statement that makes such a table."""
+    """Returns the CREATE TABLE statement that creates the same table."""
     handle = handle_of(table)
     schema = handle.table_schema
     columns = [f"  {columns_text([f])}" for f in schema.fields]
@@ -279,7 +278,7 @@ def _show_tags(table: Table, statement: Show) -> pa.Table:
 
 
 def _show_partitions(table: Table, statement: Show) -> pa.Table:
-    """The partitions; with PARTITION (...) those that have its values."""
+    """Returns the partitions; with PARTITION (...), only those with its values."""
     if not table.partition_by:
         raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
     wanted = spelled_keys(statement.partition or {}, table.partition_by)

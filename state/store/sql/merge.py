@@ -1,6 +1,6 @@
-"""MERGE INTO over the clauses of a merge.
+"""Carries out MERGE INTO by `Table.merge`.
 
-The source gets the columns that rows are joined by under the table's names. Its own columns are beside them, for
+The source gets additional columns, by which its rows are joined, under the table's names. It keeps its own columns for
 conditions and values.
 """
 
@@ -31,14 +31,14 @@ from bucketline.state.types.arrow import with_types
 from bucketline.state.types.timestamp_text import plain_value
 
 RenamesColumns: TypeAlias = Callable[[exp.Expression], exp.Expression]
-"""What names mean in a clause."""
+"""Finds what names mean in a clause."""
 
 KeyValue: TypeAlias = SqlExpression | pa.Scalar
-"""What a column of the table is compared with by ON, in terms of the source's columns."""
+"""The value to which ON compares each column of the table, in terms of the source's columns."""
 
 
 def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
-    """Changes the rows that match, and those that do not, as the clauses say; one commit."""
+    """Changes the rows that match, and those that do not, as the clauses say, in one commit."""
     table = session.table(statement.table.name, statement.table.options, writes=True)
     engine = engine_of(queries, table)
     spread = queries.spread(session, statement.source) if isinstance(engine, SpreadEngine) else None
@@ -55,7 +55,7 @@ def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
 
 
 class _Clauses:
-    """The clauses of a statement, in terms of `Table.merge`."""
+    """The clauses of a statement, as arguments of `Table.merge`."""
 
     def __init__(self, statement: Merge, table: Table, source: pa.Schema) -> None:
         self._statement, self._table, self._schema = statement, table, handle_of(table).table_schema
@@ -81,7 +81,9 @@ class _Clauses:
         return bool(self._statement.not_matched) and bool(self._schema.primary_keys)
 
     def _joins(self, part: exp.Expression) -> bool:
-        """Whether a part of ON compares a column of the table with a value of the source, by which rows are joined."""
+        """Whether a part of ON compares a column of the table with a value of the source, so that rows can be joined by
+        it.
+        """
         if not isinstance(part, exp.EQ):
             return False
         for column, value in ((part.this, part.expression), (part.expression, part.this)):
@@ -112,7 +114,9 @@ class _Clauses:
         )
 
     def _target_filter(self) -> pc.Expression | None:
-        """What ON asks of the table's columns alone; None if it asks nothing, or if other rows matter too."""
+        """Returns the condition of ON on the table's columns alone; None if there is no such condition, or if other
+        rows matter too.
+        """
         if self._statement.by_source or self._inserts_by_key:
             return None
         passing = None
@@ -124,7 +128,7 @@ class _Clauses:
                     bind_columns(part, self._schema.fields, self._statement.alias), self._schema.fields
                 )
             except OptionError:
-                continue  # it is computed for each pair
+                continue  # such a condition is computed for each pair of rows
             passing = own if passing is None else passing & own
         return passing
 
@@ -153,7 +157,7 @@ class _Clauses:
         return UpdateClause({n: self._value(n, node, names) for n, node in values.items()}, condition)
 
     def _is_joined(self, name: str, node: exp.Expression) -> bool:
-        """Whether a column of the primary key is set to what it equals by ON."""
+        """Whether a column of the primary key is set to the value that it equals by ON."""
         if name not in self._schema.primary_keys or name not in self.key or self._names.sides(node) != {SOURCE}:
             return False
         return SqlExpression(sql_text(node.transform(self._names.plain))) == self.key[name]
@@ -185,8 +189,9 @@ class _Clauses:
 
 @dataclass(frozen=True, slots=True)
 class _SourceShape:
-    """Brings the source's rows, whose columns have these names, into shape: what they are joined by, then their own
-    columns. It can be sent to Spark's tasks."""
+    """Converts the source's rows, whose columns have these names: first the columns by which they are joined, then
+    their own columns. Objects of this class can be sent to Spark's tasks.
+    """
 
     names: Sequence[str]
     key: Mapping[str, KeyValue]
@@ -203,6 +208,6 @@ class _SourceShape:
         return pa.RecordBatch.from_arrays([*values, *own.columns], names=[*self.key, *own.schema.names])
 
     def reader(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-        """The rows in this shape."""
+        """Reads the converted rows."""
         schema = self(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
         return pa.RecordBatchReader.from_batches(schema, (with_types(self(batch), schema) for batch in rows))

@@ -12,19 +12,22 @@ from bucketline.state.store.sql.relation import is_local, is_zoned
 from bucketline.state.store.sql.spelling import spellings
 
 _OWN, _LOCAL = "_source_", "_local_"
-"""Prefixes of the source's own columns, whose names may be those of columns that rows are joined by. The second is for
-instants as local times."""
+"""Prefixes of the source's own columns, whose names may equal those of the columns for joins. The second prefix is for
+instants as local times.
+"""
 
 
 class MergeNames:
-    """The columns of both sides. Upper and lower case do not matter in a name if it means one column anyway."""
+    """The columns of both sides. Case does not matter in a name if the name means one column anyway."""
 
     def __init__(self, target_alias: str, target: Sequence[str], source_alias: str, source: pa.Schema) -> None:
         self._sides = ((TARGET, target_alias, target), (SOURCE, source_alias, source.names))
         self._source = source
 
     def find(self, node: exp.Column) -> tuple[str, str]:
-        """The side of a column, and its name there. Raises OptionError for a name that is unknown or ambiguous."""
+        """Returns the side of a column, and the column's name there. Raises OptionError for a name that is unknown or
+        ambiguous.
+        """
         matches = [
             (side, alias, name)
             for side, alias, names in self._sides
@@ -40,27 +43,27 @@ class MergeNames:
         raise refused(f"MERGE: unknown column {node.sql(DIALECT)!r}; {known}", column=node.name)
 
     def sides(self, node: exp.Expression) -> set[str]:
-        """The sides whose columns a value needs."""
+        """Returns the sides whose columns a value needs."""
         return {self.find(column)[0] for column in node.find_all(exp.Column)}
 
     def both(self, node: exp.Expression) -> exp.Expression:
-        """A name in a clause that sees both rows."""
+        """Replaces a name in a clause that sees rows of both sides."""
         return node if not isinstance(node, exp.Column) else _placed(*self.find(node))
 
     def source(self, node: exp.Expression) -> exp.Expression:
-        """A name in a clause that sees source rows alone."""
+        """Replaces a name in a clause that sees only source rows."""
         return self._of_one(node, SOURCE, "a row without a match has columns of the source alone")
 
     def target(self, node: exp.Expression) -> exp.Expression:
-        """A name in a clause that sees rows of the table alone."""
+        """Replaces a name in a clause that sees only rows of the table."""
         return self._of_one(node, TARGET, "a row that is not matched by the source has columns of the table alone")
 
     def plain(self, node: exp.Expression) -> exp.Expression:
-        """A column of the source under the name that it has there."""
+        """Replaces a name by the source's own name of the column."""
         return node if not isinstance(node, exp.Column) else exp.column(exp.to_identifier(self.find(node)[1]))
 
     def of_target(self, name: str) -> str:
-        """The column of the table of that name. Raises OptionError for an unknown one."""
+        """Returns the table's column with that name. Raises OptionError for an unknown column."""
         names = self._sides[0][2]
         matches = spellings(name, names)
         if len(matches) != 1:
@@ -68,7 +71,9 @@ class MergeNames:
         return matches[0]
 
     def of_source(self, name: str, clause: str) -> exp.Expression:
-        """The column of the source of that name, for * in a clause. Raises OptionError if there is none."""
+        """Returns the source's column with that name, for * in a clause. Raises OptionError if there is no such
+        column.
+        """
         matches = spellings(name, self._sides[1][2])
         if len(matches) != 1:
             raise refused(f"MERGE: {clause} needs column {name!r} in the source; list columns and values", column=name)
@@ -88,8 +93,9 @@ class MergeNames:
         return _placed(side, name)
 
     def local(self, node: exp.Expression, wanted: pa.DataType) -> exp.Expression:
-        """A value for a column: an instant of the source is a local time of its zone in a column without one, as in
-        Spark."""
+        """Converts a value for a column as Spark does: an instant of the source becomes a local time of its zone if the
+        column has no zone.
+        """
         if not isinstance(node, exp.Column) or node.table != SOURCE:
             return node
         name = node.name.removeprefix(_OWN)
@@ -99,7 +105,7 @@ class MergeNames:
 
 
 def own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of a source under the names that clauses use."""
+    """Returns the columns of a source under the names that clauses use."""
     names, columns = [f"{_OWN}{name}" for name in rows.schema.names], list(rows.columns)
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if is_zoned(field.type):

@@ -24,7 +24,7 @@ from bucketline.state.types.values import to_scalar
 
 
 def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
-    """The partitions that a text lists. Raises OptionError for a column that is no partition column."""
+    """Returns the partitions that a text lists. Raises OptionError if a column is no partition column."""
     _require_partitions(table)
     choices: list[Mapping[str, object]] = []
     for part in text.split(";"):
@@ -47,7 +47,8 @@ def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
 def partitions_where(
     table: Table, condition: exp.Expression | None, before_local_ms: int | None
 ) -> list[Mapping[str, object]]:
-    """The partitions that pass a condition on their columns, and that no file was written to since a local time.
+    """Returns the partitions that pass a condition on their columns, and to which no file was written since a local
+    time.
 
     Raises OptionError for a condition on other columns.
     """

@@ -36,12 +36,13 @@ _DONE = pa.schema(
 )
 
 _POLL_MS = 200
-"""How long it waits before it looks again whether other compactors still hold items."""
+"""How long a compactor waits before it looks again whether other compactors still hold items."""
 
 
 def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
-    """Plans compactions for others to do: one row for each item, with the number of the plan and the executors that are
-    worth having for it. Raises OptionError, UnsupportedTableError."""
+    """Plans compactions that compactors do later. Returns one row for each item, with the number of the plan and the
+    number of executors that can share its work. Raises OptionError, UnsupportedTableError.
+    """
     options = options_of(arguments)
     if "compact_strategy" in arguments:
         options[PLAN_STRATEGY.key] = _strategy(arguments["compact_strategy"])
@@ -62,10 +63,11 @@ def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
 
 
 def run_compactor(table: Table, arguments: Arguments, engine: Engine) -> pa.Table:
-    """Does what is planned until nothing is left to claim: one row for each item that it took, as they ended.
+    """Does planned compactions until no item is left to claim. Returns one row for each item that it took, in the order
+    in which they ended.
 
-    For the time of `wait` it stays while others hold items, and takes over those whose leases end. Raises OptionError,
-    UnsupportedTableError, StorageError.
+    For the time of `wait` it stays while other compactors hold items, and takes over those whose leases end. Raises
+    OptionError, UnsupportedTableError, StorageError.
     """
     lease_ms, others = lease_and_others(options_of(arguments))
     handle = handle_of(table)

@@ -17,9 +17,11 @@ from bucketline.state.store.table.write_result import WriteResult
 
 @dataclass(frozen=True, slots=True)
 class QueryTarget:
-    """Where the rows of a query go. Its columns become those of the table by position (`names`), or by their own names
-    (None); other columns of the table get the constants, or are null. `overwrites` says that they replace what
-    `partition` matches, or, without it, what `Table.overwrite` does by the table's options."""
+    """The table into which the rows of a query go. The query's columns become columns of the table by position
+    (`names`), or by their own names (None); other columns of the table get the constants, or are null. `overwrites`
+    says that the rows replace those that `partition` matches, or without `partition` those that `Table.overwrite`
+    replaces by the table's options.
+    """
 
     table: Table
     names: Sequence[str] | None
@@ -30,7 +32,7 @@ class QueryTarget:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRows:
-    """The rows of a query where tasks can read them."""
+    """The rows of a query, stored where tasks can read them."""
 
     schema: pa.Schema
     frame: SparkFrame
@@ -41,36 +43,36 @@ class Queries(Protocol):
 
     @property
     def engine(self) -> Engine:
-        """What does the work on tables."""
+        """Returns the engine that does the work on tables."""
         ...
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
-        """The rows of a query. Raises OptionError for one that is not supported here."""
+        """Returns the rows of a query. Raises OptionError for a query that is not supported here."""
         ...
 
     def check(self, session: SqlSession, query: Query) -> None:
-        """Returns if a query can be run. Raises as `rows`."""
+        """Checks that a query can be run. Raises the errors of `rows`."""
         ...
 
     def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
-        """The rows where they are computed; None where that is this process. Raises as `rows`."""
+        """Returns the rows where they are computed; None if this process computes them. Raises the errors of `rows`."""
         ...
 
     def write(self, session: SqlSession, query: Query, target: QueryTarget) -> WriteResult | None:
-        """Writes the rows of a query where they are computed; None where that is this process."""
+        """Writes the rows of a query where they are computed; returns None if this process computes them."""
         ...
 
     def set_option(self, key: str, value: str) -> bool:
-        """Sets an option of the process or session that runs the queries. False if it has no such option."""
+        """Sets an option of the process or session that runs the queries. Returns False if there is no such option."""
         ...
 
     def option(self, key: str) -> str | None:
-        """An option of the process or session that runs the queries; None if it has no such option."""
+        """Returns an option of the process or session that runs the queries; None if there is no such option."""
         ...
 
 
 class LocalQueries:
-    """Queries in this process: one table, no joins."""
+    """Runs queries in this process: on one table, without joins."""
 
     engine: Engine = LOCAL_ENGINE
 
@@ -101,6 +103,8 @@ LOCAL_QUERIES = LocalQueries()
 
 
 def engine_of(queries: Queries, table: Table) -> Engine:
-    """What changes rows of a table: this process, where rows that wait in the postpone bucket are read as well."""
+    """Returns the engine that changes rows of a table: this process, which also reads rows that wait in the postpone
+    bucket.
+    """
     reading = handle_of(table).table_schema.settings.reading
     return LOCAL_ENGINE if reading.sees_postponed else queries.engine

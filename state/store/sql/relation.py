@@ -30,28 +30,31 @@ _TIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMEST
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a query reads: columns under an alias. Without a table the rows come from `log`, which can be read once: a
-    system table, VALUES or another query."""
+    """The source of a query: columns under an alias. Without a table the rows come from `log`, which can be read once:
+    a system table, VALUES or another query.
+    """
 
     table: Table | None
     alias: str
     schema: pa.Schema
     fields: Sequence[DataField]
     hidden: Sequence[DataField] = ()
-    """Columns that are read where they are named, and are not among those of *."""
+    """Columns that are read if a query names them, and are not among those of *."""
 
     log: Iterator[pa.RecordBatch] | None = None
 
     @property
     def known(self) -> Sequence[DataField]:
-        """All columns that may be named."""
+        """Returns all columns that may be named."""
         return (*self.fields, *self.hidden)
 
     def batches(
         self, columns: Sequence[str], where: exp.Expression | None, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, in these columns; at most `limit` where that spares work. A condition on single columns
-        skips files that cannot match; any other is computed for each row. Raises OptionError for what needs Spark."""
+        """Yields the rows that pass, in these columns; at most `limit` rows if that saves work. A condition on single
+        columns skips files that cannot match; any other is computed for each row. Raises OptionError for what needs
+        Spark.
+        """
         if where is None:
             yield from self._filtered(columns, None, limit)
             return
@@ -91,7 +94,7 @@ class Source:
 
 
 def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: bool = True) -> Source:
-    """The table of a relation, at its version; without rows where nothing is to be read."""
+    """Opens the table of a relation, at its version; without rows if the query is only to be checked."""
     table, between = session.queried(relation)
     if between is not None:
         is_log = relation.name.system is not None
@@ -108,15 +111,16 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
 
 
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
-    """Rows from elsewhere, under other names if there are any. Raises OptionError for a wrong number of names,
-    SchemaMismatchError for a type that tables do not have."""
+    """Makes a source from given rows, under other names if there are any. Raises OptionError for a wrong number of
+    names, SchemaMismatchError for a type that tables do not have.
+    """
     schema = named(rows.schema, names, alias)
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
     return Source(None, alias, schema, logical_fields(schema), (), batches)
 
 
 def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
-    """The columns under other names, if there are any. Raises OptionError for a wrong number of names."""
+    """Returns the columns under other names, if there are any. Raises OptionError for a wrong number of names."""
     if not names:
         return schema
     if len(names) != len(schema):
@@ -127,8 +131,9 @@ def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
 def bind_columns(
     node: exp.Expression, fields: Sequence[DataField], alias: str, *, also: Collection[str] = ()
 ) -> exp.Expression:
-    """A copy of the node whose columns have the table's spelling and no qualifier; names in `also` stay as they are.
-    `TIMESTAMP '...'` and its like are plain texts: the column that they are compared with says how they are read.
+    """Returns a copy of the node whose columns have the table's spelling and no qualifier; names in `also` stay as they
+    are. `TIMESTAMP '...'` and similar literals become plain texts, which are read in the type of the column that they
+    are compared with.
 
     Raises OptionError for a column that is unknown, or belongs to another table.
     """
@@ -176,7 +181,7 @@ def is_time_literal(node: exp.Expression) -> bool:
 
 
 def is_literal(node: exp.Expression, field: DataField) -> bool:
-    """Whether a node is a literal that a column of that type can take as it is written."""
+    """Whether a node is a literal that can be used for a column of that type as it is written."""
     while isinstance(node, exp.Paren | exp.Neg):
         node = node.this
     if is_time_literal(node):
@@ -187,7 +192,7 @@ def is_literal(node: exp.Expression, field: DataField) -> bool:
 
 
 def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
-    """The value of a literal in a column. Raises OptionError for one that it cannot hold."""
+    """Returns the value of a literal in a column. Raises OptionError if the column cannot hold it."""
     return literal_scalar(field, node.this if is_time_literal(node) else node)
 
 
@@ -202,7 +207,7 @@ def is_local(arrow: pa.DataType) -> bool:
 
 
 def refuse_subqueries(node: exp.Expression, verb: str) -> None:
-    """Returns if there is no query in a condition or a value. Raises OptionError with what to use instead."""
+    """Raises OptionError, with what to use instead, if there is a query in a condition or value."""
     if node.find(exp.Select, exp.Subquery, exp.Exists):
         raise refused(
             f"{verb}: a query in {node.sql(DIALECT)!r} is not supported; use MERGE INTO ... USING (SELECT ...)",
@@ -211,5 +216,5 @@ def refuse_subqueries(node: exp.Expression, verb: str) -> None:
 
 
 def null_first(array: pa.ChunkedArray, first: bool) -> pa.ChunkedArray:
-    """A key that puts nulls where they are wanted: 0 before 1."""
+    """Returns a sort key that puts nulls first or last: 0 sorts before 1."""
     return pc.cast(pc.is_valid(array) if first else pc.is_null(array), pa.int8())

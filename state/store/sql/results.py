@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 DONE = pa.table({"result": ["OK"]})
-"""Of a definition, and of a setting."""
+"""The results of a definition, and of a setting."""
 
 
 def snapshot_result(snapshot_id: int | None) -> pa.Table:
-    """Of a change of rows: the newest snapshot, null where there is none."""
+    """Returns the result of a change of rows: the newest snapshot, null if there is none."""
     return pa.table({"snapshot_id": pa.array([snapshot_id or None], pa.int64())})
 
 
 def texts(name: str, values: Sequence[str]) -> pa.Table:
-    """One column of texts."""
+    """Returns one column of texts."""
     return pa.table({name: pa.array(list(values), pa.string())})

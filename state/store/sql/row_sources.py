@@ -1,4 +1,4 @@
-"""Rows that are made of others, or of nothing: two queries one after the other, and numbers.
+"""Makes rows that are not read from one table: the rows of two queries one after the other, and series of numbers.
 
 Source: Spark's UNION and `range`.
 """
@@ -19,8 +19,9 @@ _BATCH_ROWS = 65536
 
 
 def united(left: pa.RecordBatchReader, right: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The rows of both, in the types that both have in common, under the names of the first. Raises OptionError for
-    different numbers of columns, pa.ArrowInvalid for types that do not go together."""
+    """Returns the rows of both queries, in their common types, under the names of the first. Raises OptionError for
+    different numbers of columns, pa.ArrowInvalid for types without a common type.
+    """
     names = left.schema.names
     if len(names) != len(right.schema):
         raise refused(
@@ -38,7 +39,9 @@ def united(left: pa.RecordBatchReader, right: pa.RecordBatchReader) -> pa.Record
 
 
 def series(node: exp.Expression) -> pa.RecordBatchReader | None:
-    """The numbers of `range(end)` or `range(start, end[, step])` after FROM, as the column `id`; None for others."""
+    """Returns the numbers of `range(end)` or `range(start, end[, step])` after FROM, as the column `id`; None for other
+    functions.
+    """
     call = node.this if isinstance(node, exp.Table) else node
     if not isinstance(call, exp.Anonymous) or str(call.this).lower() != "range":
         return None

@@ -1,4 +1,4 @@
-"""One statement after the other, over a session's state."""
+"""Runs one statement after the other, with the state of a session."""
 
 from typing import assert_never
 
@@ -37,9 +37,9 @@ from bucketline.state.store.sql.session import SqlSession
 
 
 def run_statement(session: SqlSession, statement: Statement, queries: Queries = LOCAL_QUERIES) -> pa.Table:
-    """What a statement gives: the rows of a query, or the result of anything else.
+    """Runs a statement, and returns the rows of a query, or the result of another statement.
 
-    Raises OptionError for what is not supported, and as the operations of `Table` and `Catalog`.
+    Raises OptionError for a statement that is not supported, and the errors of the operations of `Table` and `Catalog`.
     """
     match statement:
         case Query():

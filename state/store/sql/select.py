@@ -1,7 +1,7 @@
 """SELECT without Spark: rows of one table, filtered, projected, counted, sorted and limited by Arrow.
 
-What is not supported is refused by name; a Spark session runs it. Sorting and aggregates hold the columns that they
-need in memory; other queries stream.
+Other clauses are refused with a message that names them; a Spark session can run them. Sorting and aggregates hold the
+columns that they need in memory; other queries stream.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ _NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LA
 _OF_A_TABLE = ("this", "db", "catalog", "alias")
 _MOST_DIGITS = 20
 _MOST_ROWS = 1 << 61
-"""The largest LIMIT and OFFSET: more rows than a table has, and their sum still fits into 64 bits."""
+"""The largest LIMIT and OFFSET: no table has as many rows, and the sum of both still fits into 64 bits."""
 
 _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "count",
@@ -72,8 +72,9 @@ class _Output:
 
 
 def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.RecordBatchReader:
-    """The rows; none where the query is only to be checked. Raises OptionError, naming what needs Spark, for a query
-    that is not supported here."""
+    """Returns the rows of a query; no rows if it is only to be checked. Raises OptionError, naming what needs Spark,
+    for a query that is not supported here.
+    """
     tree = _without_brackets(query.tree)
     if isinstance(tree, exp.Table):
         _refuse_others(tree, *_OF_A_TABLE)
@@ -107,7 +108,7 @@ def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.R
 
 
 def _source(session: SqlSession, query: Query, node: exp.Expression, reads: bool) -> Source:
-    """What stands after FROM: a table, VALUES, or another query."""
+    """Returns the source after FROM: a table, VALUES, or another query."""
     alias = node.args.get("alias")
     names = [c.name for c in alias.columns] if alias is not None else []
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and query.relations:
@@ -129,7 +130,7 @@ def _source(session: SqlSession, query: Query, node: exp.Expression, reads: bool
 
 
 def _united(session: SqlSession, query: Query, tree: exp.Union, reads: bool) -> pa.RecordBatchReader:
-    """The rows of two queries, the first ones first, under the names of the first."""
+    """Returns the rows of two queries, the first query's rows first, under its names."""
     _refuse_others(tree, "this", "expression", "distinct")
     left, right = (
         run_select(session, replace(query, tree=side, relations=_named_in(side, query)), reads=reads)
@@ -147,13 +148,15 @@ def _united(session: SqlSession, query: Query, tree: exp.Union, reads: bool) -> 
 
 
 def _named_in(node: exp.Expression, query: Query) -> tuple[Relation, ...]:
-    """The tables that a part of a query names."""
+    """Returns the tables that a part of a query names."""
     starts = {_start(t) for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
     return tuple(r for r in query.relations if r.start in starts)
 
 
 def _without_brackets(tree: exp.Expression) -> exp.Expression:
-    """The query inside; ORDER BY and LIMIT behind brackets or VALUES are those of a query over it."""
+    """Returns the query inside of brackets; ORDER BY and LIMIT after brackets or VALUES become those of an outer
+    query.
+    """
     if not isinstance(tree, exp.Subquery | exp.Values | exp.Union):
         return tree
     behind = {key: tree.args[key] for key in ("order", "limit", "offset") if tree.args.get(key)}
@@ -173,7 +176,7 @@ def _without_brackets(tree: exp.Expression) -> exp.Expression:
 
 
 def _refuse_others(node: exp.Expression, *allowed: str) -> None:
-    """Returns if a part of a query has no other clauses than these. Raises OptionError naming the first other one."""
+    """Raises OptionError, naming the first other clause, if a part of a query has other clauses than these."""
     other = next((key for key, value in node.args.items() if value and key not in allowed), None)
     if other is not None:
         raise _needs_spark(f"{_NAMES.get(other, other.upper())} in {node.sql(DIALECT)}")
@@ -184,7 +187,7 @@ def _start(table: exp.Table) -> int:
 
 
 def _bound(tree: exp.Select, source: Source) -> exp.Expression:
-    """The query with the table's own spelling of its columns; ORDER BY may also name columns of the result."""
+    """Returns the query with the table's own spelling of its columns; ORDER BY may also name columns of the result."""
     copied = tree.copy()
     copied.set("from_", None)
     order = copied.args.get("order")
@@ -205,7 +208,7 @@ class _Select:
         self._offset = _count(tree, "offset") or 0
 
     def reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
-        """Columns as they are, in a stream."""
+        """Reads columns without computing anything, as a stream."""
         limit = None if self._limit is None else self._limit + self._offset
         batches = self._source.batches(names, self._condition, limit)
         first = next(batches, None)
@@ -213,7 +216,7 @@ class _Select:
         return pa.RecordBatchReader.from_batches(schema, self._window(first, batches))
 
     def run(self) -> pa.RecordBatchReader:
-        """The rows. Raises OptionError for types that Arrow cannot sort or aggregate."""
+        """Returns the rows. Raises OptionError for types that Arrow cannot sort or aggregate."""
         try:
             return self._run()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError) as e:
@@ -290,7 +293,7 @@ class _Select:
         return _Output(name, column=of.name, aggregate=function, distinct=distinct)
 
     def _group(self, outputs: Sequence[_Output]) -> list[str] | None:
-        """The columns of GROUP BY; none for one row of aggregates, None where nothing is aggregated."""
+        """Returns the columns of GROUP BY; an empty list for one row of aggregates, None if nothing is aggregated."""
         group = self._tree.args.get("group")
         keys: list[str] = []
         if group is not None:
@@ -315,7 +318,7 @@ class _Select:
 
     def _aggregated(self, outputs: Sequence[_Output], keys: list[str]) -> pa.Table:
         if not keys and all(o.aggregate == "count" and o.column is None for o in outputs):
-            # Rows of a table without columns are counted by metadata where these say enough.
+            # Rows of a table without columns are counted by metadata if that is enough.
             counted = [] if self._source.log is None else [self._fields[0].name]
             batches = self._source.batches(counted, self._condition, None)
             count = sum(batch.num_rows for batch in batches)
@@ -340,7 +343,7 @@ class _Select:
         return pa.table(columns, names=[str(i) for i in range(len(columns))])
 
     def _projected(self, outputs: Sequence[_Output], order: exp.Expression | None) -> pa.Table:
-        """The outputs, then the columns that only the order needs."""
+        """Returns the outputs, then the columns that are needed only for sorting."""
         hidden = [] if order is None else self._hidden(order, outputs)
         needed = [n for o in outputs for n in (o.uses if o.column is None else (o.column,))] + hidden
         is_limited = self._limit is not None and order is None and not self._tree.args.get("distinct")
@@ -358,7 +361,7 @@ class _Select:
         return [name for name in dict.fromkeys(names) if name not in aliases]
 
     def _order_keys(self, order: exp.Expression, outputs: Sequence[_Output]) -> list[tuple[str, bool, bool]]:
-        """For each key its column of the result, whether it descends, and whether nulls come first."""
+        """Returns for each sort key its column of the result, whether it descends, and whether nulls come first."""
         keys = []
         for e in order.expressions:
             node = e.this
@@ -390,7 +393,7 @@ def _sorted(rows: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
 
 
 def _position(node: exp.Expression) -> int:
-    """The column of the result that a whole number names, from 1; 0 for anything else."""
+    """Returns the column of the result that a whole number names, from 1; 0 for anything else."""
     is_whole = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
     return whole_number(node.this) if is_whole else 0
 
@@ -403,7 +406,7 @@ def _count(tree: exp.Expression, key: str) -> int | None:
     value = node.expression
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
         raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")
-    digits = value.this.lstrip("0")[:_MOST_DIGITS]  # of a number that is longer the first ones are more than enough
+    digits = value.this.lstrip("0")[:_MOST_DIGITS]  # of a long number the first digits are enough
     return min(int(digits or "0"), _MOST_ROWS)
 
 
@@ -422,7 +425,9 @@ def _constant(node: exp.Expression) -> pa.Scalar:
 
 
 def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader:
-    """Rows of constants. Raises OptionError for rows of several lengths, and for types that do not go together."""
+    """Yields rows of constants. Raises OptionError for rows of different lengths, and for types without a common
+    type.
+    """
     if any(len(row) != len(rows[0]) for row in rows):
         raise refused("VALUES: all rows need as many values")
     names = [n.alias if isinstance(n, exp.Alias) else f"col{i}" for i, n in enumerate(rows[0], 1)]
@@ -438,7 +443,7 @@ def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader
 
 
 def _computed(name: str, node: exp.Expression) -> _Output:
-    """A value that is computed from columns. Raises OptionError for one that needs Spark."""
+    """Returns a value that is computed from columns. Raises OptionError if it needs Spark."""
     uses = tuple(dict.fromkeys(c.name for c in node.find_all(exp.Column)))
     try:
         computed = SqlExpression(sql_text(node))
@@ -446,7 +451,7 @@ def _computed(name: str, node: exp.Expression) -> _Output:
     except OptionError as e:
         raise _needs_spark(node.sql(DIALECT)) from e
     except SchemaMismatchError:
-        pass  # types are known when there are rows
+        pass  # the types are known once there are rows
     return _Output(name, computed=computed, uses=uses)
 
 

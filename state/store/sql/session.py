@@ -22,7 +22,7 @@ DEFAULT_CATALOG = "paimon"
 _VERSION_KEYS = frozenset(option.key for option in VERSIONS)
 _PREFIXES = ("spark.paimon.", "paimon.")
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
-"""Whether INSERT OVERWRITE without a partition replaces the whole table (static), or partitions that get rows."""
+"""Whether INSERT OVERWRITE without a partition replaces the whole table (static), or only partitions that get rows."""
 
 _WITHOUT_EFFECT = {
     "execution.runtime-mode": ("batch",),
@@ -30,12 +30,14 @@ _WITHOUT_EFFECT = {
     OVERWRITE_MODE: ("static", "dynamic"),
     "sql-client.execution.result-mode": ("tableau", "table"),
 }
-"""Settings of Flink and Spark that statements carry, with the values that are taken: what is done anyway, or both."""
+"""Settings of Flink and Spark in users' statements, with the values that are accepted because they change nothing
+here.
+"""
 
 
 @dataclass(slots=True)
 class SqlSession:
-    """One user's state. Not shared between threads."""
+    """The state of one user. Threads must not share it."""
 
     catalogs: dict[str, Catalog] = field(default_factory=dict)
     catalog: str | None = None
@@ -44,16 +46,16 @@ class SqlSession:
 
     @staticmethod
     def at(catalog: Catalog | None) -> "SqlSession":
-        """The state at the beginning: the current catalog is called `paimon`, if there is one."""
+        """Returns the state at the beginning: the current catalog is called `paimon`, if there is one."""
         return SqlSession() if catalog is None else SqlSession({DEFAULT_CATALOG: catalog}, DEFAULT_CATALOG)
 
     def use_catalog(self, name: str) -> None:
-        """Raises OptionError for a catalog that was not created."""
+        """Changes the current catalog. Raises OptionError for a catalog that was not created."""
         self.catalog_of(name)
         self.catalog, self.database = name, DEFAULT_DATABASE
 
     def catalog_of(self, name: str | None) -> Catalog:
-        """The catalog of that name, or the current one. Raises OptionError when there is none."""
+        """Returns the catalog with that name, or the current one. Raises OptionError if there is none."""
         wanted = self.catalog if name is None else name
         if wanted is None:
             raise refused(
@@ -65,16 +67,18 @@ class SqlSession:
         return self.catalogs[wanted]
 
     def place(self, name: TableReference) -> tuple[Catalog, str]:
-        """The catalog of a table, and its name there: `database.table`, or `database.table$branch_b`."""
+        """Returns the catalog of a table, and the table's name there: `database.table`, or
+        `database.table$branch_b`.
+        """
         database = self.database if name.database is None else name.database
         suffix = "" if name.branch is None else f"$branch_{name.branch}"
         return self.catalog_of(name.catalog), f"{database}.{name.table}{suffix}"
 
     def table(self, name: TableReference, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
-        """The table, opened with the options that were set for it, and with a statement's own.
+        """Opens the table with the options that were set for it, and with those of the statement.
 
-        `writes`: options that say what is read do not matter. Raises OptionError for a hint that has no effect, and for
-        a system table that is to be changed.
+        `writes`: options that choose what is read are ignored. Raises OptionError for a hint that has no effect, and if
+        a system table is to be changed.
         """
         if writes:
             refuse_system_table(name)
@@ -101,7 +105,9 @@ class SqlSession:
         return Table(replace(handle, write_options={**handle.write_options, **writing}))
 
     def queried(self, relation: Relation) -> tuple[Table, Between | None]:
-        """The table of a query, and the snapshots between which changes are read, if they are. Raises as `table`."""
+        """Opens the table of a query, and returns it with the snapshots between which changes are read, if there are
+        such. Raises the errors of `table`.
+        """
         options = {**self.options_for(relation.name), **relation.options}
         hints = {k: v for k, v in relation.options.items() if k not in RANGE_KEYS}
         table = self.table(relation.name, hints)
@@ -112,7 +118,7 @@ class SqlSession:
         return table, between
 
     def options_for(self, name: TableReference) -> dict[str, str]:
-        """The options of the session that are for this table: those for all, then those that name it."""
+        """Returns the options of the session for this table: those for all tables, then those that name it."""
         shared, own = {}, {}
         place = (name.catalog or self.catalog or DEFAULT_CATALOG, name.database or self.database, name.table)
         for key, value in self.options.items():
@@ -147,7 +153,7 @@ class SqlSession:
         self.options[key] = value
 
     def reset(self, key: str | None) -> None:
-        """Takes an option back, or all of them."""
+        """Removes the setting of an option, or of all."""
         if key is None:
             self.options.clear()
         else:
@@ -155,7 +161,7 @@ class SqlSession:
 
 
 def refuse_system_table(name: TableReference) -> None:
-    """Returns if a name is one of a table that can be changed. Raises OptionError."""
+    """Raises OptionError if a name is that of a system table, which cannot be changed."""
     if name.system is not None:
         raise refused(f"{name} is a system table, which cannot be changed")
 

@@ -1,4 +1,4 @@
-"""Names of columns, in which SQL ignores upper and lower case."""
+"""Finds columns by their names, in which SQL ignores upper and lower case."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,12 +20,14 @@ _Value = TypeVar("_Value")
 
 
 def spellings(name: str, columns: Collection[str]) -> list[str]:
-    """The columns that a name can mean: the one of that name, or else all that differ from it in case only."""
+    """Returns the columns that a name can mean: the column with exactly that name, or else all that differ only in
+    case.
+    """
     return [name] if name in columns else [c for c in columns if c.lower() == name.lower()]
 
 
 def spelled(names: Iterable[str], columns: Collection[str]) -> list[str]:
-    """Names as the columns spell them; those that mean no column stay as they are.
+    """Returns names in the spelling of the columns; names that mean no column stay as they are.
 
     Raises OptionError for a name that can mean several columns.
     """
@@ -39,8 +41,9 @@ def spelled(names: Iterable[str], columns: Collection[str]) -> list[str]:
 
 
 def spelled_keys(values: Mapping[str, _Value], columns: Collection[str]) -> dict[str, _Value]:
-    """Values by column as the columns are spelled. Raises OptionError as `spelled`, and for a column that is given
-    twice."""
+    """Returns values by column, in the spelling of the columns. Raises the errors of `spelled`, and OptionError for a
+    column that is given twice.
+    """
     names = spelled(values, columns)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -49,8 +52,9 @@ def spelled_keys(values: Mapping[str, _Value], columns: Collection[str]) -> dict
 
 
 def spelled_change(change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """The change with the names of columns and nested fields as the table spells them. A name that is new stays as it
-    is. Raises OptionError as `spelled`."""
+    """Returns the change with the table's spelling of columns and nested fields. A new name stays as it is. Raises the
+    errors of `spelled`.
+    """
     if isinstance(change, SetOption | UnsetOption | SetTableComment):
         return change
     path = change.path
@@ -63,7 +67,7 @@ def spelled_change(change: SchemaChange, fields: Sequence[DataField]) -> SchemaC
 
 
 def finds(path: ColumnPath, fields: Sequence[DataField]) -> bool:
-    """Whether a table with these columns has the column or nested field, as it is spelled."""
+    """Whether a table with these columns has the column or nested field, in this spelling."""
     for name in path:
         found = next((f for f in fields if f.name == name), None)
         if found is None:
@@ -88,7 +92,9 @@ def _spelled_path(path: ColumnPath, fields: Sequence[DataField]) -> ColumnPath:
 
 
 def _parts(data_type: DataType) -> Sequence[DataField]:
-    """What can follow a column of this type in a path: the fields of a ROW, `element` of an ARRAY, `value` of a MAP."""
+    """Returns what can follow a column of this type in a path: the fields of a ROW, `element` of an ARRAY, `value` of a
+    MAP.
+    """
     if data_type.root is TypeRoot.ARRAY and data_type.element is not None:
         return (DataField(-1, "element", data_type.element),)
     if data_type.root is TypeRoot.MAP and data_type.value is not None:

@@ -1,4 +1,5 @@
-"""Queries inside of UPDATE and DELETE: their rows become literals, or Spark computes which rows of the table are meant.
+"""Carries out queries inside of UPDATE and DELETE: their rows become literals, or Spark finds the rows of the table to
+change.
 
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand; Spark's IN, EXISTS and scalar subqueries.
 """
@@ -19,19 +20,20 @@ from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.timestamp_text import plain_value
 
 MOST_VALUES = 10_000
-"""Rows of a query after IN. More are for MERGE, which joins them."""
+"""The most rows of a query after IN. Larger queries need MERGE, which joins the rows."""
 
 _SOURCE = "bucketline_changed"
 
 
 def has_query(node: exp.Expression | None) -> bool:
-    """Whether there is a query in a value or a condition."""
+    """Whether a value or condition contains a query."""
     return node is not None and node.find(exp.Select, exp.Subquery, exp.Exists) is not None
 
 
 def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) -> Merge:
-    """The statement over a table with a primary key as a MERGE: its source are the keys and the values that the queries
-    find, as they are when it begins."""
+    """Turns the statement on a table with a primary key into a MERGE: its source are the keys and values that the
+    queries find when the statement begins.
+    """
     changes = statement.assignments if isinstance(statement, Update) else {}
     names = {path: f"value_{at}" for at, path in enumerate(changes)}
     table = _read_alone(statement)
@@ -58,12 +60,13 @@ def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) ->
 def with_literals(
     session: SqlSession, node: exp.Expression, statement: Update | Delete, queries: Queries
 ) -> exp.Expression:
-    """The value or condition with the rows that its queries find. Raises OptionError for a query that looks at the row
-    of the table, or finds too many rows."""
+    """Returns the value or condition with the rows that its queries find. Raises OptionError for a query that refers to
+    the row of the table, or finds too many rows.
+    """
     copied = exp.Paren(this=node.copy())
     for place in list(copied.find_all(exp.In, exp.Exists, exp.Subquery)):
         if place.find_ancestor(exp.Select):
-            continue  # it is inside of a query that was, or will be, run as a whole
+            continue  # the node is inside of a query that was, or will be, run as a whole
         inner = place.args.get("query") if isinstance(place, exp.In) else place
         if inner is None or place.root() is not copied:
             continue
@@ -121,7 +124,7 @@ def _single(rows: pa.Table, inner: exp.Expression) -> list[object]:
 
 
 def _among(place: exp.In, values: Sequence[object]) -> exp.Expression:
-    """`x IN (...)`; of no values it is false, also for null."""
+    """Returns `x IN (...)`; without values it is false, also if x is null."""
     if not values:
         return exp.false()
     return exp.In(this=place.this.copy(), expressions=[_literal(value) for value in dict.fromkeys(values)])
@@ -144,24 +147,24 @@ def _literal(value: object) -> exp.Expression:
 
 
 def _tables(node: exp.Expression) -> list[exp.Table]:
-    """The tables that a node names, in the order of the text."""
+    """Returns the tables that a node names, in the order of the text."""
     tables = [t for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)]
     return sorted(tables, key=lambda t: int(t.parts[0].meta["start"]))
 
 
 def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
-    """What the statement says of a table inside of it; None for the name of a query in WITH."""
+    """Returns the version and options of a table inside of the statement; None for the name of a query in WITH."""
     start = int(table.parts[0].meta["start"])
     return next((r for r in statement.relations if r.start == start), None)
 
 
 def _read_alone(statement: Update | Delete) -> Relation:
-    """The table that is changed as one that is read: options of the change are not for it."""
+    """Returns the changed table as a table that is read, without the options for the change."""
     return replace(statement.table, options={})
 
 
 def _query(text: str, relations: Sequence[Relation | None]) -> Query:
-    """A query of that text, whose tables have the versions and options of these, in their order."""
+    """Returns a query with that text, whose tables have these versions and options, in their order."""
     query = read_query(text)
     options = [r.options for r in relations if r is not None]
     with_options = [replace(relation, options=given) for relation, given in zip(query.relations, options, strict=True)]

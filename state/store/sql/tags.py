@@ -1,4 +1,4 @@
-"""Tags in ALTER TABLE."""
+"""Creates, replaces and deletes tags by ALTER TABLE."""
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ def rename(session: SqlSession, statement: RenameTag) -> pa.Table:
 
 
 def delete_tags(session: SqlSession, statement: DeleteTags) -> pa.Table:
-    """Deletes all of them, or none. Raises OptionError for one that is not there, without IF EXISTS."""
+    """Deletes all of these tags, or none. Raises OptionError if a tag does not exist, unless IF EXISTS is given."""
     table = session.table(statement.name, writes=True)
     known = _names(table)
     for tag in statement.tags:
