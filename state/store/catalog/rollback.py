@@ -3,8 +3,8 @@
 It removes only snapshot files, tags, and changelogs without their snapshots; tags of streams move back. The data of
 removed snapshots becomes orphan files, which `remove_orphan_files` finds once they are a day old, which may be at once.
 No writer should commit at the same time; a writer of this library notices that its base was replaced, and plans again.
-The next write finishes an interrupted rollback. From where the first snapshot is gone the tag `ROLLBACK_TAG` proves
-what the low hint LATEST means (`state.commit.newest`); before that, nothing has happened yet.
+The next write finishes an interrupted rollback. Once the first snapshot is gone, the tag `ROLLBACK_TAG` proves what the
+low hint LATEST means (`state.commit.newest`); before that, nothing has changed yet.
 Source: Paimon 2.0 RollbackHelper.
 """
 
@@ -47,18 +47,19 @@ def rollback_to(
     world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> Snapshot:
-    """The snapshot of that id, or of the tag of that name, now the newest of the table at `path`.
+    """Makes the snapshot with that id, or of the tag with that name, the newest of the table at `path`, and returns it.
 
-    Newer snapshots, tags on them and their changelogs are removed, by the catalog if the table belongs to one.
-    `check` raises where the snapshot is not whole; nothing has been changed then.
-    Raises OptionError when there is no such snapshot or tag, RemovalUnderWayError when it is being removed.
+    Newer snapshots, tags on them and their changelogs are removed, by the catalog if the table belongs to one. `check`
+    raises an error if files of the snapshot are missing; nothing has been changed then.
+    Raises OptionError when there is no such snapshot or tag, RemovalUnderWayError when the snapshot or tag is being
+    removed.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
     restores = not snapshots.exists(wanted.id)
     check(wanted)
     with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), world) as pin:
-        # A process that removes it from now on sees the pin. What was removed before is gone.
+        # A process that removes the snapshot from now on sees the pin. If it was removed before, it is gone.
         if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
             raise OptionError(f"{path}: {target!r} was replaced meanwhile", key="target", value=target)
         check(wanted)
@@ -77,7 +78,7 @@ def _roll_back(
                 f"{snapshots.root}: another rollback has removed snapshot {wanted.id} meanwhile; nothing is done",
                 path=snapshots.path(wanted.id),
             )
-        # Its changelog was removed when it expired, with or without a tag.
+        # The changelog was removed when the snapshot expired, with or without a tag.
         wanted = replace(
             wanted, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
         )
@@ -96,8 +97,9 @@ def _roll_back(
 
 @dataclass(slots=True)
 class _Later:
-    """The snapshots after the wanted one, as the bytes of their files, whether they can be read or not. The next one is
-    as it was when the rollback began."""
+    """The snapshots after the wanted one, as the bytes of their files, whether they can be read or not. Also the next
+    snapshot, as it was when the rollback began.
+    """
 
     snapshots: Snapshots
     wanted: Snapshot
@@ -111,19 +113,20 @@ class _Later:
         return self.wanted.id + 1
 
     def look(self) -> list[int]:
-        """The ids of the snapshots that are there, ascending."""
+        """Returns the ids of the snapshots that exist, ascending."""
         ids = [i for i in self.snapshots.ids() if i > self.wanted.id]
         self.found |= {i: self._now(i) for i in ids if i not in self.found}
         return ids
 
     def is_untouched(self) -> bool:
-        """Whether nobody has gone on from the wanted snapshot: the next one is that of the beginning, or is not there
-        and has not expired, as the wanted one would have gone first."""
+        """Whether no writer has gone on from the wanted snapshot: the next snapshot is the same as at the beginning, or
+        is gone without having expired, since the wanted one would have expired first.
+        """
         now = self._now(self._next)
         return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]
 
     def remove(self, snapshot_id: int) -> None:
-        """Removes a snapshot if it is the one that was found. If not, the next look finds it anew."""
+        """Removes a snapshot if it is still the one that was found. If not, the next look finds the other one."""
         if self._now(snapshot_id) == self.found[snapshot_id]:
             self.snapshots.delete(snapshot_id)
         if snapshot_id != self._next:
@@ -137,13 +140,13 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> Non
     """Removes the later snapshots, the next one last.
 
     Another process may finish this rollback while this one is stopped, and writers go on from the wanted snapshot then.
-    So before each change there is a look whether that has happened; what came after it stays.
+    So before each change it is checked whether that has happened; if so, the newer snapshots stay.
     """
     mark = None if newer else _done_mark(later.snapshots, tags)
     while newer and later.is_untouched():
         mark = _mark(later.snapshots, tags, newer[-1], world)
-        # Paimon believes a LATEST that is too high, and looks further from one that is too low: it goes down before the
-        # files do.
+        # Paimon trusts a LATEST that is too high, but searches upwards from one that is too low: so the hint is lowered
+        # before the files are removed.
         _lower_hint(later)
         came = later.look()
         if came[-1:] == newer[-1:]:
@@ -156,38 +159,42 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> Non
                 _lower_hint(later)
                 later.remove(newer[0])
                 came = later.look()
-        # A commit that was published meanwhile follows a snapshot that goes.
+        # A commit that was published meanwhile follows a snapshot that is being removed.
         newer = came
     if mark is not None and tags.get(ROLLBACK_TAG) == mark:
         tags.delete(ROLLBACK_TAG)
-    # Once more: whoever published a tag or a hint before the last removal may have looked at its snapshot before.
+    # Once more: a process that published a tag or a hint before the last removal may have looked at its snapshot
+    # before.
     _settle_tags(later, tags)
     _drop_changelogs(later)
     _lower_hint(later)
 
 
 def _lower_hint(later: _Later) -> None:
-    """Makes LATEST name the wanted snapshot, unless others have gone on from it. If they do after that look, the hint
-    is too low until their next commit, which costs a listing."""
+    """Makes LATEST name the wanted snapshot, unless writers have gone on from it. If they do so after this check, the
+    hint is too low until their next commit, which costs a listing.
+    """
     hint = read_hint(later.snapshots.io, f"{later.snapshots.root}/{SNAPSHOT_DIR}", LATEST)
     if (hint is None or hint.snapshot_id != later.wanted.id) and later.is_untouched():
         later.snapshots.write_latest_hint(later.wanted.id)
         if not later.snapshots.exists(later.wanted.id):
-            # Another rollback, to an older one, has removed it: a hint that is too high is believed.
+            # Another rollback, to an older snapshot, has removed the wanted one: a hint that is too high would be
+            # trusted.
             later.snapshots.write_latest_hint(max(later.snapshots.ids(), default=later.wanted.id))
 
 
 def _settle_tags(later: _Later, tags: Tags) -> None:
-    """Removes the tags of later snapshots, which would seem to belong to others that get their ids. That of a stream
-    moves back to its newest snapshot that is left: where the stream has got to must be known also when that snapshot
-    has expired."""
+    """Removes the tags of later snapshots, which would otherwise seem to belong to new snapshots with the same ids. A
+    stream's marker moves back to the stream's newest remaining snapshot: how far the stream has got must be known even
+    when that snapshot has expired.
+    """
     wanted = later.wanted
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG and tag.snapshot.id > wanted.id]
     streams = [tag.name for tag in listed if tag.name.startswith(MARKER_TAG)]
     writers = {name: writer_of(name.removeprefix(MARKER_TAG)) for name in streams}
     left = _newest_of_each(later.snapshots, wanted, set(writers.values()))
     for tag in listed:
-        # The tags were read before: if nobody has gone on now, none of them is of who does.
+        # The tags were read before: if no writer has gone on by now, none of the tags belongs to such a writer.
         if not later.is_untouched():
             return
         newest = left.get(writers.get(tag.name, ""))
@@ -198,17 +205,18 @@ def _settle_tags(later: _Later, tags: Tags) -> None:
 
 
 def _oldest_moved_to(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> int:
-    """The oldest snapshot that a tag of a stream moves back to, or the wanted one."""
+    """Returns the oldest snapshot to which a marker of a stream moves back, or the wanted snapshot."""
     moved = [t for t in _readable(tags) if t.snapshot.id > wanted.id and t.name.startswith(MARKER_TAG)]
     writers = {writer_of(tag.name.removeprefix(MARKER_TAG)) for tag in moved}
     return min([wanted.id, *(s.id for s in _newest_of_each(snapshots, wanted, writers).values())])
 
 
 def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -> dict[str, Snapshot]:
-    """The newest snapshot of each writer up to the wanted one; one with rows counts before a compaction.
+    """Returns the newest snapshot of each writer up to the wanted one; a snapshot with rows is preferred to a
+    compaction.
 
-    The search ends at a snapshot that is missing or damaged: it may have been the newest of a writer, and an older one
-    would say too little of how far that has got.
+    The search ends at a snapshot that is missing or damaged: it may have been the newest of a writer, and an older
+    snapshot would say too little about how far the writer has got.
     """
     newest: dict[str, Snapshot] = {}
     sought = set(writers)
@@ -228,23 +236,25 @@ def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -
 
 
 def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
-    """The newest snapshot, after an interrupted rollback to it has been finished; None if there is none."""
+    """Finishes an interrupted rollback, if there is one, and returns the newest snapshot; None if there are no
+    snapshots.
+    """
     newest = snapshots.find_latest()
     if newest.cut_short is None:
         return newest.snapshot
     tags = Tags(snapshots.io, snapshots.root)
     wanted = _wanted(snapshots, tags, newest.cut_short.target)
-    # Another process may have finished it, and gone on, before this one looked at the snapshots. The wanted snapshot is
-    # the newest already, so that no expiry takes it, and needs no pin.
+    # Another process may have finished the rollback, and gone on, before this one looked at the snapshots. The wanted
+    # snapshot is the newest already, so no expiry removes it, and it needs no pin.
     restores = newest.cut_short.tag is not None
     _roll_back(snapshots, tags, wanted, world, lambda: snapshots.latest_id() == wanted.id, restores=restores)
     return snapshots.latest()
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
-    """A copy of the wanted snapshot under the next id. Readers do not look past a gap in the ids. Without the copy
-    LATEST would name the wanted snapshot, and writers would find the newer ones under the following ids. The copy is
-    removed last.
+    """Makes a copy of the wanted snapshot under the next id. Readers do not look past a gap in the ids. Without the
+    copy LATEST would name the wanted snapshot, and writers would find the newer ones under the following ids. The copy
+    is removed last.
     """
     copy = replace(
         wanted,
@@ -272,7 +282,9 @@ def _is_held(pin: HeldPin) -> bool:
 
 
 def _mark(snapshots: Snapshots, tags: Tags, newest: int, world: World) -> Tag | None:
-    """The mark of the newest snapshot to be removed, now there; the mark of an earlier run of this rollback stays."""
+    """Tags the newest snapshot to be removed as the mark of this rollback, and returns the tag; the mark of an earlier
+    run of this rollback stays.
+    """
     marked, snapshot = _mark_of(tags), snapshots.get(newest)
     if snapshot is None:
         return marked
@@ -288,7 +300,7 @@ def _mark_of(tags: Tags) -> Tag | None:
 
 
 def _done_mark(snapshots: Snapshots, tags: Tags) -> Tag | None:
-    """The mark of a rollback that has removed what it marked."""
+    """Returns the mark of a rollback that has removed the marked snapshot."""
     mark = _mark_of(tags)
     return None if mark is None or mark.snapshot.is_same_as(snapshots.get(mark.snapshot.id)) else mark
 
@@ -299,7 +311,7 @@ def _drop_changelogs(later: _Later) -> None:
     folder = f"{later.snapshots.root}/{CHANGELOG_DIR}"
     ids = sorted(i for name in io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
     newer = [i for i in ids if i > newest]
-    # As with snapshots, Paimon believes a hint that is too high.
+    # As with snapshots, Paimon trusts a hint that is too high.
     hint = read_hint(io, folder, LATEST)
     if hint is not None and (newer or (hint.snapshot_id or 0) > newest) and later.is_untouched():
         kept = ids[: len(ids) - len(newer)]
@@ -341,7 +353,7 @@ def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
 
 
 def _there(snapshots: Snapshots, tags: Tags) -> str:
-    """The snapshots and tags that a table can go back to, as the end of a sentence."""
+    """Lists the snapshots and tags that a table can be rolled back to, as the end of a sentence."""
     ids, names = snapshots.ids(), [name for name in tags.names() if not name.startswith(MARKER_TAG)]
     listed = f"there are snapshots {ids[0]} to {ids[-1]}" if ids else "the table has no snapshot"
     return f"{listed} and {'no tag' if not names else 'the tags ' + shortened(', '.join(names))}"

@@ -39,7 +39,7 @@ class Schemas:
     def latest(self, known: int | None = None) -> TableSchema | None:
         """The newest schema; None when there is no table here.
 
-        `known` is the id of one that was the newest: while it is, nothing is listed.
+        `known` is the id of a schema that was the newest: while it still is, the folder is not listed.
         """
         if known is not None:
             asked: list[Callable[[], TableSchema | bool | None]] = [
@@ -66,8 +66,8 @@ class Schemas:
     def read_under(self, schema: TableSchema) -> Callable[[int], TableSchema]:
         """As `get`, for files that are read under another schema of the table, which finds their fields by id.
 
-        Also raises CorruptFileError, naming the schema file, when one of the two cannot have become the other: columns
-        would be read as nulls.
+        Also raises CorruptFileError, naming the schema file, if no change of schemas leads from one of the two to the
+        other: columns would be read as nulls.
         """
         fitting = {schema.id}
 
@@ -92,7 +92,7 @@ class Schemas:
             )
 
     def create(self, schema: TableSchema) -> bool:
-        """Publishes a schema under its id; False when another writer took that id."""
+        """Publishes a schema under its id; returns False if another writer took that id."""
         return self._io.publish(self.path(schema.id), encode_schema(schema))
 
     def path(self, schema_id: int) -> str:
@@ -102,7 +102,7 @@ class Schemas:
 
 @lru_cache(64)
 def _decoded(path: str, data: bytes) -> TableSchema:
-    """The schema in a file. Tables are opened again and again, and their options are then read once."""
+    """Decodes the schema in a file. Decoded schemas are kept, because tables are opened again and again."""
     with naming_file(path):
         schema = decode_schema(data)
     options: dict[str, str] = {key: StoredText.of(text, path) for key, text in schema.options.items()}

@@ -22,7 +22,7 @@ from bucketline.state.store.storage.parallel import all_at_once, answers_late
 from bucketline.state.store.storage.rest_table_io import owner_of
 
 _SETTLED_MS = 3_600_000
-"""No writer is stopped for so long between a publication and its second look at its files: an hour."""
+"""How long a writer can be stopped between publishing a snapshot and checking its files again: an hour."""
 
 
 class Snapshots:
@@ -49,12 +49,12 @@ class Snapshots:
     def latest(self) -> Snapshot | None:
         """The newest snapshot; None for a table without snapshots.
 
-        Raises MissingSnapshotError when it was committed and its file is gone, CorruptFileError, StorageError.
+        Raises MissingSnapshotError if a snapshot was committed and its file is gone, CorruptFileError, StorageError.
         """
         return self.find_latest().snapshot
 
     def find_latest(self) -> Newest:
-        """As `latest`, with the interrupted rollback to it, if any."""
+        """Returns the same as `latest`, with the interrupted rollback to this snapshot, if any."""
         if self.owner is not None:
             return Newest(self.owner.newest())
         hinted = self._hint(LATEST)
@@ -65,9 +65,10 @@ class Snapshots:
         return find_newest(self.io, self.root)
 
     def check_rolled_back(self, known_id: int | None, proof: str, newest: Snapshot | None) -> None:
-        """Returns if the newest snapshot is older than one that `proof` names because the table was rolled back.
+        """Raises MissingSnapshotError if `proof` names a later snapshot than the newest one, and the table was not
+        rolled back.
 
-        LATEST says so when it names a snapshot that is there. Raises MissingSnapshotError.
+        A LATEST hint that names an existing snapshot shows a rollback.
         """
         if self.owner is not None:
             return
@@ -76,12 +77,12 @@ class Snapshots:
             raise missing_snapshot(self.root, Vanished(0 if newest is None else newest.id, proof, known_id))
 
     def check_complete(self) -> None:
-        """Returns if no snapshot is known to be committed whose file is gone. Raises MissingSnapshotError."""
+        """Raises MissingSnapshotError if a snapshot is known to be committed and its file is gone."""
         if self.owner is None:
             self.latest_id()
 
     def without_file(self) -> Snapshot | None:
-        """The newest snapshot where only the catalog has it: a branch may begin at one of its table."""
+        """Returns the newest snapshot if only the catalog has it: a branch may begin at a snapshot of its table."""
         try:
             newest = None if self.owner is None else self.owner.newest()
         except BranchNotFoundError:
@@ -104,8 +105,8 @@ class Snapshots:
         return sorted(self._listed_ids())
 
     def newest_first(self, start: int | Snapshot, stop: int = 0) -> Iterator[Snapshot]:
-        """Snapshots from `start`, an id or one that was read already, down to id `stop` + 1, each read when needed;
-        ends early at a missing one.
+        """Yields snapshots from `start`, an id or a snapshot that was read already, down to id `stop` + 1. Each is read
+        when needed; the iteration ends early at a missing one.
         """
         start_id = start.id if isinstance(start, Snapshot) else start
         for snapshot_id in range(start_id, stop, -1):
@@ -115,14 +116,16 @@ class Snapshots:
             yield snapshot
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """Publishes the snapshot as the table's next one; False when its id is taken. Errors as in FileIO.publish."""
+        """Publishes the snapshot as the table's next one; returns False if its id is taken. Raises the errors of
+        FileIO.publish.
+        """
         assert self.owner is None, "a catalog publishes the snapshots of its tables"
         return self.io.publish(self.path(snapshot.id), encode_snapshot(snapshot))
 
     def holder(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot that has this id in the table's history; None when none has it.
+        """Returns the snapshot with this id in the table's history; None if there is none.
 
-        Where a catalog decides, a file that it does not know of means nothing.
+        If a catalog decides, a file that the catalog does not know does not count.
         """
         newest = None if self.owner is None else self.owner.newest()
         if self.owner is not None and (newest is None or newest.id <= snapshot_id):
@@ -143,14 +146,16 @@ class Snapshots:
         return self.io.exists(self.path(snapshot_id))
 
     def is_gone(self, snapshot: Snapshot, error: StorageError) -> bool:
-        """Whether an error comes of files that went with their snapshot, which has expired or was taken back."""
+        """Whether an error is about files that were removed with their snapshot, which has expired or was taken
+        back.
+        """
         return error.missing and not snapshot.is_same_as(self.get(snapshot.id))
 
     def settled_id(self, now_ms: int) -> int | None:
-        """The newest snapshot that its writer will not take back; None for a table without snapshots.
+        """Returns the newest snapshot that its writer will not take back; None for a table without snapshots.
 
-        LATEST is written once a writer has looked for its files again after the publication. One that did not come to
-        that, or does not write it, is believed after `_SETTLED_MS`.
+        LATEST is written once a writer has looked for its files again after the publication. A snapshot whose writer
+        did not get so far, or does not write the hint, counts as settled after `_SETTLED_MS`.
         """
         newest, hinted = self.latest_id(), None if self.owner is not None else self._hint(LATEST)
         while newest is not None and hinted is not None and newest > hinted:
@@ -161,14 +166,14 @@ class Snapshots:
         return newest
 
     def delete(self, snapshot_id: int) -> None:
-        """Removes the snapshot's file, and none of the files it names; a missing one is no error."""
+        """Removes the snapshot's own file, and none of the files that it names; a missing file is ignored."""
         self.io.delete(self.path(snapshot_id))
 
     def path(self, snapshot_id: int) -> str:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
 
     def _unless_followed(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot of that id; None when there is a newer one, or none."""
+        """Returns the snapshot with that id; None if there is a newer snapshot, or none with that id."""
         if not answers_late(self.io):
             return None if self.exists(snapshot_id + 1) else self.get(snapshot_id)
         asked: list[Callable[[], Snapshot | bool | None]] = [

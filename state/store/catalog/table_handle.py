@@ -30,9 +30,10 @@ from bucketline.state.types.arrow import arrow_schema
 
 @dataclass(frozen=True, slots=True)
 class TableHandle:
-    """What is behind a table: its storage, its newest schema when the handle was made (see `refreshed`), its settings.
+    """The internals of a table: its storage, its newest schema when the handle was made (see `refreshed`), its
+    settings.
 
-    `Table` holds one and shows none of it; all that works on a table takes its handle.
+    `Table` holds a handle without showing it; all operations on a table take the handle.
     """
 
     io: FileIO
@@ -81,7 +82,9 @@ class TableHandle:
 
     @property
     def metadata_path(self) -> str:
-        """The folder of schemas, snapshots and tags. A branch has its own, and shares manifests and data files."""
+        """The folder of schemas, snapshots and tags. A branch has its own folder, and shares manifests and data files
+        with the table.
+        """
         return branch_path(self.path, self.table_schema.settings.reading)
 
     @property
@@ -98,7 +101,9 @@ class TableHandle:
         return Manifests(self.io, self.path, [f.type for f in keys], world=self.world)
 
     def refreshed(self, *, lists: bool = False) -> Self:
-        """The same table with its newest schema; with `lists` it is found also where ids between are missing."""
+        """Returns the same table with its newest schema; with `lists` that is found even if schema ids before it are
+        missing.
+        """
         known = None if lists else self.table_schema.id
         newest = newest_schema(self.io, self.metadata_path, table=self.path, known=known)
         return replace(self, table_schema=self.with_read_options(newest))
@@ -117,8 +122,8 @@ def open_handle(
     writing: Mapping[str, str] | None = None,
     world: World = SYSTEM_WORLD,
 ) -> TableHandle:
-    """The table at a path or URI. `reading` are read options, which may name a branch, `writing` options of the sink,
-    both checked. Raises OptionError for storage options and the name of a branch, and as `newest_schema`.
+    """Opens the table at a path or URI. `reading` are read options, which may name a branch, `writing` options of the
+    sink, both checked. Raises OptionError for storage options and the name of a branch, and as `newest_schema`.
     """
     options, reading = check_storage_options(storage), reading or {}
     io, root = file_io_for(path, options, world)
@@ -137,8 +142,9 @@ def open_handle(
 
 
 def create_handle(path: str, new: TableSchema, *, exist_ok: bool, world: World) -> TableHandle | None:
-    """A new table at a path or URI, with its first schema; None where there is one already. Raises OptionError for that
-    unless `exist_ok`, and as `publish_first_schema`."""
+    """Creates a table at a path or URI, with its first schema. Returns None if the table exists and `exist_ok` is set.
+    Raises OptionError if the table exists otherwise, and the errors of `publish_first_schema`.
+    """
     io, root = file_io_for(path, new.storage, world)
     if publish_first_schema(io, root, new):
         return TableHandle(io, root, new, location=remote_location(io, path), storage=new.storage, world=world)
@@ -163,11 +169,11 @@ def branch_path(path: str, settings: ReadSettings) -> str:
 
 
 def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int | None = None) -> TableSchema:
-    """The schema in force at a table's path, or at that of a branch of the table at `table`. `known` as in
+    """Returns the schema in force at a table's path, or at the path of a branch of the table at `table`. `known` as in
     `Schemas.latest`.
 
-    Raises TableNotFoundError when there is no table, BranchNotFoundError when it has no such branch,
-    UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
+    Raises TableNotFoundError when there is no table, BranchNotFoundError when the table has no such branch,
+    UnsupportedTableError for a table of a newer format; CorruptFileError, StorageError.
     """
     try:
         schema = Schemas(io, root).latest(known)

@@ -48,26 +48,30 @@ class Tags:
         return sorted((t for t in tags if t is not None), key=lambda t: (t.snapshot.id, t.name))
 
     def create(self, tag: Tag) -> bool:
-        """Creates a tag; False when the name exists. Raises OptionError for an invalid name."""
+        """Creates a tag; returns False if the name exists. Raises OptionError for an invalid name."""
         check_tag_name(tag.name)
         if self._owner is not None:
             return self._owner.create_tag(tag)
         return self.create_by_file(tag)
 
     def create_by_file(self, tag: Tag) -> bool:
-        """As `create`, by the tag's file where a catalog keeps tags: the markers of streams are files there too."""
+        """As `create`, but by the tag's file even if a catalog keeps tags: the markers of streams are files in that
+        case too.
+        """
         check_tag_name(tag.name)
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(self, tag: Tag) -> None:
-        """Creates a tag, or replaces the one of that name, in one step: by its file, a catalog cannot."""
+        """Creates a tag, or replaces the tag with that name, in one step: by its file, because a catalog cannot do
+        so.
+        """
         check_tag_name(tag.name)
         self._io.overwrite(self.path(tag.name), encode_tag(tag))
 
     def delete(self, name: str) -> None:
-        """Removes the tag's file; a missing one is no error."""
+        """Removes the tag's file; a missing file is ignored."""
         if self._owner is not None:
-            # A tag that was moved by its file need not be known there.
+            # The catalog need not know a tag that was moved by its file.
             self._owner.delete_tag(name)
         self._io.delete(self.path(name))
 
@@ -88,9 +92,9 @@ def tag_snapshot(
 ) -> Tag:
     """Creates a tag of a snapshot, by default the newest, that stays until it is deleted or expires.
 
-    `check` raises where the snapshot is not whole; it is called once the tag is there, which is then deleted again.
-    Raises OptionError for an existing or invalid name, and for a snapshot that does not exist, RemovalUnderWayError for
-    one that is being expired.
+    `check` raises an error if files of the snapshot are missing. It is called once the tag exists; after an error the
+    tag is deleted again. Raises OptionError for an existing or invalid name, and for a snapshot that does not exist,
+    RemovalUnderWayError for a snapshot that is being expired.
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
@@ -116,9 +120,9 @@ def move_tag(
     world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> None:
-    """Makes a tag that exists one of a snapshot, by default the newest, in one step. What it alone held becomes an
-    orphan. `check` and RemovalUnderWayError as for `tag_snapshot`. Raises OptionError for a tag or a snapshot that does
-    not exist, and for tags that a catalog keeps.
+    """Moves an existing tag to a snapshot, by default the newest, in one step. Files that only the tag needed become
+    orphans. `check` and RemovalUnderWayError as for `tag_snapshot`. Raises OptionError for a tag or a snapshot that
+    does not exist, and for tags that a catalog keeps.
 
     Source: Paimon 2.0 TagManager.replaceTag.
     """
@@ -134,7 +138,7 @@ def move_tag(
         )
     tag = _tag_of(snapshots, name, snapshot_id, retained_ms, world)
     pins = pin_of(path, tag.snapshot)
-    # The state of before is kept until it is certain that the tag does not go back to it.
+    # The old snapshot is kept until it is certain that the tag does not move back to it.
     with pinned(io, path, replace(pins, states=(*pins.states, before.snapshot)), world) as pin:
         check_kept(snapshots, tag)
         if tags.get(name) is None:
@@ -147,10 +151,8 @@ def move_tag(
 
 
 def rename_tag(io: FileIO, path: str, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
-    """Gives a tag another name; nothing it holds is removed. Raises OptionError for a tag that does not exist, and for
-    a name that is taken or invalid.
-
-    Source: Paimon 2.0 TagManager.renameTag.
+    """Renames a tag; no file that the tag needs is removed. Raises OptionError for a tag that does not exist, and for a
+    name that is taken or invalid.
     """
     tags = Tags(io, path)
     tag = tags.get(name)
@@ -167,8 +169,9 @@ def rename_tag(io: FileIO, path: str, name: str, to: str, *, world: World = SYST
 
 
 def check_still_there(tags: Tags, tag: Tag) -> None:
-    """Returns if a tag has neither been deleted since it was read, nor moved: whoever deletes it from now on sees the
-    pin of the caller. Raises OptionError."""
+    """Raises OptionError if a tag has been deleted or moved since it was read. A process that deletes it from now on
+    sees the pin of the caller.
+    """
     found = tags.get(tag.name)
     if found is None or found.snapshot.base_manifest_list != tag.snapshot.base_manifest_list:
         gone = "doesn't exist any more" if found is None else "was moved meanwhile"
@@ -177,7 +180,7 @@ def check_still_there(tags: Tags, tag: Tag) -> None:
 
 @contextmanager
 def undone(undo: Callable[[], None]) -> Iterator[None]:
-    """What has been published goes again if what is checked inside does not hold."""
+    """Removes what was published if the checks inside the context fail."""
     try:
         yield
     except BucketlineError:

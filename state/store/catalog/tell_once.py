@@ -1,4 +1,4 @@
-"""What is said of a table once in this process, however often it is opened."""
+"""Logs sentences about a table once in this process, however often the table is opened."""
 
 import logging
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""The snapshot that a read means: by id, by tag, by time, or the newest.
-
-Source: Paimon 2.0 TimeTravelUtil, SnapshotManager.earlierOrEqualTimeMills, TagManager.
-"""
+"""Finds the snapshot that a read asks for: by id, by tag, by time, or the newest."""
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import whole_number
@@ -66,7 +63,7 @@ class Versions:
         return snapshot
 
     def by_tag(self, tag: str, key: str) -> Snapshot:
-        """The snapshot of a tag; it may have expired apart from the tag."""
+        """Returns the snapshot of a tag; the snapshot itself may have expired."""
         snapshot = self._tagged(tag)
         if snapshot is None:
             names = sorted(filter(None, map(parse_tag, self._io.list_names(f"{self._path}/{TAG_DIR}"))))
@@ -83,7 +80,9 @@ class Versions:
         return self._tagged(name) is not None
 
     def by_time(self, time_ms: int) -> Snapshot:
-        """The newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError when none is that old."""
+        """The newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError if no snapshot is that
+        old.
+        """
         snapshot = self.at_time(time_ms)
         if snapshot is None:
             raise OptionError(
@@ -94,7 +93,9 @@ class Versions:
         return snapshot
 
     def at_time(self, time_ms: int) -> Snapshot | None:
-        """As `by_time`; None when none is that old. Raises MissingSnapshotError when its file is gone."""
+        """Returns the same as `by_time`, but None if no snapshot is that old. Raises MissingSnapshotError if the
+        snapshot's file is gone.
+        """
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
         newest: Snapshot | None = None
         if earliest is not None and latest is not None:
@@ -102,7 +103,7 @@ class Versions:
             while low <= high:
                 middle = (low + high) // 2
                 snapshot = self._snapshots.get(middle)
-                # An expired snapshot is older than what is left.
+                # An expired snapshot is older than the remaining ones.
                 if snapshot is None or snapshot.time_ms <= time_ms:
                     newest, low = snapshot or newest, middle + 1
                 else:
@@ -114,7 +115,7 @@ class Versions:
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
         """The snapshots after `since` up to and including `until`, in order.
 
-        `with_changelogs` also gives expired snapshots whose changelog exists. Raises OptionError when one is gone.
+        `with_changelogs` also gives expired snapshots whose changelog exists. Raises OptionError if a snapshot is gone.
         """
         if since > until:
             newest = (
@@ -143,9 +144,10 @@ class Versions:
         return snapshots
 
     def changes_at(self, snapshot_id: int, *, with_changelogs: bool) -> Snapshot | None:
-        """The snapshot of an id, or with `with_changelogs` its changelog if it has expired; None when neither is there.
+        """Returns the snapshot with an id, or with `with_changelogs` its changelog if it has expired; None if neither
+        exists.
 
-        Raises MissingSnapshotError when its file is gone although older snapshots are there.
+        Raises MissingSnapshotError if the snapshot's file is gone although older snapshots exist.
         """
         snapshot = self._snapshots.get(snapshot_id)
         if snapshot is None and with_changelogs:
@@ -155,7 +157,7 @@ class Versions:
         return snapshot
 
     def _check_no_hole(self, snapshot_id: int, ids: list[int]) -> None:
-        """Returns if a snapshot without a file has expired, or never existed. Raises MissingSnapshotError."""
+        """Raises MissingSnapshotError if a snapshot without a file has neither expired nor never existed."""
         if ids and ids[0] < snapshot_id < ids[-1]:
             raise MissingSnapshotError(
                 f"{self._path}: the file of snapshot {snapshot_id} is gone, and there are older ones; put it back from "

@@ -1,5 +1,6 @@
-"""The snapshot that a commit follows, and its contents: read at each try, and only for changed buckets. Source: Paimon
-2.0 CommitScanner; only changed buckets are read, which is enough for all rules but the bucket count.
+"""Reads the snapshot that a commit follows and the files in it, at each try of the commit, and only for changed
+buckets. Source: Paimon 2.0 CommitScanner; only changed buckets are read, which is enough for all rules but the bucket
+count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -15,7 +16,9 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 class CommitBase:
-    """One snapshot (None: an empty table) as the base of a commit. Live files that are known are not read again."""
+    """One snapshot (None: an empty table) as the base of a commit. If its live files are already known, they are not
+    read again.
+    """
 
     def __init__(self, latest: Snapshot | None, manifests: Manifests, live: LiveFiles | None) -> None:
         self.latest = latest
@@ -56,9 +59,8 @@ class CommitBase:
 
 
 class Bases:
-    """The newest snapshot at each try of a commit, with its `live` files if they are known.
-
-    At the first try they count as the newest; only after a lost try they are brought up to date.
+    """Finds the newest snapshot at each try of a commit, with its `live` files if they are known. At the first try they
+    count as those of the newest snapshot; only after a lost try they are brought up to date.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Bases:
         return CommitBase(self.live.snapshot, self._manifests, self.live)
 
     def follow(self, snapshot: Snapshot, delta_entries: Sequence[ManifestEntry]) -> None:
-        """Takes note that the commit has published this snapshot."""
+        """Notes that the commit has published this snapshot."""
         if self.live is not None:
             self.live = self.live.after(snapshot, delta_entries)
 
@@ -84,7 +86,7 @@ class Bases:
 def changes_since(
     snapshots: Snapshots, manifests: Manifests, since: int, latest: int
 ) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]] | None:
-    """Each snapshot after `since` up to `latest`, newest first, with its delta; None when one of them is gone.
+    """Each snapshot after `since` up to `latest`, newest first, with its delta; None if one of these snapshots is gone.
 
     Also None when `latest` is before `since`, as after a rollback. The deltas are read when asked for.
     """

@@ -150,10 +150,9 @@ class CommitChecks:
     def find_twin(
         self, half: Half, author: Author, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
-        """The snapshot in which another run with the same commit user has committed the same since `seen`, the newest
-        one checked.
-
-        None: there is none, or there is nothing to compare with. A Conflict if this can no longer be known.
+        """Returns the snapshot in which another run with the same commit user has committed the same identifier after
+        `seen`, the newest snapshot checked so far. Returns None if there is no such snapshot, or nothing to compare
+        with; a Conflict if this can no longer be known.
         """
         if half.kind is CommitKind.COMPACT or author.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
@@ -187,8 +186,10 @@ class CommitChecks:
         return None
 
     def find_replaced(self, half: Half, planned_on: Snapshot | None) -> Conflict | None:
-        """Rule `target-changed`: what an overwrite was planned on is still in the history. A rollback or a fast-forward
-        may have put another snapshot of that id in its place, so that no later one shows what has changed."""
+        """Checks the rule `target-changed`: the snapshot on which an overwrite was planned is still in the history. A
+        rollback or a fast-forward may have put another snapshot with the same id in its place; then later snapshots do
+        not show what has changed.
+        """
         if half.overwrite is None or planned_on is None:
             return None
         current = self._snapshots.get(planned_on.id)
@@ -202,7 +203,7 @@ class CommitChecks:
         )
 
     def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
-        """The half on the base; or the conflict rule that it breaks.
+        """Applies the changes to the base, and returns the result, or the conflict rule that they break.
 
         `based_on` is the snapshot on which its work was planned, `own` the snapshot of the commit's other half.
         """

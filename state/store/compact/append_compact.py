@@ -72,10 +72,10 @@ def compact_append(
 def index_change(
     access: BucketAccess, bucket_id: BucketId, touched: VectorFiles, deletions: BucketDeletions
 ) -> tuple[IndexManifestEntry | None, VectorFiles]:
-    """The new index file with what is left of deletion vectors, if one is needed, and the removed ones.
+    """Returns the new index file with the remaining deletion vectors, if one is needed, and the removed index files.
 
-    A bucket has one index file, which only a new one replaces; without buckets index files are added and removed by
-    name.
+    A bucket has one index file, which only a new index file replaces; in tables without buckets, index files are added
+    and removed by name.
     """
     by_name = not bucket_mode(access.schema).has_buckets
     if by_name and deletions.is_empty:

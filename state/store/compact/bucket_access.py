@@ -1,4 +1,4 @@
-"""What a task needs to work on buckets of one table: plain values that are sent to executors, and what they open.
+"""Gives a task access to the buckets of one table: plain values that are sent to executors, which open the files.
 
 Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pairing of readers and writers).
 """
@@ -58,7 +58,9 @@ class BucketAccess:
 
     @cached_property
     def compact_options(self) -> CompactOptions:
-        """What is compacted, of a table with a primary key. Raises OptionError as `CompactOptions.of`."""
+        """Returns which files are compacted and when, for a table with a primary key. Raises the errors of
+        `CompactOptions.of`.
+        """
         return CompactOptions.of(self.schema.settings)
 
     @cached_property
@@ -79,7 +81,7 @@ class BucketAccess:
         return row_age(self.schema, self.world.clock.now_ms())
 
     def expired(self, files: Iterable[DataFileMeta]) -> frozenset[str]:
-        """The names of files that hold an expired row, as far as their statistics say so."""
+        """Returns the names of files that hold an expired row, according to their statistics."""
         age = self.age()
         if age is None:
             return frozenset()
@@ -130,7 +132,7 @@ class BucketAccess:
         )
 
     def delete_own(self, files: Sequence[DataFileMeta], bucket_id: BucketId) -> None:
-        """Removes files that the caller has just written and nothing names."""
+        """Removes files that the caller has just written, and that no snapshot names."""
         bucket = BucketFiles(*bucket_id, total_buckets=0, files=())
         removals = []
         for file in files:
@@ -141,7 +143,9 @@ class BucketAccess:
 
     @contextmanager
     def removed_on_error(self, bucket_id: BucketId) -> Iterator[list[DataFileMeta]]:
-        """A list for the files that the block makes in a bucket; when the block raises, they are removed again."""
+        """Gives a list for the files that the block makes in a bucket; if the block raises an error, these files are
+        removed.
+        """
         made: list[DataFileMeta] = []
         try:
             yield made

@@ -1,4 +1,4 @@
-"""Whether two data files of a bucket hold a key in common, where their ranges of keys do not say."""
+"""Finds whether two data files of a bucket have a key in common, if their key ranges overlap."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from bucketline.state.types.binary_row import encode_rows
 
 
 def hold_common_keys(access: BucketAccess, first: ManifestEntry, other: ManifestEntry) -> bool:
-    """Whether a key is in both files; True where one of them is gone. Memory: the keys of the smaller file."""
+    """Whether a key is in both files; True if one of the files is gone. Memory: the keys of the smaller file."""
     small, large = sorted((first, other), key=lambda e: e.file.row_count)
     try:
         keys = [batch_keys for batch_keys in _keys(access, small) if len(batch_keys)]

@@ -59,7 +59,7 @@ class CompactResult:
         return tuple(f for f in self.after if f.file_name not in names)
 
     def message(self, bucket_id: BucketId, total_buckets: int) -> CommitMessage:
-        """What is to be committed; files of that bucket record `total_buckets`."""
+        """Returns the commit message of this compaction; the files of that bucket record `total_buckets`."""
         partition, bucket = bucket_id
         return CommitMessage(
             partition=partition,

@@ -1,4 +1,6 @@
-"""How many sorted runs the buckets of a table have, and how much waits on level 0: from its live files alone."""
+"""Measures how full level 0 and the levels of a table's buckets are: sorted runs, and bytes on level 0, from live files
+alone.
+"""
 
 from collections import Counter
 from collections.abc import Collection
@@ -11,9 +13,10 @@ from bucketline.state.lsm.tree.run import run_count
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """How many `buckets` have how many sorted runs, those that have more than the stop trigger, and bytes on level 0.
+    """The numbers of sorted runs of `buckets`, the number of buckets with more runs than the stop trigger, and the
+    bytes on level 0.
 
-    `since_ms` is the local time at which the oldest file of level 0 was written; None where there is none.
+    `since_ms` is the local time at which the oldest file of level 0 was written; None if level 0 is empty.
     """
 
     buckets: tuple[tuple[int, int], ...] = ()
@@ -23,16 +26,18 @@ class Crowding:
 
     @property
     def most_runs(self) -> int:
-        """The most sorted runs of a bucket."""
+        """Returns the largest number of sorted runs in a bucket."""
         return self.buckets[-1][0] if self.buckets else 0
 
     def age_seconds(self, local_ms: int) -> int:
-        """How long the oldest file has been on level 0."""
+        """Returns for how long the oldest file has been on level 0."""
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
 def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] | None = None) -> Crowding:
-    """The buckets of these partitions (None: of all) of a table with a primary key; postponed rows are no runs."""
+    """Measures the buckets of these partitions (None: all) of a table with a primary key; postponed rows are not
+    counted.
+    """
     size, counts = 0, Counter[int]()
     crowded: list[BucketId] = []
     since: list[int] = []

@@ -35,7 +35,7 @@ from bucketline.state.types.values import to_scalar
 _BOUNDED = frozenset(
     (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.DATE, TypeRoot.CHAR, TypeRoot.VARCHAR)
 )
-"""Types of a first key column whose bounds in Parquet footers compare as the keys do."""
+"""The types of a first key column whose bounds in Parquet footers compare in the order of keys."""
 
 
 class Marks(Protocol):
@@ -76,7 +76,9 @@ class OlderValues:
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """As `OlderRows.find`; rows found are marked as deleted if there are deletion vectors."""
+        """Returns the same as `OlderRows.find`; if there are deletion vectors, rows that were found are marked as
+        deleted.
+        """
         wanted = _normalized(keys, self._keys)
         span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])
         open_at = np.arange(len(wanted))
@@ -136,7 +138,7 @@ class _Match:
         return self.block.file_name
 
     def less(self, marks: Marks | None) -> "_Match":
-        """The same without rows that are deleted."""
+        """Returns the match without rows that are deleted."""
         deleted = None if marks is None else marks.of_name(self.file_name)
         if deleted is None or not len(self.keys):
             return self
@@ -145,7 +147,7 @@ class _Match:
         return _Match(self.block, self.keys[kept], self.positions[kept])
 
     def unexpired(self, age: RowAge) -> "_Match":
-        """The same without rows that are too old to be looked at."""
+        """Returns the match without rows that have expired."""
         times = self.block.batch.column(age.field.name).take(pa.array(self.positions - self.block.first_row))
         kept: Mask = age.keeps(times).to_numpy(zero_copy_only=False)
         return _Match(self.block, self.keys[kept], self.positions[kept])
@@ -191,7 +193,9 @@ class _Level:
             self._block = None
 
     def _next(self, span: _Span) -> _Block | None:
-        """The next block that may have keys of the span; None when there is none up to its end."""
+        """Returns the next block that may have keys of the span; None if there is no such block up to the span's
+        end.
+        """
         while True:
             if self._block is None:
                 self._block = next(self._blocks, None)

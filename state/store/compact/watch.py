@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 Watch = Callable[[], None]
-"""Called before each record batch; ends the work by what it raises."""
+"""A function that is called before each record batch; it ends the work by raising an exception."""
 
 
 def unwatched() -> None:
@@ -13,7 +13,7 @@ def unwatched() -> None:
 
 
 def watched(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:
-    """The batches; `watch` is called before each."""
+    """Yields the batches; `watch` is called before each."""
     for batch in batches:
         watch()
         yield batch

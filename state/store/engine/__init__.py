@@ -1,1 +1,1 @@
-"""How work on a table is carried out: one run of stages, in this process or by another engine."""
+"""Engines, which carry out the work on a table in this process or in other processes."""

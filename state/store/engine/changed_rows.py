@@ -1,6 +1,5 @@
-"""A source: the current rows of a bucket that pass a condition, as what a change makes of them.
-
-So a delete or an update of a large table is shared among the tasks of an engine, bucket by bucket.
+"""A source of the current rows of a bucket that pass a condition, as a delete or an update changes them. So the tasks
+of an engine share a delete or an update of a large table, bucket by bucket.
 """
 
 from collections.abc import Iterator
@@ -19,10 +18,10 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 
 
 class RowChange(Protocol):
-    """What becomes of rows; a plain value, so that it travels."""
+    """A change of rows; a plain value, so that it can be sent to tasks."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.Table | None:
-        """The rows to write for the rows that pass; None for none."""
+        """Returns the rows to write for the rows that pass; None if there are none."""
         ...
 
 
@@ -36,7 +35,7 @@ class StoredBucket:
     vector_files: VectorFiles = field(default=())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, merged; no batch is empty."""
+        """Yields the rows, merged; no batch is empty."""
         files = self.access.files
         if self.vector_files:
             files = replace(files, deletions=load_deletions(files, self.vector_files))
@@ -45,14 +44,14 @@ class StoredBucket:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """`origin` tells the parts of one source apart."""
+    """The source; `origin` tells the parts of one source apart."""
 
     stored: StoredBucket
     change: RowChange
     origin: int
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
-        """What is written, as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
+        """Yields the changed rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot hold."""
         sealer, acceptance = RunSealer(seal, origin=self.origin), RowAcceptance(seal.schema)
         for batch in self.stored.batches():
             changed = self.change.rows(batch)

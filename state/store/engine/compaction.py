@@ -1,4 +1,4 @@
-"""Compaction of buckets as they are, by any engine."""
+"""Compacts buckets without writing rows to them, with any engine."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from bucketline.state.store.write.stages import Stages
 
 @dataclass(frozen=True, slots=True)
 class IdleBucket:
-    """A job: a bucket that gets no rows is compacted if that is due."""
+    """A job that compacts a bucket without new rows, if a compaction is due."""
 
     write: BucketWrite
     bucket_id: BucketId
@@ -27,13 +27,13 @@ class IdleBucket:
 
 
 def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tuple[CommitMessage, ...]:
-    """The messages of these buckets, of which each is compacted as `write` says; nothing is committed."""
+    """Compacts these buckets as `write` says, and returns their commit messages; nothing is committed."""
     if not work:
         return ()
     return engine.run(Jobs([IdleBucket(write, *bucket) for bucket in work])).messages
 
 
 def idle_jobs(stages: Stages[object], busy: frozenset[BucketId] = frozenset()) -> Jobs:
-    """The idle buckets of stages as jobs, but for those that got rows."""
+    """Makes jobs of the idle buckets of stages, except for those that got rows."""
     write, states = stages.write.write, stages.write.states
     return Jobs([IdleBucket(write, b, states[b]) for b in stages.idle if b not in busy])

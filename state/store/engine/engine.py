@@ -37,7 +37,7 @@ class SourcePart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A source whose parts are read by any tasks, in any order; without parts no rows come."""
+    """A source whose parts are read by any tasks, in any order; without parts there are no rows."""
 
     parts: Sequence[SourcePart] = ()
 
@@ -50,7 +50,7 @@ class TaskJob(Protocol):
 
     @property
     def access(self) -> BucketAccess:
-        """The table, as the task reaches it."""
+        """Returns the access to the table in the task's process."""
         ...
 
     def message(self) -> CommitMessage:
@@ -77,11 +77,11 @@ class TaskStats:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run: the messages of its tasks, the rows that were refused (Arrow IPC streams), what the tasks say
-    of themselves, the tokens of notes that the snapshot has to carry, what the records need and the table does not
-    have (where there is such a need, nothing is to be committed), what parts report, how many records hold no row by
-    kind, the tables of the source that records name, keys whose rows came from several feeds, one a task at most for
-    each way of seeing it, and where the source's table was truncated: topic, partition and offset, the last of each.
+    """The outcome of a run. It has: the messages of its tasks; the rows that were refused (Arrow IPC streams); the
+    statistics of tasks; the tokens of notes that the snapshot must carry; schema changes that the records need (if
+    there are any, nothing may be committed); reports of parts; the number of records without a row, by kind; the tables
+    of the source that records name; keys whose rows came from several feeds, at most one for each task and kind of
+    check; and where the source's table was truncated: topic, partition and the last offset in each.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -106,15 +106,15 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> Workers:
-        """Who there is to do the work."""
+        """Returns how many tasks can do the work."""
         ...
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
         """Reads, places and writes as stages say, then compacts idle buckets; or does jobs, all of them or none. The
-        messages of jobs come in the order of the jobs.
+        messages are in the order of the jobs.
 
-        Raises what a stage or a job raises; nothing that was written is left behind then, but for files of a task that
-        was killed.
+        Raises the errors of stages and jobs; then no written file is left behind, except for files of a task that was
+        killed.
         """
         ...
 
@@ -130,7 +130,9 @@ class SparkFrame(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShapedFrame:
-    """A Spark DataFrame whose rows tasks give another shape as they read them. `shape` is a value that travels."""
+    """A Spark DataFrame whose rows are converted by tasks as they read them. `shape` is the conversion, a value that
+    can be sent to tasks.
+    """
 
     frame: SparkFrame
     shape: Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -141,16 +143,20 @@ class Rows(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Their columns; types that the engine cannot hold come as the nearest that it can."""
+        """Returns the columns of the rows; a type that the engine cannot hold is replaced by the nearest type that it
+        can.
+        """
         ...
 
     @property
     def source(self) -> Any:
-        """The rows as a source of the engine's runs. A task raises SchemaMismatchError for the first bad row."""
+        """Returns the rows as a source of the engine's runs. A task raises SchemaMismatchError for the first bad
+        row.
+        """
         ...
 
     def each(self, look: Callable[[Iterator[pa.Table]], Iterator[bytes]]) -> list[bytes]:
-        """What `look` says of the rows of each task."""
+        """Returns the result of `look` for the rows of each task."""
         ...
 
 
@@ -159,7 +165,7 @@ class SpreadEngine(Engine, Protocol):
     """An engine whose tasks run in other processes, and read a caller's rows there."""
 
     def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
-        """The rows, until the block ends; `row_kinds` as in `Table.write`.
+        """Opens the rows until the block ends; `row_kinds` as in `Table.write`.
 
         Raises SchemaMismatchError for data that it cannot read, OptionError for more than this process can send.
         """

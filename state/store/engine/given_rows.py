@@ -1,4 +1,4 @@
-"""Rows that a caller hands over in this process, as a source."""
+"""A source of rows that a caller hands over in this process."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """The rows of tables, in order. `check` is shown the partition of each run, and may raise."""
+    """The rows of tables, in order. `check` is called with the partition of each run, and may raise an error."""
 
     tables: Iterable[pa.Table]
     check: Callable[[bytes], None] | None = None
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
-        """The rows as sealed runs. Raises SchemaMismatchError for the first row that the table cannot take."""
+        """Yields the rows as sealed runs. Raises SchemaMismatchError for the first row that the table cannot hold."""
         sealer, acceptance = RunSealer(seal, origin=0), RowAcceptance(seal.schema)
         for rows in self.tables:
             yield from self._checked(sealer.add(acceptance.accept(rows)))

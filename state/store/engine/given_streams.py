@@ -1,7 +1,4 @@
-"""Rows that another library hands over as a stream of Arrow data: Polars, pandas, DuckDB, another table.
-
-Source: the Arrow PyCapsule interface (`__arrow_c_stream__`, `__arrow_c_array__`).
-"""
+"""Accepts rows that another library hands over as a stream of Arrow data: Polars, pandas, DuckDB, another table."""
 
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
@@ -10,14 +7,14 @@ import pyarrow as pa
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Anything that gives its rows as a stream of Arrow data."""
+    """An object that gives its rows as a stream of Arrow data."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 @runtime_checkable
 class ArrowArray(Protocol):
-    """Anything that gives its rows as one Arrow array of structs."""
+    """An object that gives its rows as one Arrow array of structs."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any: ...
 
@@ -29,8 +26,9 @@ def is_stream(data: object) -> TypeGuard[ArrowStream]:
 
 
 def given(data: Any) -> Any:
-    """The data as pyarrow has it, if it is a stream or an array of another library, with types that can be computed
-    with; any other data as it is. A stream becomes a reader, which is read once."""
+    """Converts a stream or an array of another library to pyarrow, with types that Arrow can compute with; returns
+    other data unchanged. A stream becomes a reader, which is read once.
+    """
     if is_stream(data):
         return _plain(pa.RecordBatchReader.from_stream(data))
     if isinstance(data, ArrowArray) and not isinstance(data, pa.RecordBatch | pa.Array):
@@ -61,7 +59,7 @@ def _as_plain(array: pa.Array, plain: pa.DataType) -> pa.Array:
 
 
 def plain_type(found: pa.DataType) -> pa.DataType:
-    """The type without views, for which few functions of Arrow are made: Polars has no other texts."""
+    """Replaces view types by plain types. Few functions of Arrow support views, but Polars has no other texts."""
     if pa.types.is_string_view(found):
         return pa.string()
     if pa.types.is_binary_view(found):

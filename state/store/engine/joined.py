@@ -1,7 +1,6 @@
-"""A source: rows of the table joined with a caller's rows, share by share of their key.
+"""A source of rows of the table joined with a caller's rows. Rows of both sides are divided into shares by their key.
 
-Both sides are sent to the task of their share; there the caller's rows of a share are held in memory, and the table's
-rows pass by them.
+Each share is sent to one task, which holds the caller's rows of the share in memory, and streams the table's rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,36 +16,36 @@ from bucketline.state.store.write.run_buffer import Blob, RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, seal, unseal
 
 GIVEN, STORED = b"given", b"stored"
-"""The sides of a join, in the place of a run's partition; its bucket is the share."""
+"""Marks the side of a join in place of a run's partition; the run's bucket is the share."""
 
 NO_SHARE = -1
-"""The share of a row that can match nothing."""
+"""The share of a row that cannot match any other row."""
 
 
 class RowsPart(Protocol):
-    """Rows of the table that one task reads; a value that travels."""
+    """Rows of the table that one task reads; can be sent to tasks."""
 
     def batches(self) -> Iterator[pa.RecordBatch]: ...
 
 
 class ShareOf(Protocol):
-    """Into which share rows of one side fall; a value that travels."""
+    """Decides into which share a row of one side falls; can be sent to tasks."""
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """The rows as they are joined, and the share of each."""
+        """Returns the rows in the form in which they are joined, and the share of each row."""
         ...
 
 
 class ShareJoin(Protocol):
-    """What is written for the rows of a share; a value that travels."""
+    """Makes the rows to write from the rows of a share; can be sent to tasks."""
 
     def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | PartReport]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """`stored` are rows of the table, and `given` a source of the caller's rows, with `given_schema` once they are
-    prepared. A task holds `memory_bytes` of runs, and more on disk in `directory`.
+    """The source: `stored` are rows of the table, `given` is a source of the caller's rows, and `given_schema` their
+    schema once they are prepared. A task holds `memory_bytes` of runs, and more on disk in `directory`.
     """
 
     stored: Sequence[RowsPart]
@@ -63,7 +62,7 @@ class Joined:
 def share_runs(
     side: bytes, tables: Iterable[pa.Table], share_of: ShareOf, *, origin: int, budget_bytes: int
 ) -> Iterator[SealedRun]:
-    """The rows as runs of their shares; `budget_bytes` of rows are put together before they are split."""
+    """Yields the rows as runs of their shares; `budget_bytes` of rows are collected before they are split."""
     pending: list[tuple[pa.Table, np.ndarray]] = []
     size, flush = 0, 0
     for rows in tables:
@@ -94,7 +93,7 @@ def _split(side: bytes, pending: Sequence[tuple[pa.Table, np.ndarray]], origin: 
 def join_shares(
     joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int
 ) -> Iterator[SealedRun | PartReport]:
-    """What is written for the shares whose runs are in the buffer, which is empty afterwards."""
+    """Joins the shares whose runs are in the buffer, and yields the rows to write; the buffer is empty afterwards."""
     out, acceptance = RunSealer(sealer, origin=origin), RowAcceptance(sealer.schema)
     for share in sorted({share for _, share in buffer.buckets()}):
         batches = [batch for _, blob in buffer.take((GIVEN, share)) for batch in unseal(blob)]

@@ -26,7 +26,9 @@ from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 _MOST_THREADS = 8
 
 _PARTS_AT_ONCE = 4
-"""Parts of a source that are read at the same time where storage answers late; they share the memory of one."""
+"""How many parts of a source are read at the same time if storage answers late; together they use the memory of one
+part.
+"""
 
 
 def _nobody(done: int, total: int) -> None:
@@ -35,7 +37,9 @@ def _nobody(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """`watch` hears how many jobs and idle buckets are done, and of how many, before the first and after each."""
+    """The engine of this process. `watch` is called with the number of jobs and idle buckets that are done, and their
+    total: before the first and after each.
+    """
 
     watch: Callable[[int, int], None] = _nobody
 
@@ -44,7 +48,7 @@ class LocalEngine:
         return ONE_WORKER
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
-        """As `Engine.run`; an error leaves no new file behind."""
+        """The same as `Engine.run`; after an error no new file is left behind."""
         return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
 
     def _written(self, stages: Stages[Parts]) -> Outcome:
@@ -106,10 +110,10 @@ class LocalEngine:
 
 
 def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | PartReport, None, None]:
-    """The runs of all parts; where storage answers late, some parts are read at the same time."""
+    """Yields the runs of all parts; if storage answers late, some parts are read at the same time."""
     write, parts = stages.write.write, stages.source.parts
     readers = min(_PARTS_AT_ONCE, len(parts)) if len(parts) > 1 and answers_late(write.access.files.io) else 1
-    # Runs that do not travel are made a stream only where they go to disk.
+    # Runs that stay in this process are turned into a stream only if they are spilled to disk.
     seal = replace(
         stages.seal,
         form=RunForm.ROWS,
@@ -121,7 +125,7 @@ def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | P
 
 
 def threads_of(write: BucketWrite) -> int:
-    """How many buckets are sorted or written at the same time: as many as the options say, else one on each core."""
+    """Returns how many buckets are sorted or written at the same time: the option, or else one for each core."""
     return min(core_count(), _MOST_THREADS) if write.parallelism is None else max(1, write.parallelism)
 
 

@@ -41,9 +41,8 @@ def _nobody(at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """How a compaction is done again that was lost: by whom, as the `trigger` of the lost one says, and for how long.
-
-    `told` hears of each commit, with the table as it has left it.
+    """How a lost compaction is repeated: by which user, with the `trigger` of the lost compaction, and for how long.
+    `told` is called after each commit, with the table after it.
     """
 
     engine: Engine
@@ -57,9 +56,10 @@ def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) ->
     """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
 
     None stands for no files, but all buckets in which the trigger finds something.
-    Each round looks first whether they are gone by anybody's work. After a lost round the next one waits, and takes
-    half as many buckets, since a smaller compaction is done sooner.
-    Raises what `TableAt.refreshed`, the engine and the commit do, StorageError excepted, which is a lost round.
+    Each round first checks whether any process has compacted them already. After a lost round the next one waits, and
+    takes half as many buckets, since a smaller compaction is done sooner.
+    Raises the errors of `TableAt.refreshed`, the engine and the commit, except for StorageError, which counts as a lost
+    round.
     """
     left, snapshots, budget = files or {}, list[Snapshot](), again.budget
     lost, most = "no time was given to compact again", 1 << 31

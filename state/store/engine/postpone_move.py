@@ -1,7 +1,7 @@
-"""Rows that wait in the postpone bucket, on their way to real buckets, which then compact: the stages of it.
+"""Makes the stages that move rows from the postpone bucket to real buckets, and then compact these.
 
-Unlike Paimon's Spark procedure it keeps deletes and update kinds, keeps the order of a key's changes, and takes
-partitions to restrict itself to. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
+Unlike Paimon's Spark procedure, this keeps deletes and update kinds, keeps the order of a key's changes, and can be
+restricted to partitions. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def waiting_files(view: LiveFiles, chosen: PartitionTest) -> dict[bytes, Sequenc
 
 
 def real_counts(view: LiveFiles) -> dict[bytes, int]:
-    """Into how many real buckets partitions are divided; those without any are left out."""
+    """Returns into how many real buckets partitions are divided; partitions without real buckets are left out."""
     counts = {}
     for bucket_id in view.buckets():
         total = view.total_of_bucket(bucket_id)
@@ -78,7 +78,9 @@ def move_stages(
 
 
 def _is_due(write: BucketWrite, state: BucketState) -> bool:
-    """Whether a bucket is compacted also without new rows: if it has level 0, or is not yet as a full one leaves it."""
+    """Whether a bucket is compacted even without new rows: if it has files on level 0, or if a full compaction would
+    change it.
+    """
     if any(f.level == 0 for f in state.files):
         return True
     return write.trigger is CompactTrigger.FULL and bool(

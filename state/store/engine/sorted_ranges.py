@@ -1,6 +1,7 @@
-"""Rows of an append table in ranges of a sort key: each range is sorted and written by one task.
+"""Sorts an append table by ranges of a sort key: each range is sorted and written by one task.
 
-Two runs of an engine: one draws a sample of the keys and divides it, one sends each row to the task of its range.
+This takes two runs of an engine: the first draws a sample of the keys and divides it into ranges, the second sends each
+row to the task of its range.
 Source: Paimon 2.0 TableSorter, RangeShuffle (ranges of about as many rows, from a sample).
 """
 
@@ -36,10 +37,10 @@ _RANGE_BITS = 40
 
 @dataclass(frozen=True, slots=True)
 class AppendedFile:
-    """A source: the rows of a file of an append table in order, without those that are deleted.
+    """A source of the rows of a file of an append table, in order, without deleted rows.
 
-    `origin` tells where it stands among all: lower ones come first. `vectors` are the index files that have a vector of
-    the file.
+    `origin` tells the place of the file among all files: lower ones come first. `vectors` are the index files that have
+    a vector of the file.
     """
 
     access: BucketAccess
@@ -56,7 +57,7 @@ class AppendedFile:
         yield from sealer.finish()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns of its rows."""
+        """Yields these columns of the file's rows."""
         files = self.access.files
         deletions = find_deletions(files.io, files.table_path, self.access.schema, self.vectors)
         bucket = BucketFiles(*self.place, total_buckets=0, files=(self.file,))
@@ -65,7 +66,7 @@ class AppendedFile:
 
 @dataclass(frozen=True, slots=True)
 class SampledKeys:
-    """A source: the sort key of every `step`-th row of a file, from row `first` on."""
+    """A source of the sort key of every `step`-th row of a file, from row `first` on."""
 
     file: AppendedFile
     by: RowSort
@@ -97,7 +98,9 @@ class SampledKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds(Placing):
-    """Makes of the sample of a partition the bounds of as many ranges as `counts` says; they come as a note."""
+    """Turns the sample of a partition into the bounds of as many ranges as `counts` says, and returns them as a
+    note.
+    """
 
     counts: Mapping[bytes, int]
 
@@ -117,7 +120,7 @@ def read_bounds(notes: Sequence[str]) -> dict[bytes, pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class SortRanges:
-    """A grouping: rows by the range of their sort key. A partition without bounds is one range."""
+    """A grouping of rows by the range of their sort key. A partition without bounds is one range."""
 
     by: RowSort
     bounds: Mapping[bytes, pa.Table]

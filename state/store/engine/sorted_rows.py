@@ -1,4 +1,4 @@
-"""Rows in the order of a sort key, in bounded memory: sorted chunks on local disk, merged a block at a time."""
+"""Sorts rows by a sort key in bounded memory: sorted chunks on local disk, merged a block at a time."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,16 @@ from bucketline.state.types.curves import OrderStrategy, sort_key
 _KEY = "_sort_key_"
 _BATCH_ROWS = 65536
 _CHUNK_SHARE = 6
-"""A chunk, its sort key, the indices of the order and the sorted copy of both are in memory at once."""
+"""How much of the memory a chunk takes: the chunk, its sort key, the indices of the order and the sorted copies are in
+memory at once.
+"""
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 64 << 10, 4 << 20
 _BLOCKS_A_BUDGET = 256
 
 
 @dataclass(frozen=True, slots=True)
 class RowSort:
-    """What rows are sorted by, and with how much memory of Arrow data; chunks are kept in `directory`."""
+    """The key by which rows are sorted, and the memory for Arrow data; chunks are kept in `directory`."""
 
     columns: tuple[str, ...]
     strategy: OrderStrategy
@@ -29,7 +31,7 @@ class RowSort:
     directory: str | None = None
 
     def sorted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of all batches, which have one schema, in order."""
+        """Yields the rows of all batches, which have one schema, in order."""
         chunks = self._chunks(batches)
         first, second = next(chunks, None), next(chunks, None)
         if second is None:
@@ -58,11 +60,11 @@ class RowSort:
         return max(2, self.memory_bytes // (4 * self._block_bytes))
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Sorted pieces of the input with their sort keys."""
+        """Yields sorted pieces of the input with their sort keys."""
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
-            # A slice of a large batch counts as what it shows.
+            # A slice of a large batch counts with the size of its own rows.
             held.append(batch)
             size += batch.get_total_buffer_size() if batch.num_rows > _BATCH_ROWS else batch.nbytes
             if size >= self.memory_bytes // _CHUNK_SHARE:
@@ -98,21 +100,22 @@ def key_of(rows: pa.Table, by: RowSort) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Where the blocks of a run are in the spill file."""
+    """The positions of a run's blocks in the spill file."""
 
     offset: int
     size: int
 
 
 def _spilled_blocks(spill: SpillFile, run: _Run) -> Iterator[pa.Table]:
-    """The blocks of a run, one in memory at a time."""
+    """Yields the blocks of a run, one in memory at a time."""
     for batch in pa.ipc.open_stream(spill.blob(run.offset, run.size)):
         yield pa.Table.from_batches([batch])
 
 
 def _merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """The rows of sorted runs in order. Of each run one block is in memory; rows up to the lowest end of a block are
-    complete, and sorted together."""
+    """Yields the rows of sorted runs in order. One block of each run is in memory; rows up to the lowest end of a block
+    are complete, and are sorted together.
+    """
     heads = [(block, run) for run in runs if (block := next(run, None)) is not None]
     while heads:
         ends = pa.concat_tables([block.slice(block.num_rows - 1) for block, _ in heads])
@@ -152,13 +155,13 @@ def _keys(rows: pa.Table) -> list[str]:
 
 
 def _blocks(rows: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
-    """Pieces of about so many bytes, at least one row each."""
+    """Yields pieces of about so many bytes, with at least one row each."""
     step = max(1, int(np.ceil(rows.num_rows * block_bytes / max(1, rows.nbytes))))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step).combine_chunks()
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The rows without their sort keys."""
+    """Yields the rows without their sort keys."""
     shown = rows.select([name for name in rows.column_names if not name.startswith(_KEY)])
     yield from shown.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)

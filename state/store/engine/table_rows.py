@@ -1,7 +1,6 @@
-"""Rows that already are in the table, as sources: postponed rows, and buckets that are rescaled.
+"""Sources of rows that are already in the table: postponed rows, and buckets that are rescaled.
 
-Files are read in order, and their rows sealed into sorted runs of the buckets they belong to; what then happens to a
-run is the same as in a write.
+Files are read in order, and their rows are sealed into sorted runs of the buckets they belong to, as in a write.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +27,8 @@ from bucketline.state.types.arrow import VALUE_KIND
 class PostponedFile:
     """The rows of a postponed file, their kinds kept, in the order they were written.
 
-    `origin` says where it stands among all: lower ones are older. `watch` is called before each record batch.
+    `origin` says the place of the file among all files: lower ones are older. `watch` is called before each record
+    batch.
     """
 
     access: BucketAccess

@@ -28,10 +28,10 @@ from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 VectorFiles = tuple[IndexManifestEntry, ...]
-"""The deletion-vector files of one bucket: at most one, but for append tables without buckets."""
+"""The deletion-vector files of one bucket: at most one, except in append tables without buckets."""
 
 NO_VECTORS: Mapping[BucketId, VectorFiles] = MappingProxyType({})
-"""The deletion-vector files of a table that has none."""
+"""The deletion-vector files of a table without deletion vectors."""
 
 
 class BucketDeletions:
@@ -42,19 +42,19 @@ class BucketDeletions:
         self.is_modified = False
 
     def of_name(self, file_name: str) -> Indices | None:
-        """The deleted rows of a data file, ascending; None without any."""
+        """Returns the deleted rows of a data file, ascending; None if there are none."""
         vector = self._vectors.get(file_name)
         return None if vector is None else np.frombuffer(vector.to_array(), np.uint32).astype(np.int64)
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Indices | None:
-        """As `of_name`: all files are of one bucket."""
+        """As `of_name`; all files belong to one bucket."""
         return self.of_name(file_name)
 
     def delete(self, file_name: str, positions: Indices) -> None:
         """Marks rows as deleted."""
         vector = self._vectors.setdefault(file_name, BitMap())
         before = len(vector)
-        # From an array of this type a bitmap is built at once; from any other one number by number.
+        # A bitmap is built at once from an array of this type, but number by number from any other.
         vector |= BitMap(array("I", positions.astype(np.uint32).tobytes()))
         self.is_modified |= len(vector) > before
 
@@ -63,7 +63,7 @@ class BucketDeletions:
         self.is_modified |= self._vectors.pop(file_name, None) is not None
 
     def keep(self, names: Collection[str]) -> None:
-        """Leaves out vectors of all other files: Paimon's may name files that are gone, and no commit takes them."""
+        """Drops the vectors of all other files: Paimon's may name files that are gone, which no commit accepts."""
         self._vectors = {name: vector for name, vector in self._vectors.items() if name in names}
 
     @property
@@ -71,7 +71,7 @@ class BucketDeletions:
         return not any(self._vectors.values())
 
     def split(self, target_bytes: int) -> "list[BucketDeletions]":
-        """The vectors in parts of about so many bytes each; none without vectors."""
+        """Splits the vectors into parts of about so many bytes each; no parts without vectors."""
         parts: list[dict[str, BitMap]] = []
         size = 0
         for name in sorted(self._vectors):
@@ -88,7 +88,7 @@ class BucketDeletions:
     def write(
         self, io: FileIO, table_path: str, bucket_id: BucketId, *, schema: TableSchema, world: World
     ) -> IndexManifestEntry:
-        """Writes the file with all vectors, and describes it."""
+        """Writes the file with all vectors, and returns its index entry."""
         partition, bucket = bucket_id
         bitmap64 = schema.settings.changelog.vectors_of_64_bits
         vectors = {name: self._vectors[name] for name in sorted(self._vectors) if self._vectors[name]}
@@ -108,7 +108,7 @@ class BucketDeletions:
 
 
 def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
-    """The vectors in index files of a bucket. Raises CorruptFileError naming the file."""
+    """Loads the vectors in index files of a bucket. Raises CorruptFileError naming the file."""
     vectors: dict[str, BitMap] = {}
     for entry in entries:
         folder = index_folder(access.schema, entry.partition, entry.bucket)
@@ -131,12 +131,12 @@ def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, Vect
 
 
 def masked_files(entries: VectorFiles) -> frozenset[str]:
-    """The names of the data files that index files have vectors of."""
+    """Returns the names of the data files that have vectors in these index files."""
     return frozenset(r.data_file_name for e in entries for r in e.deletion_vector_ranges or ())
 
 
 def vectors_by_file(entries: VectorFiles) -> dict[str, VectorFiles]:
-    """For each data file the index file with its vector, which names no other."""
+    """Returns for each data file the index file with its vector, without the vectors of other files."""
     by_file: dict[str, VectorFiles] = {}
     for entry in entries:
         for vector_range in entry.deletion_vector_ranges or ():

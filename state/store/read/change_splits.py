@@ -1,7 +1,7 @@
-"""Changes of snapshots in parts that other processes read.
+"""Divides the changes of snapshots into parts that other processes read.
 
 A unit is one file of one snapshot's changes. Their order is that of the commits, so a position among the units of a
-snapshot says what was read before it.
+snapshot tells which were read before.
 Source: Paimon 2.0 DataTableStreamScan, IncrementalDeltaStartingScanner.
 """
 
@@ -39,7 +39,7 @@ class ChangeUnit:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSplit:
-    """What one task reads: files in the order of their commits."""
+    """The work of one task: files to read, in the order of their commits."""
 
     units: tuple[ChangeUnit, ...]
 
@@ -76,9 +76,11 @@ def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: 
 
 
 def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitSizes) -> list[ChangeSplit]:
-    """The units as splits. All files of a bucket are in one, in order, except in append tables without buckets."""
+    """Packs the units into splits. All files of a bucket are in one split, in order, except in append tables without
+    buckets.
+    """
     is_ordered = bool(schema.primary_keys) or bucket_mode(schema).has_buckets
-    # Where a partition got another number of buckets meanwhile, its keys have moved between them.
+    # If a partition got another number of buckets meanwhile, its keys have moved between buckets.
     counts: dict[bytes, set[int]] = {}
     for unit in units:
         counts.setdefault(unit.bucket.partition, set()).add(unit.bucket.total_buckets)

@@ -11,7 +11,9 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def change_files(schema: TableSchema) -> ChangeFiles:
-    """Which files of a table hold its changes: changelog files if it has a changelog producer, else new data files."""
+    """Returns which kind of files holds a table's changes: changelog files if it has a changelog producer, else new
+    data files.
+    """
     mode = schema.settings.reading.change_files
     if mode is not ChangeFiles.AUTO:
         return mode
@@ -21,11 +23,10 @@ def change_files(schema: TableSchema) -> ChangeFiles:
 def change_entries(
     table: TableHandle, snapshot: Snapshot, mode: ChangeFiles, *, postponed: bool = False
 ) -> list[ManifestEntry]:
-    """The files that hold a snapshot's changes: an overwrite has none, a compaction only where it logs them.
+    """Returns the files that hold a snapshot's changes: an overwrite has none, a compaction only if it logs them.
 
-    Rows that wait in the postpone bucket are no changes, and their compaction makes them changes only where it logs
-    them. Paimon's batch reads say so; its streams of tables without a changelog take the rows where they wait, as
-    `postponed` does here.
+    Rows that wait in the postpone bucket do not count as changes until a compaction logs them. Paimon's batch reads do
+    the same; its streams of tables without a changelog read the waiting rows, as `postponed` does here.
     """
     if mode is ChangeFiles.CHANGELOG:
         if snapshot.commit_kind is CommitKind.OVERWRITE:

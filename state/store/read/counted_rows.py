@@ -17,7 +17,7 @@ from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.prune import BucketFiles, passing_whole
 
 _MOST_AT_ONCE = 1 << 30
-"""Rows of a batch without columns, which takes no memory."""
+"""The rows of a batch without columns, which takes no memory."""
 
 
 def counted_apart(
@@ -25,14 +25,14 @@ def counted_apart(
 ) -> tuple[int, Sequence[BucketFiles]]:
     """How many rows of the buckets are known from metadata, and the buckets or files that must be read for the rest.
 
-    Nothing is counted for a read that asks for columns. The buckets are those that may hold rows that pass (`prune`).
+    Nothing is counted for a read that asks for columns. The given buckets may hold rows that pass (`prune`).
     """
     schema = access.schema
     if projection.columns or projection.condition.test is not None or schema.settings.reading.data_evolution:
         return 0, buckets
     expression = projection.expression
     if expression is not None and long_decimals(schema):
-        # Those with too many digits are shown as nulls, of which the bounds of files know nothing.
+        # Decimals with too many digits are shown as nulls, which the bounds of files do not tell.
         return 0, buckets
     parts = [part for bucket in buckets for part in parts_of(schema, bucket)]
     candidates = [part for part in parts if len(part.files) == 1]
@@ -51,7 +51,7 @@ def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
 
 
 def _shown_rows(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> int | None:
-    """How many rows of a file that is read alone are shown; None where metadata do not say it."""
+    """Returns how many rows of a file that is read alone are shown; None if metadata do not tell."""
     if access.schema.primary_keys and file.may_hold_deletes:
         return None
     if access.deletions is None:

@@ -1,4 +1,6 @@
-"""The rows of one data file as every reader gets them: without deleted and expired ones, or only some of its parts."""
+"""Reads the rows of one data file for every kind of read: without deleted and expired rows, or only some parts of the
+file.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,13 +32,16 @@ from bucketline.state.store.read.wanted_values import WantedValues
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 _MOST_GROUPS = 8
-"""Row groups of a file with deleted rows that are read one by one; of more the whole file is."""
+"""The largest number of row groups of a file with deleted rows that are read one by one; if there are more, the whole
+file is read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """What every reader of a table's files needs: their places and schemas. With `age`, expired rows are left out; with
-    `choice`, row groups of Parquet files that hold no row that passes; with `share`, all but a part of each file."""
+    """Access to a table's data files: where they are, and their schemas. With `age`, expired rows are left out; with
+    `choice`, row groups of Parquet files without a row that passes; with `share`, only a part of each file is read.
+    """
 
     io: FileIO
     table_path: str
@@ -51,7 +56,7 @@ class FileAccess:
     wanted: WantedValues = field(default_factory=WantedValues, compare=False, repr=False)
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
-        """The place of a data file: on the table's storage, or at its full path."""
+        """Returns the storage and path of a data file: on the table's storage, or at its full path."""
         if file.external_path is not None:
             return file_io_for(file.external_path, self.schema.storage)
         folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
@@ -60,7 +65,9 @@ class FileAccess:
     def rows(
         self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one file, retracts included, less those deleted by position. Errors as of `read_data_file`."""
+        """The rows of one file, retracts included, without rows deleted by position. Raises the errors of
+        `read_data_file`.
+        """
         io, path = self.place(bucket, file)
         stored = self.schema_of(file.schema_id)
         wanted, columns = columns, columns if self.age is None else with_time(self.age, columns)
@@ -115,7 +122,8 @@ def _less_deleted(
     most: int | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, or of some of its row groups, without those at the deleted positions. The whole file is read
-    where more than `most` row groups would be."""
+    if more than `most` row groups would be.
+    """
     if groups is None or (most is not None and len(groups) > most):
         yield from drop_deleted(read(), deleted, path)
         return

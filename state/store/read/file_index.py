@@ -1,6 +1,6 @@
-"""Files that a read does not open, because their own index says that they lack what the filter wants.
+"""Skips files whose own index shows that they lack the values that the filter wants.
 
-An index is in the manifest entry of its data file, or in a file beside it. Which files of a bucket may be left out
+An index is in the manifest entry of its data file, or in a file next to it. Which files of a bucket may be left out
 without changing a result is said in `prune`.
 Source: Paimon 2.0 FileIndexEvaluator, FileIndexPredicate; they look into no index of a file that is merged with others.
 """
@@ -29,14 +29,14 @@ from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.parallel import all_at_once, answers_late
 
 _Read = Callable[[int, int], bytes]
-"""The bytes of an index from a place on, so many of them."""
+"""A function that reads bytes of an index, given their position and number."""
 
 
 def narrowed_by_index(
     access: FileAccess, bucket: BucketFiles, expression: pc.Expression | None, *, opens_files: bool = True
 ) -> BucketFiles:
-    """The bucket without files that hold nothing that passes the filter; all of them may be gone. Without `opens_files`
-    by the indexes in manifests alone. Raises CorruptFileError for an index that cannot be read.
+    """The bucket without files that hold nothing that passes the filter; no file may be left. Without `opens_files`,
+    only indexes in manifests are used. Raises CorruptFileError for an index that cannot be read.
     """
     schema = access.schema
     if expression is None or not any(_index_names(f) or f.embedded_index is not None for f in bucket.files):
@@ -67,7 +67,7 @@ def indexed_names(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -
 def _lacking(
     access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: Mapping[int, pa.Array], opens_files: bool
 ) -> frozenset[int]:
-    """The ids of columns of which the file has none of the wanted values, as its index says."""
+    """Returns the ids of columns of which the file has none of the wanted values, by its index."""
     if file.embedded_index is None and not (opens_files and _index_names(file)):
         return frozenset()
     current = {f.id: f for f in access.schema.fields}
@@ -93,7 +93,7 @@ def _index_names(file: DataFileMeta) -> list[str]:
 def _index_of(
     access: FileAccess, bucket: BucketFiles, file: DataFileMeta
 ) -> Iterator[tuple[_Read, Sequence[StoredIndex]]]:
-    """What reads the bytes of a file's index, and its parts."""
+    """Gives a function that reads the bytes of a file's index, and the parts of the index."""
     if file.embedded_index is not None:
         with naming_file(file.file_name):
             yield _reader_of(file.embedded_index), decode_head(file.embedded_index)
@@ -101,7 +101,7 @@ def _index_of(
     io, data_path = access.place(bucket, file)
     path = f"{data_path.rpartition('/')[0]}/{_index_names(file)[0]}"
     if answers_late(io):
-        # One request for all of it is cheaper than one for each part.
+        # One request for the whole index is cheaper than one for each part.
         whole = io.read(path)
         with naming_file(path):
             yield _reader_of(whole), decode_head(whole)

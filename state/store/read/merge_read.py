@@ -1,4 +1,4 @@
-"""Rows of a table as record batches: merge reads of overlapping files, plain reads of all others.
+"""Reads rows of a table as record batches: overlapping files are merged, all other files are read alone.
 
 Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
 """
@@ -39,7 +39,7 @@ MERGE_BYTES = 256 << 20
 """Default for the bytes of Arrow data in memory while the runs of one section are merged."""
 
 _MERGED_BATCH_ROWS = 16384
-"""Rows of each run that a read merges at a time: twice as many do not stay in the processor's cache."""
+"""The rows of each run that a read merges at a time: twice as many would not fit into the processor's cache."""
 
 _SMALLEST_BATCH_BYTES = 64 << 10
 _SHARES_OF_A_RUN = 12
@@ -72,14 +72,16 @@ def read_buckets(
 
 
 def paths_of(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
-    """The files of a bucket on the table's own storage, about as they are read."""
+    """Yields the files of a bucket on the table's own storage, about in the order in which they are read."""
     for file in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name)):
         if file.external_path is None:
             yield access.place(bucket, file)[1]
 
 
 def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
-    """Files of a bucket that can be read alone: the rows of the parts, one after the other, are those of the bucket."""
+    """Splits the files of a bucket into parts that can be read alone: their rows, one part after the other, are those
+    of the bucket.
+    """
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:
             return [bucket]
@@ -94,7 +96,7 @@ def read_stored_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the buckets' files as they are stored, file after file, the kind of each (an int8) in a last column.
 
-    Rows of tables without a primary key are all of kind +I.
+    In tables without a primary key every row has the kind +I.
     """
     if not access.schema.primary_keys:
         read_bucket = _reader_of_rows(access.schema)
@@ -127,11 +129,11 @@ def merge_section(
     """The rows of a section, one for each key, retracts included, in key order.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    (`merge_columns`). The fold decides which columns come out, or `out` where it selects rows. With `ages_known`
-    (`are_ages_known`) sequence numbers are not read, and none come out.
+    (`merge_columns`). The fold decides which columns are returned, or `out` if the fold selects rows. With `ages_known`
+    (`are_ages_known`) sequence numbers are neither read nor returned.
 
-    Memory: about `memory_bytes` of Arrow data, what the caller does with a batch included. A run takes some 3 MB at
-    least, and one of ORC files a stripe, however small `memory_bytes` is.
+    Memory: about `memory_bytes` of Arrow data, including the caller's work on a batch. A run takes some 3 MB at least,
+    and one of ORC files a stripe, however small `memory_bytes` is.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
     if ages_known:
@@ -153,7 +155,7 @@ def merge_section(
 
 
 def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
-    """Bytes of the batches of each of so many runs that are merged in `memory_bytes`.
+    """Returns the size of a batch if so many runs are merged in `memory_bytes`.
 
     A run holds a batch, most of the next one, and pages as they are in the file; merged rows are held gathered, put
     together, in their new order, and for as long as the caller looks at a part of them.
@@ -162,7 +164,7 @@ def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
 
 
 def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.RecordBatch]:
-    """The batches with a last column that says which level their rows come from."""
+    """Yields the batches with a last column that tells the level of each row."""
     for batch in batches:
         yield batch.append_column(LEVEL, pa.repeat(pa.scalar(level, pa.int32()), batch.num_rows))
 
@@ -211,7 +213,7 @@ def _merged_rows(
     for runs in _sections(schema, bucket):
         if is_merged(schema, runs):
             with_system = merge_columns(schema, columns)
-            # Other versions of a row may not pass the filter: what is left out must hold none of its key.
+            # Other versions of a row may not pass the filter: a file that is left out must hold no version of its keys.
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
             merged = replace(access, choice=choice)
             known = are_ages_known(runs, fold)
@@ -235,13 +237,13 @@ def _sections(schema: TableSchema, bucket: BucketFiles) -> list[list[SortedRun]]
 
 
 def is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
-    """Whether the rows of a section are merged. Above level 0, deletion vectors leave one row of each key."""
+    """Whether the rows of a section are merged. With deletion vectors, each key has only one row above level 0."""
     is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for run in runs for f in run.files)
     return len(runs) > 1 and not is_looked_up
 
 
 def _read_together(schema: TableSchema, runs: Sequence[SortedRun]) -> list[list[DataFileMeta]]:
-    """The files of a section: all at once where they are merged, else each alone."""
+    """Groups the files of a section: all together if they are merged, else each alone."""
     files = [f for run in runs for f in run.files]
     return [files] if is_merged(schema, runs) else [[f] for f in files]
 

@@ -74,7 +74,8 @@ def possible(
 
 
 def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.Scalar]:
-    """Columns that have one known value in every row that passes the filter, as scalars of the column's type.
+    """Returns the columns that have one known value in every row that passes the filter, as scalars of the column's
+    type.
 
     A column whose value cannot be converted to its type exactly, and a float column, is left out.
     """
@@ -82,8 +83,8 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
     try:
         known = ds.get_partition_keys(expression)
     except (AssertionError, ValueError):
-        # pyarrow takes it that what has one value is a column; here a field inside of one has it. Or the value is a
-        # time in nanoseconds, for which Python has no value without pandas.
+        # pyarrow assumes that the left side of such an equation is a column; here it is a field inside of a column. Or
+        # the value is a time in nanoseconds, which Python cannot hold without pandas.
         return pinned
     for name, value in known.items():
         position = schema.get_field_index(name)
@@ -104,7 +105,7 @@ def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
     if field.type.root in _UNPROVABLE or bounds.low is None or bounds.high is None or not field.type.is_atomic:
         return None
     try:
-        # Rows are read with the blanks of a CHAR, which never bring them below a bound without.
+        # Rows are read with the blanks of a CHAR, which never put them below a bound without blanks.
         upper = upper_bound(bounds.high, field.type)
         if upper is None:
             return None

@@ -102,7 +102,7 @@ def prune(
 def prune_stored(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """As `prune`, if each stored row counts on its own, as in a changelog."""
+    """As `prune`, but each stored row counts on its own, as in a changelog."""
     if expression is None:
         return list(buckets)
     pruning = _Pruning(schema, expression, schema_of)
@@ -162,7 +162,7 @@ class _Pruning:
             return list(buckets)
         pinned = pinned_values(self.arrow, self.expression)
         keys = bucket_keys(self.schema)
-        # A CHAR without its blanks is in another bucket than the value it is read as.
+        # A CHAR without its blanks is in another bucket than its value with blanks, as it is read.
         if not all(k in pinned and self.schema.field(k).type.root is not TypeRoot.CHAR for k in keys):
             return list(buckets)
         columns = [pa.array([pinned[k].as_py()], pinned[k].type) for k in keys]
@@ -192,14 +192,14 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: keeps_file(self.schema, bucket.files, file, by_values, by_keys))
 
     def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Without the files of ranges of row ids in which no row can pass: a file alone does not hold whole rows."""
+        """Removes the files of ranges of row ids in which no row can pass: a file alone does not hold whole rows."""
         ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
         kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])
         passing = {f.file_name for (_, r), keep in zip(ranges, kept, strict=True) if keep for f in (*r.files, *r.parts)}
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def _range_guarantee(self, bucket: BucketFiles, rows: RowRange) -> pc.Expression:
-        """What is known of rows whose columns come from the newest file that holds each."""
+        """Returns the facts about rows whose columns come from the newest file that holds each column."""
         parts: list[pc.Expression | None] = [self._partition_guarantee(bucket.partition)]
         claimed: set[int] = {f.id for f in TRACKED}
         for file in rows.files:
@@ -243,9 +243,8 @@ class _Pruning:
     def _ranges(
         self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
     ) -> pc.Expression:
-        """What statistics over `stored` columns say of the current columns; columns of a changed type say nothing.
-
-        With `of` only columns with these ids are looked at.
+        """Returns the facts that statistics over `stored` columns give for the current columns; columns of a changed
+        type give none. With `of`, only columns with these ids are used.
         """
         if stats.null_counts is None or len(stats.null_counts) != len(stored):
             return ALWAYS
@@ -262,7 +261,8 @@ class _Pruning:
 
 def _has_one_version_of_each_key(files: Sequence[DataFileMeta], has_vectors: bool) -> bool:
     """Whether no two of the files show the same key: a single file, or all of one level above 0. With deletion vectors
-    all above level 0 do."""
+    this holds for all files above level 0.
+    """
     if has_vectors and all(f.level > 0 for f in files):
         return True
     return len(files) == 1 or (len({f.level for f in files}) == 1 and files[0].level > 0)

@@ -1,7 +1,4 @@
-"""Which row groups of a Parquet file may hold rows that pass a filter, by the bounds in its footer.
-
-Source: Paimon 2.0 FormatReaderContext (its Parquet reader is given the filter, and selects row groups by it).
-"""
+"""Chooses the row groups of a Parquet file that may hold rows passing a filter, by the bounds in its footer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +16,7 @@ from bucketline.state.types.logical import DataField, TypeRoot
 _BOUNDED = frozenset(
     (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.DATE, TypeRoot.CHAR, TypeRoot.VARCHAR)
 )
-"""Types whose bounds in Parquet footers compare as their values do."""
+"""The types whose bounds in Parquet footers compare in the order of their values."""
 
 _EPOCH = date(1970, 1, 1)
 
@@ -33,11 +30,11 @@ class GroupChoice:
     fields: tuple[DataField, ...]
 
     def only(self, names: Sequence[str]) -> "GroupChoice":
-        """The same, judged by these columns alone: by its key columns for rows of which others may be newer."""
+        """Returns the same choice by these columns alone: by the key columns if other rows of a key may be newer."""
         return GroupChoice(self.schema, self.expression, tuple(f for f in self.fields if f.name in names))
 
     def choose(self, stored: TableSchema, groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
-        """The row groups of a file that may hold passing rows; None where all may, or where bounds do not tell.
+        """The row groups of a file that may hold passing rows; None if all may, or if the bounds do not tell.
 
         `groups_of` gives the row groups with the bounds of one column, by its name in the file of schema `stored`.
         """
@@ -67,12 +64,14 @@ class FileShare:
     count: int
 
     def of(self, groups: Sequence[RowGroup], row_count: int) -> list[RowGroup]:
-        """Those of the row groups of a file with so many rows that belong to the part. Each belongs to one."""
+        """Returns the row groups that belong to this part of a file with so many rows. Each row group belongs to one
+        part.
+        """
         return [g for g in groups if (2 * g.first_row + g.row_count) * self.count // (2 * row_count) == self.number]
 
 
 def group_choice(schema: TableSchema, expression: pc.Expression | None) -> GroupChoice | None:
-    """What a filter says of row groups; None where it says nothing."""
+    """Returns the choice of row groups for a filter; None if the filter does not restrict them."""
     if expression is None:
         return None
     columns = arrow_schema(representable(schema.fields))

@@ -1,7 +1,7 @@
 """A read of one snapshot in parts that other processes read: units that must be read together, packed into splits.
 
-A unit is what one merge needs: the files of a section of a bucket, or a single file where nothing is merged. Units do
-not depend on sizes, so a position among them means the same in every plan of a snapshot. A single Parquet file that is
+A unit is the input of one merge: the files of a section of a bucket, or a single file where nothing is merged. Units do
+not depend on sizes, so the position of a unit is the same in every plan of a snapshot. A single Parquet file that is
 larger than a split is shared by several, which read different row groups.
 Source: Paimon 2.0 MergeTreeSplitGenerator, AppendOnlySplitGenerator, BinPacking.packForOrdered.
 """
@@ -36,27 +36,27 @@ _Vectors = Mapping[BucketId, Sequence[IndexManifestEntry]]
 """The entries of an index manifest with deletion vectors, by bucket."""
 
 LEAST_SPLITS = 16
-"""Splits that a plan has at least, if its files are large enough: the target size alone would leave cores idle."""
+"""The least number of splits in a plan, if its files are large enough: the target size alone would leave cores idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSizes:
-    """How large splits are, in bytes of files; a file counts `open_cost_bytes` at least."""
+    """The size of splits, in bytes of files; a file counts `open_cost_bytes` at least."""
 
     target_bytes: int = 128 << 20
     open_cost_bytes: int = 4 << 20
     least_share_bytes: int = 32 << 20
-    """A part of a file that is shared has so many bytes at least: a task of Spark takes 0.2 CPU seconds anyway."""
+    """The least size of a part of a shared file: a task of Spark takes 0.2 CPU seconds anyway."""
 
     def weight(self, files: Iterable[DataFileMeta]) -> int:
         return max(self.open_cost_bytes, sum(f.file_size for f in files))
 
     def limit(self, weights: Sequence[int]) -> int:
-        """The most that a split takes, unless its first part is larger."""
+        """Returns the largest size of a split, unless its first part is larger."""
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
 
     def shares(self, file: DataFileMeta, limit: int) -> int:
-        """Among how many splits a file is shared."""
+        """Returns among how many splits a file is shared."""
         return max(
             1, min(-(-file.file_size // max(1, limit)), file.file_size // self.least_share_bytes, file.row_count)
         )
@@ -64,7 +64,7 @@ class SplitSizes:
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """A table, or a branch of it, as it travels to other processes: where it is, and the schema it is read with."""
+    """A table, or a branch, in a form that is sent to other processes: where it is, and the schema of the read."""
 
     uri: str
     schema: TableSchema
@@ -83,7 +83,7 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads. `branch` is the number of the place that the files belong to."""
+    """The work of one task. `branch` is the number of the `TablePlace` that the files belong to."""
 
     branch: int
     buckets: tuple[BucketFiles, ...]
@@ -92,10 +92,10 @@ class Split:
     index: tuple[IndexManifestEntry, ...] = ()
     """The deletion vectors of these files."""
     share: FileShare | None = None
-    """The part of its one file that is read; None: all."""
+    """The part of the single file that is read; None: all of it."""
 
     is_divisible: bool = False
-    """Whether it is a single file of which parts can be read apart from each other."""
+    """Whether the split is a single file of which parts can be read separately."""
 
     @property
     def files(self) -> list[DataFileMeta]:
@@ -103,13 +103,13 @@ class Split:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether nothing else can be read with it."""
+        """Whether no other files can be read together with it."""
         return self.is_postponed or self.share is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A read of one snapshot: what is the same for all of its splits, and its units."""
+    """A read of one snapshot: the facts that all of its splits share, and its units."""
 
     places: tuple[TablePlace, ...]
     projection: Projection
@@ -127,7 +127,7 @@ def plan_scan(
 ) -> Scan:
     """The units of a read of a snapshot; files below `least_level` are left out. Raises as `Table.to_batches`.
 
-    With `snapshot` that one is read under the schema of the handle, of its own branch alone.
+    With `snapshot`, this snapshot is read under the schema of the handle, without other branches.
     """
     seen = () if snapshot is None else (Sight(table, table.table_schema, snapshot),)
     plan = plan_rows(table, request, seen=seen)
@@ -203,7 +203,7 @@ def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta, ...]]:
-    """The files of a bucket that are read apart from each other."""
+    """Groups the files of a bucket into units that are read separately."""
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:
             return [(*r.files, *r.parts) for r in row_ranges(bucket.files)]
@@ -212,14 +212,14 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
     units: list[tuple[DataFileMeta, ...]] = []
     for runs in sections(bucket.files, order):
         files = [f for run in runs for f in run.files]
-        # Above level 0, deletion vectors leave one row of each key, so that nothing has to be merged.
+        # With deletion vectors, each key has only one row above level 0, so nothing has to be merged.
         is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for f in files)
         units += [(f,) for f in files] if is_looked_up or len(runs) == 1 else [tuple(files)]
     return units
 
 
 def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
-    """Whether the files are one that has row groups, and whose rows need no number of their own."""
+    """Whether the files are a single file with row groups, whose rows need no row number of their own."""
     is_one = len(files) == 1 and extension_of(files[0].file_name) == FileFormat.PARQUET.value
     return is_one and not (is_tracked(schema) or schema.settings.reading.data_evolution)
 
@@ -233,7 +233,7 @@ def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
 
 
 def _of(vectors: _Vectors, buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
-    """The entries of these buckets, with the vectors of their files alone."""
+    """Returns the entries of these buckets, with the vectors of their files only."""
     entries = []
     for bucket in buckets:
         files = {f.file_name for f in bucket.files}

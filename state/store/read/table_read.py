@@ -39,7 +39,7 @@ from bucketline.state.store.storage.parallel import all_items, answers_late, cor
 from bucketline.state.types.arrow import arrow_schema
 
 _SMALL_BYTES = 4 << 20
-"""Bytes of data files that one thread reads as fast as several do."""
+"""The bytes of data files up to which one thread reads as fast as several."""
 
 _MOST_READERS = 8
 
@@ -59,8 +59,9 @@ class ReadRequest:
 
 
 def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> ReadRows:
-    """The schema of the requested rows, and the rows, batch by batch; of what is `seen`, if that is given. Raises as
-    `Table.to_batches`."""
+    """Returns the schema of the requested rows, and the rows, batch by batch; from the view `seen`, if that is given.
+    Raises as `Table.to_batches`.
+    """
     if request.limit is not None and request.limit < 0:
         raise OptionError(f"a read cannot be limited to {request.limit} rows", key="limit", value=request.limit)
     if request.changes_since is not None:
@@ -71,8 +72,8 @@ def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight
 
 
 def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> pa.Table:
-    """As `read_table`, all rows at once. Up to `_MOST_READERS` parts of buckets are read at the same time, one on each
-    core. Memory: the rows, and what each reader holds.
+    """Reads the same as `read_table`, all rows at once. Up to `_MOST_READERS` parts of buckets are read at the same
+    time, one on each core. Memory: the rows, and what each reader holds.
     """
     if request.limit is not None or request.changes_since is not None:
         schema, rows = read_table(table, request, seen=seen)
@@ -92,7 +93,7 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
 
 
 def _projection_of(sight: Sight, request: ReadRequest) -> Projection:
-    """As `plan_projection`; what does not fit the schema is refused with the name of the file that says it."""
+    """As `plan_projection`; an error about the schema names the schema's file."""
     check_names(request.columns, "columns")
     try:
         return plan_projection(sight.schema, request.columns, filter_condition(request.filter, sight.schema))
@@ -135,7 +136,9 @@ def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
 
 
 def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> "RowsPlan":
-    """What is read of a snapshot: the one that is requested, or what is `seen`. Raises as `Table.to_batches`."""
+    """Plans the read of a snapshot: the one that is requested, or the view `seen`. Raises the errors of
+    `Table.to_batches`.
+    """
     asked = list(seen) or sights(table, request.version)
     for sight in asked:
         refuse_unreadable(sight.schema, is_named=bool(seen) or request.version is not None)
@@ -147,7 +150,7 @@ def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight]
 
 
 def _with_asked(sight: Sight, projection: Projection) -> Sight:
-    """The same with the columns of row tracking in its schema, if requested."""
+    """Returns the same view with the columns of row tracking in its schema, if requested."""
     if not is_tracked(sight.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
         return sight
     return replace(sight, schema=with_tracked(sight.schema))
@@ -169,7 +172,7 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class RowsPlan:
-    """What is read of a snapshot: the schema of its rows, columns and filter, and the buckets of each branch."""
+    """The plan of a read of a snapshot: the schema of its rows, columns and filter, and the buckets of each branch."""
 
     out: pa.Schema
     projection: Projection
@@ -177,7 +180,7 @@ class RowsPlan:
 
 
 def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[PlannedRead]:
-    """What is read of each branch: of the second one only partitions of which the first shows nothing."""
+    """Plans the read of each branch: of the second one only partitions of which the first has no visible files."""
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
     for sight in asked:
@@ -194,9 +197,10 @@ def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[Planned
 
 
 def live_files(table: TableHandle) -> pa.Table:
-    """The live data files of the snapshot that the options name, else of the newest: the columns of Paimon's $files.
+    """Returns the live data files of the snapshot that the options name, else of the newest, with the columns of
+    Paimon's $files.
 
-    Those of another branch are among them only for partitions of which the own branch has files, but shows none.
+    Files of another branch are included only for partitions in which the own branch has files, but no visible ones.
     Source: Paimon 2.0 FilesTable.
     """
     planned = plan_sights(sights(table, None), read_optimized=False)
@@ -241,7 +245,9 @@ def _rows_of(planned: PlannedRead, projection: Projection) -> Iterator[pa.Record
 def _sources(
     planned: PlannedRead, projection: Projection, opened: ExitStack
 ) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-    """What `_rows_of` reads, in parts that can be read at the same time until `opened` ends; in one if it is small."""
+    """Returns the sources of `_rows_of`, in parts that can be read at the same time until `opened` ends; a small read
+    is one part.
+    """
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
     if planned.waiting or size_bytes < _SMALL_BYTES:
         return [partial(_rows_of, planned, projection)]
@@ -259,7 +265,7 @@ def _sources(
 
 
 def index_entries(sight: Sight) -> Sequence[IndexManifestEntry]:
-    """What the snapshot's index manifest names, if the table has deletion vectors."""
+    """Returns the entries of the snapshot's index manifest, if the table has deletion vectors."""
     if sight.snapshot is None or not sight.schema.settings.changelog.deletion_vectors:
         return ()
     return sight.table.manifests.read_index(sight.snapshot.index_manifest)
@@ -275,7 +281,7 @@ def file_access(table: TableHandle, schema: TableSchema, index: Sequence[IndexMa
 
 @dataclass(frozen=True, slots=True)
 class ChangesPlan:
-    """What is read of the changes between two snapshots."""
+    """The plan of a read of the changes between two snapshots."""
 
     sight: Sight
     projection: Projection
@@ -283,7 +289,7 @@ class ChangesPlan:
 
 
 def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Version) -> ChangesPlan:
-    """The snapshots of the branch that was opened; no other branch has a part in its changes."""
+    """Plans the snapshots of the branch that was opened; other branches do not add to its changes."""
     if request.read_optimized:
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
     own = own_sight(table, request.version)
@@ -293,7 +299,7 @@ def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Versio
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id
-    # Paimon keeps the data files of changelogs only where no changelog files are written.
+    # Paimon keeps the data files of changelogs only if no changelog files are written.
     no_log = not own.schema.settings.changelog.producer.writes_files
     is_logged = no_log or change_files(own.schema) is ChangeFiles.CHANGELOG
     return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))
@@ -316,7 +322,7 @@ def _changes(
     projection: Projection,
     out: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """The changes of each snapshot in turn: rows as they were stored, in file order, `_row_kind` last."""
+    """Yields the changes of each snapshot in turn: rows as they were stored, in file order, `_row_kind` last."""
     for snapshot in snapshots:
         buckets = group_by_bucket(change_entries(table, snapshot, mode))
         buckets = prune_stored(access.schema, buckets, projection.expression, access.schema_of)
@@ -325,7 +331,7 @@ def _changes(
 
 
 def _position(versions: Versions, since: Version) -> int:
-    """The snapshot id after which changes are wanted; 0 for all there ever were."""
+    """Returns the snapshot id after which changes are wanted; 0 for all changes from the beginning."""
     if isinstance(since, str):
         return versions.named(since, "changes_since").id
     if since < 0:

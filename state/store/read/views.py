@@ -1,7 +1,5 @@
-"""What a table shows of itself: the columns, order and text forms of Paimon's $snapshots and $files.
-
-One row per snapshot or file, so these are metadata, not a data path.
-Source: Paimon 2.0 SnapshotsTable, FilesTable.
+"""The system tables of a table: the columns, order and text forms of Paimon's $snapshots and $files. They have one row
+for each snapshot or file, so this is metadata, not a data path.
 """
 
 from collections.abc import Callable, Sequence
@@ -71,7 +69,7 @@ FILES_SCHEMA = pa.schema(
 
 
 def snapshots_table(store: Snapshots) -> pa.Table:
-    """All snapshots there are, oldest first. `commit_time` is in the local zone, as Paimon shows it."""
+    """Returns all existing snapshots, oldest first. `commit_time` is in the local zone, as Paimon shows it."""
     rows = []
     for snapshot_id in store.ids():
         s = store.get(snapshot_id)
@@ -158,7 +156,7 @@ def key_text(schema: TableSchema, key: bytes) -> str | None:
 
 
 def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> dict[str, str]:
-    """Null counts and bounds of the current columns, by name, as Java prints a sorted map."""
+    """Returns null counts and bounds of the current columns, by name, in the form in which Java prints a sorted map."""
     fields = stats_fields(stored, file)
     stats = _values_by_id(fields, file.value_stats)
     known = {f.id for f in written_fields(stored, file)}
@@ -188,7 +186,9 @@ def _values_by_id(fields: Sequence[DataField], stats: SimpleStats) -> dict[int, 
 
 
 def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple[object, DataType]:
-    """A bound as readers of the current schema see it, and its type; as it was stored where it has no such form."""
+    """Converts a bound to the column's current type, and returns it with the type; as it was stored if it cannot be
+    converted.
+    """
     if value is None or not (stored.is_atomic and wanted.is_atomic) or stored.as_nullable() == wanted.as_nullable():
         return value, stored
     try:
@@ -206,7 +206,7 @@ def _map_text(texts: dict[str, str]) -> str:
 def _internal_text(value: object, data_type: DataType) -> str:
     if value is None:
         return "null"
-    # Java prints an address for binary values; hex at least says something.
+    # Java prints an address for binary values; hexadecimal digits are more useful.
     return value.hex() if isinstance(value, bytes) else legacy_text(value, data_type)
 
 

@@ -1,7 +1,8 @@
-"""Which values a filter asks of a column: the few that all rows passing it have, as in `id = 7` or `id IN (1, 2)`.
+"""Finds the few values of a column that a filter allows, as in `id = 7` or `id IN (1, 2)`.
 
-A filter is an opaque Arrow expression, and Arrow alone judges it: for each literal in it, and for what lies between two
-of them, Arrow is asked whether a row can pass. Literals that are not found make the answer weaker, never wrong.
+A filter is an opaque Arrow expression, which only Arrow evaluates: for each literal in it, and for each interval
+between two literals, Arrow is asked whether a row can pass. Literals that are not found make the answer weaker, never
+wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,18 +17,19 @@ from bucketline.state.types.arrow import arrow_schema, representable
 from bucketline.state.types.logical import TypeRoot
 
 _MOST_VALUES = 256
-"""More values than these are not looked for: each of them costs a question to Arrow."""
+"""The largest number of values that are searched for: each of them costs a question to Arrow."""
 
 
 class WantedValues:
-    """What a filter wants of the columns of a table, found out once for all files of a read."""
+    """The values of a table's columns that a filter allows, found once for all files of a read."""
 
     def __init__(self) -> None:
         self._found: tuple[TableSchema, pc.Expression, Mapping[int, pa.Array]] | None = None
 
     def of(self, schema: TableSchema, expression: pc.Expression) -> Mapping[int, pa.Array]:
-        """By the id of a column the values of which every row passing the filter has one. CHAR columns are left out:
-        they are read with blanks that files do not have."""
+        """Returns the allowed values by the id of the column: every row that passes the filter has one of them. CHAR
+        columns are left out: they are read with blanks that files do not have.
+        """
         found = self._found
         if found is None or found[0] is not schema or found[1] is not expression:
             columns = arrow_schema(representable(schema.fields))
@@ -41,9 +43,10 @@ class WantedValues:
 
 
 def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[str]) -> dict[str, pa.Array]:
-    """For columns among `names` the values, of the column's type, of which every row passing the filter has one.
+    """Returns for columns among `names` the allowed values, in the column's type: every row that passes the filter has
+    one of them.
 
-    Columns that may have others, also null, are left out; so are floats, of which Arrow folds 0.0 and -0.0 together.
+    Columns that may have other values, or null, are left out. So are floats, because Arrow does not tell 0.0 from -0.0.
     """
     literals = list(_literals(expression))
     found: dict[str, pa.Array] = {}
