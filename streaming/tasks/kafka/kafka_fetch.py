@@ -124,7 +124,7 @@ class RangeFetch:
         if code == _END_OF_PARTITION:
             return max(at, _int(event.offset()))
         if code in _OUT_OF_RANGE:
-            return self._after_loss(wanted, at)
+            return self._after_out_of_range(wanted, at)
         if code in _NO_TOPIC:
             raise topic_missing(wanted.topic, self._servers)
         if code in _READ_REFUSED | _LOGIN_REFUSED:
@@ -144,14 +144,28 @@ class RangeFetch:
                 f"records of offsets {low} up to {high}, but sent none from {at} on; nothing was lost, run it again "
                 "(source.options.kafkaConsumer.pollTimeoutMs waits longer)"
             )
-        return self._after_loss(wanted, at)
+        return self._after_loss(wanted, at, low, high)
 
-    def _after_loss(self, wanted: OffsetRange, at: int) -> int:
-        """The position after missing records: the first existing record of the range; or an error."""
+    def _after_out_of_range(self, wanted: OffsetRange, at: int) -> int:
+        """The position after the client has said that Kafka does not have the offset `at`.
+
+        The client may be wrong: what it says may belong to an earlier position, or come from a broker that is behind.
+        So Kafka is asked. If it has the offset, it is read again, until the wait is over.
+        """
+        low, high = self._offsets(wanted)
+        if not low <= at < high:
+            return self._after_loss(wanted, at, low, high)
+        _LOG.info("%s: the client says that offset %d is out of range, but Kafka has it: it is read again", wanted, at)
+        self.consumer.read_from(wanted.topic, wanted.partition, at)
+        return at
+
+    def _after_loss(self, wanted: OffsetRange, at: int, low: int, high: int) -> int:
+        """The position after missing records, if the partition has offsets from `low` up to `high`: the first existing
+        record of the range; or an error.
+        """
         if self.reading.fails_on_data_loss:
             gone = OffsetRange(wanted.topic, wanted.partition, at, wanted.end)
             raise records_removed(wanted.topic, str(gone))
-        low, high = self._offsets(wanted)
         left = wanted.end if at >= high else min(max(at, low), wanted.end)
         _LOG.warning("%s: the records of offsets %d up to %d are gone and left out", wanted, at, left)
         if left < wanted.end:

@@ -199,9 +199,33 @@ def test_removed_records_are_an_error_or_left_out() -> None:
     assert offsets(Scripted([[out_of_range(5)]], bounds=(0, 3)), 5, 10, fails=False) == []
 
 
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("code", [-140, 1, -139])
+def test_an_offset_that_kafka_still_has_is_read_again_where_the_client_calls_it_out_of_range(
+    code: int, fails: bool
+) -> None:
+    consumer = Scripted([[Told(5, code=code)], [Told(5)]], bounds=(0, 6))
+    assert offsets(consumer, 5, 6, fails=fails) == [5]
+    assert [a for a in consumer.asked if isinstance(a, tuple)] == [("t", 0, 5), ("t", 0, 5)]
+    consumer = Scripted([[Told(5), Told(6, code=code)], [Told(6), Told(7)]], bounds=(6, 8))
+    assert offsets(consumer, 5, 8, fails=fails) == [5, 6, 7]
+    assert ("t", 0, 6) in consumer.asked
+
+
+def test_a_client_that_calls_an_existing_offset_out_of_range_again_and_again_ends_the_task() -> None:
+    with pytest.raises(KafkaUnreachableError, match="nothing was lost"):
+        offsets(Scripted([[out_of_range(5)]] * 1000), 5, 10)
+
+
+def test_offsets_at_the_end_of_the_partition_or_beyond_are_lost_records() -> None:
+    for bounds in ((0, 5), (0, 3), (0, 0)):
+        with pytest.raises(KafkaDataLostError, match=r"offset range \[5, 10\)"):
+            offsets(Scripted([[out_of_range(5)]], bounds=bounds), 5, 10)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(3, KafkaTopicMissingError), (29, KafkaRefusedError), (-199, KafkaReaderError), (-139, KafkaDataLostError)],
+    [(3, KafkaTopicMissingError), (29, KafkaRefusedError), (-199, KafkaReaderError)],
 )
 def test_errors_of_a_partition_end_the_task(code: int, kind: type[Exception]) -> None:
     with pytest.raises(kind):
