@@ -39,6 +39,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.key_order import KeyOrderError
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.models.modes import DELETE, ENGINES, INSERT, MODES, Kind, draw_kind
+from tests.support.models.sweeps import share_of
 from tests.support.spark.tasks import Cluster, Frame
 
 TOPICS = (("a", 0), ("a", 1), ("a", 2), ("b", 0))
@@ -114,7 +115,7 @@ def drawn_records(draw: random.Random, kind: Kind, *, keeps_partitions: bool) ->
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", [*MODES, "cross-partition in pieces", "dynamic by shares"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(share_of(4)))
 def test_a_key_of_two_partitions_is_found_and_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, mode: str, engine: str, seed: int
 ) -> None:
@@ -210,7 +211,7 @@ def test_a_check_names_the_key_and_its_feeds() -> None:
 
 @pytest.mark.parametrize("limit", [2, 100])
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(share_of(3)))
 def test_runs_of_several_flushes_and_passes_keep_the_feeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, engine: str, limit: int
 ) -> None:

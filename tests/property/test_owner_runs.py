@@ -34,6 +34,7 @@ from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.wire import RUN, RUNS, Routed, pack, read_routed, routed_row, unpack
+from tests.support.models.sweeps import share_of
 
 COLUMNS = pa.schema(
     [
@@ -195,7 +196,7 @@ def rows_of(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("mode", ["fixed", "append", "postpone"])
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(share_of(4)))
 def test_files_are_those_of_runs_of_single_buckets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, engine: str, mode: str
 ) -> None:
