@@ -157,7 +157,7 @@ class Versions:
         return snapshot
 
     def _check_no_hole(self, snapshot_id: int, ids: list[int]) -> None:
-        """Raises MissingSnapshotError if a snapshot without a file has neither expired nor never existed."""
+        """Raises MissingSnapshotError if a snapshot has no file, although it was published and has not expired."""
         if ids and ids[0] < snapshot_id < ids[-1]:
             raise MissingSnapshotError(
                 f"{self._path}: the file of snapshot {snapshot_id} is gone, and there are older ones; put it back from "

@@ -26,7 +26,7 @@ LANE_BYTES = 64 << 20
 _UNKNOWN = BucketState()
 
 Finish = Callable[[CommitMessage, World], CommitMessage]
-"""Turns the message of a bucket into the result. New names come from the world of its lane."""
+"""A function that turns the message of a bucket into the result. New names come from the world of the bucket's lane."""
 
 
 def written_buckets(
@@ -36,10 +36,10 @@ def written_buckets(
     threads: int,
     finish: Finish = lambda message, world: message,
 ) -> Generator[CommitMessage, None, None]:
-    """The message of each bucket, in the order of the buffer, which is empty afterwards. After an error, or when the
-    generator is closed, no files are left of buckets whose messages were not returned. `finish` turns each message into
-    the result, in the thread that has written the bucket; after an error in it, the message's files are removed. The
-    lanes share the memory of one thread, and there are only as many as it is enough for.
+    """Writes the buckets and yields the message of each, in the order of the buffer, which is empty afterwards. After
+    an error, or when the generator is closed, no files are left of buckets whose messages were not returned. `finish`
+    turns each message into the result, in the thread that has written the bucket; after an error in it, the message's
+    files are removed. The lanes share the memory of one thread, which limits their number.
     """
     bucket_ids = buffer.buckets()
     windows = SortedWindows(
@@ -77,8 +77,8 @@ def _finished(write: BucketWrite, message: CommitMessage, finish: Finish) -> Com
 def compacted_buckets(
     write: BucketWrite, work: BucketWork, threads: int, done: Callable[[], None]
 ) -> list[CommitMessage]:
-    """The messages of buckets that get no rows and are compacted as `write` says, in their order. `done` is called
-    after each of them, by the thread that has compacted it. An error leaves nothing behind.
+    """Compacts buckets that get no rows, as `write` says, and returns their messages, in order. `done` is called after
+    each of them, by the thread that has compacted it. After an error no new file is left behind.
     """
 
     def finish(message: CommitMessage, world: World) -> CommitMessage:
@@ -106,7 +106,7 @@ def threads_that_wait(write: BucketWrite) -> int:
 
 
 def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
-    """The buckets of each lane. One after the other, each bucket goes to the lane that has the fewest rows so far."""
+    """Assigns buckets to lanes. One after the other, each bucket goes to the lane that has the fewest rows so far."""
     lanes: list[list[BucketId]] = [[] for _ in range(count)]
     rows = [0] * count
     for bucket_id, row_count in row_counts.items():
@@ -155,7 +155,7 @@ def _in_lanes(
 
 
 def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:
-    """How one of several lanes writes: with its share of the memory, and with names of its own."""
+    """Returns how one of several lanes writes: with its share of the memory, and with names of its own."""
     world = write.access.world
     # A copy of the access also chooses dictionaries by the rows of its own lane.
     return replace(

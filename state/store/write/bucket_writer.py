@@ -1,7 +1,4 @@
-"""One bucket, one batch: sealed runs → level-0 files → a compaction if one is due → the commit message.
-
-Source: Paimon 2.0 MergeTreeWriter (one flush per bucket and commit, then the compaction it triggers), AppendOnlyWriter.
-"""
+"""Writes one bucket in one batch: sealed runs → level-0 files → a compaction if one is due → the commit message."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -43,12 +40,13 @@ FLUSH_BATCH_ROWS = 65536
 FLUSH_BATCH_BYTES = 16 << 20
 
 SORTS_PART = 8
-"""This part of the memory for merging may be rows that are sorted: together with their keys and their copy in order
-they take about three times as much."""
+"""The part of the memory for merging that may hold rows to sort: with their keys and their sorted copy they take about
+three times as much.
+"""
 
 
 class CompactTrigger(Enum):
-    """What a writer compacts after its flush."""
+    """The kinds of compaction that a writer does after its flush."""
 
     NONE = "none"
     MINOR = "minor"
@@ -84,13 +82,15 @@ BucketWork = Sequence[tuple[BucketId, BucketState]]
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """Into how many buckets partitions are divided: `count`, but for those in `others`. Below 0 is no number."""
+    """The bucket counts of partitions: `count`, except for the partitions in `others`. A negative number means no
+    count.
+    """
 
     count: int
     others: Mapping[bytes, int] = field(default_factory=dict)
 
     def of(self, partition: bytes) -> int:
-        """The number that files of a partition record."""
+        """Returns the number that files of a partition record."""
         return self.others.get(partition, self.count)
 
 
@@ -104,10 +104,10 @@ def _raised(rows: pa.Table) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """How buckets are written; plain values, so that it travels. Memory is in bytes of Arrow data. `parallelism` is
-    how many buckets one process may write at the same time, if the options say so. With `moves_rows` the rows are
-    in the table already: merging refuses none of them. `mixed` is told of a
-    bucket's key whose rows came from several feeds, `refuse` of rows that lack values.
+    """How buckets are written; plain values, so that it can be sent to tasks. Memory is in bytes of Arrow data.
+    `parallelism` is how many buckets one process may write at the same time, if the options say so. With `moves_rows`
+    the rows are in the table already, so merging refuses none of them. `mixed` is called with a bucket's key whose rows
+    came from several feeds, `refuse` with rows that lack values.
     """
 
     access: BucketAccess
@@ -126,8 +126,8 @@ class BucketWrite:
 def write_bucket(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> CommitMessage:
     """Writes one bucket: new files, and a compaction if one is due.
 
-    `runs` are in arrival order, or their rows are sorted; without any, only a due compaction is done. After an error no
-    new files are left.
+    `runs` are in arrival order, or their rows are sorted; without runs, only a due compaction is done. After an error
+    no new files are left.
     """
     with write.access.removed_on_error(bucket_id) as made:
         if write.access.schema.primary_keys:
@@ -253,8 +253,9 @@ def _merged(
     look: FeedCheck | None,
     stack: ExitStack,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a bucket by key, each folded. Many small runs are sorted together, others are merged, with `first`
-    while more than a merge can hold are left."""
+    """Yields the rows of a bucket by key, each key folded. Many small runs are sorted together; other runs are merged,
+    with the fold `first` as long as there are more runs than a merge can hold.
+    """
     schema = write.access.schema
     if isinstance(runs, SortedRows):
         return fold_sorted(runs.rows, runs.starts, fold, FLUSH_BATCH_ROWS, look=look)
@@ -308,7 +309,7 @@ def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: R
 
 
 def _sequenced(blob: Blob, start: int) -> Iterator[pa.RecordBatch]:
-    """The batches of a run, their arrival ranks turned into sequence numbers."""
+    """Yields the batches of a run, with sequence numbers in place of arrival ranks."""
     for batch in unseal(blob):
         position = batch.schema.get_field_index(SEQUENCE)
         yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))

@@ -22,19 +22,18 @@ from bucketline.state.store.write.table_at import TableAt
 
 @dataclass(frozen=True, slots=True)
 class PlannedAt:
-    """The snapshot that a change was planned on, and when, where the table was looked at again since."""
+    """The snapshot on which a change was planned, and the time of planning, if the table was looked at again since."""
 
     snapshot_id: int
     planned_ms: int
 
 
 def commit_change(at: TableAt, change: Change, author: Author, planned: PlannedAt | None = None) -> Committed:
-    """Publishes a change that was planned on the table as it was then, and says what came of it (`TableAt.after`).
-
-    A compaction that lost is in `Committed.dropped`, also where there is nothing else to commit. Raises
-    CommitConflictError when the messages' rows are not in the table and will not be (FilesGoneError where somebody else
-    removed some of their files, and the work has to be done again), SchemaMismatchError when they could never be merged
-    with it; CommitOutcomeUnknownError when nobody knows. Files that are certainly not in the table are removed.
+    """Publishes a change that was planned on the table at that state, and returns the outcome (`TableAt.after`). A lost
+    compaction is in `Committed.dropped`, even if there is nothing else to commit. Raises CommitConflictError when the
+    messages' rows are not in the table and will not be (FilesGoneError if another process has removed some of their
+    files, so that the work must be repeated), SchemaMismatchError when they could never be merged with it;
+    CommitOutcomeUnknownError when the outcome is not known. Files that are certainly not in the table are removed.
     """
     base = _base(at, planned or PlannedAt(at.snapshot_id, at.planned_ms))
     if isinstance(change, Compact):
@@ -59,8 +58,8 @@ def appended(
     check: AppendCheck | None = None,
     ignore_empty: bool | None = None,
 ) -> Append:
-    """The change that appends the messages; `check` says what must not have happened meanwhile, beyond the rule of the
-    bucket mode.
+    """The change that appends the messages; `check` says what must not have happened meanwhile, in addition to the rule
+    of the bucket mode.
     """
     common_keys = partial(hold_common_keys, at.plan.access)
     return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)
@@ -72,7 +71,7 @@ def _base(at: TableAt, planned: PlannedAt) -> Base:
 
 
 def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Committed:
-    # Where the table was looked at again since, what the work was planned on is not known any more.
+    # If the table was looked at again since, the state on which the work was planned is not known any more.
     vectors = at.deletion_entries() if base.based_on == at.snapshot_id else None
     try:
         outcome = publish(replace(base, vectors=vectors), change, author)

@@ -1,4 +1,4 @@
-"""Which buckets a trigger would compact: asked on the driver, from file metadata alone."""
+"""Finds the buckets that a trigger would compact: on the driver, from file metadata alone."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -14,14 +14,14 @@ from bucketline.state.store.write.write_plan import WritePlan
 
 
 def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: CompactOptions) -> bool:
-    """Whether a bucket could be compacted once this batch has added a run; False only where it surely is not."""
+    """Whether a bucket may be compacted once this batch has added a run; False only if it certainly is not."""
     if trigger is CompactTrigger.FULL or not options.waits_for_runs:
         return True
     return run_count(files) + 1 >= options.compaction_trigger
 
 
 def may_join(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: AppendCompactOptions) -> bool:
-    """As `may_compact`, of an append bucket."""
+    """The same as `may_compact`, for an append bucket."""
     small = [f for f in files if f.file_size < options.small_bytes]
     enough = len(small) + 1 >= options.min_files or sum(f.file_size for f in small) >= options.small_bytes
     return trigger is CompactTrigger.FULL or enough
@@ -35,8 +35,8 @@ def due_buckets(
     *,
     among: Collection[BucketId] | None = None,
 ) -> list[BucketId]:
-    """The buckets, in order, in which the trigger finds something to compact as the files are now. `vectors` are the
-    deletion-vector files by bucket; `among` restricts the buckets that are checked.
+    """Returns the buckets, in order, in which the trigger finds something to compact in the present files. `vectors`
+    are the deletion-vector files by bucket; `among` restricts the buckets that are checked.
     """
     if trigger is CompactTrigger.NONE:
         return []

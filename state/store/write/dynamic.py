@@ -1,4 +1,4 @@
-"""Dynamic buckets: a key stays where the HASH index of its partition has it, new keys fill buckets up."""
+"""Dynamic buckets: a key stays in the bucket that the HASH index of its partition names; new keys fill up buckets."""
 
 from dataclasses import replace
 
@@ -13,20 +13,23 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Dynamic(Mode):
-    """The assigner of a key writes its bucket; two writers at once would put a key into two buckets."""
+    """The mode in which the assigner of a key writes the key's bucket; two writers at once would put a key into two
+    buckets.
+    """
 
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Known keys are sealed by bucket, new ones by assigner, which finds their buckets before it writes.
+        """Rows with known keys are sealed by bucket, rows with new keys by assigner, which finds their buckets before
+        it writes.
 
-        Where the index is larger than `key-index-memory`, all keys are sealed by assigner, and a stage of its own
-        finds their buckets.
+        If the index is larger than `key-index-memory`, all rows are sealed by assigner, and a separate stage finds
+        their buckets.
         """
         entries = table.hash_entries()
         tasks = min(scope.workers.tasks(asked_assigners(plan)), plan.allocation_rule.bucket_limit)
         shares = index_shares(plan, entries, scope.touched)
-        # More assigners than tasks, where that many are needed for each share of the index to fit into memory.
+        # There are more assigners than tasks, if each share of the index would otherwise not fit into memory.
         new = _new_keys(plan, entries, max(tasks, shares), scope.expected_rows)
         known = KnownBuckets(plan.uri, entries, new.assigners, plan.sink.key_index_memory_bytes)
         write = plan.bucket_write(scope.trigger)
@@ -40,7 +43,9 @@ class Dynamic(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """All keys of a partition go to one task, which finds the buckets of known keys and of new ones."""
+        """The stages in which all keys of a partition go to one task, which finds the buckets of known keys and of new
+        ones.
+        """
         new = stages.write.groups if stages.place is None else stages.place
         new = new.new if isinstance(new, IndexedKeys) else new
         assert isinstance(new, NewKeys), "dynamic buckets are found by keys"
@@ -56,16 +61,17 @@ class Dynamic(Mode):
 
 
 def asked_assigners(plan: WritePlan) -> int | None:
-    """How many assigners the options ask for; None when they leave it open."""
+    """Returns how many assigners the options ask for; None if they do not say it."""
     asked = plan.schema.settings.bucket.assigners or plan.sink.assigner_parallelism
     return asked or plan.sink.write_parallelism
 
 
 def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
-    """Into how many shares the HASH index has to fall for each to fit into `key-index-memory`.
+    """Returns into how many shares the HASH index must be divided so that each share fits into `key-index-memory`.
 
     What counts is the index of the largest partition, or that of all partitions which a write is expected to touch,
-    whichever is larger. A write that touches more is slower: a task reads them again for each of its flushes.
+    whichever is larger. A write that touches more partitions is slower: a task reads their indexes again for each of
+    its flushes.
     """
     keys = {p: sum(e.row_count for e in files) for p, files in entries.items()}
     together = sum(count for p, count in keys.items() if touched is None or p in touched)
@@ -74,7 +80,9 @@ def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes
 
 
 def _new_keys(plan: WritePlan, entries: HashEntries, parallelism: int, expected_rows: int) -> NewKeys:
-    """How new keys get buckets in a write that brings about `expected_rows` to each partition it touches."""
+    """Returns how new keys get buckets in a write that brings about `expected_rows` to each partition that it
+    touches.
+    """
     rows = {p: rows_by_bucket(files) for p, files in entries.items()}
 
     def assigners(count: int) -> int:

@@ -8,12 +8,12 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Fixed(Mode):
-    """Each task writes the buckets that are sent to it; two writers may be at work."""
+    """The mode in which each task writes the buckets that are sent to it; two writers may work at the same time."""
 
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by bucket. A partition whose files have another number of buckets is refused there."""
+        """Rows are sealed by bucket. A partition whose files have another number of buckets is refused."""
         tasks = scope.workers.tasks(plan.sink.write_parallelism or 2 * scope.workers.parallelism)
         # With partitions the number of buckets is not known before the rows are seen.
         count = tasks if plan.schema.partition_keys else min(tasks, plan.total_buckets)

@@ -1,4 +1,5 @@
-"""Which rows of a map task travel together: those of one bucket, or, before buckets are known, those of one share.
+"""Decides which rows of a map task are sent together: those of one bucket, or, if buckets are not known yet, those of
+one share.
 
 A grouping is a plain value; `open` turns it, where the rows are, into the function that numbers them. Numbers >= 0 are
 buckets. A group number below 0 stands for share -1 - number of a partition's new keys, whose buckets the task that owns
@@ -26,17 +27,17 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.binary_row import hash_rows
 
 HashEntries = Mapping[bytes, tuple[IndexManifestEntry, ...]]
-"""The HASH files of each partition that has any."""
+"""The HASH files of each partition that has some."""
 
 GroupRows = Callable[[pa.Table, Sequence[bytes], np.ndarray], np.ndarray]
 """(rows, partitions, partition code of each row) → int64 group number of each row."""
 
 
 class Grouping(Protocol):
-    """A way to group rows, as a value that travels."""
+    """A way to group rows, as a value that can be sent to tasks."""
 
     def open(self, schema: TableSchema) -> GroupRows:
-        """The function that numbers the rows of a table with that schema."""
+        """Returns the function that numbers the rows of a table with that schema."""
         ...
 
 
@@ -51,7 +52,9 @@ class OneBucket:
 
 @dataclass(frozen=True, slots=True)
 class FixedBuckets:
-    """The bucket function over the bucket key; `counts` are those of partitions with another count than `count`."""
+    """The bucket function over the bucket key; `counts` are the bucket counts of partitions that differ from
+    `count`.
+    """
 
     count: int
     function: BucketFunction
@@ -115,7 +118,7 @@ class HashShares:
 
 @dataclass(frozen=True, slots=True)
 class GivenBuckets:
-    """Buckets that were decided before, in a column that does not go into the runs."""
+    """Buckets that were decided before, in a column that is not written to the runs."""
 
     column: ClassVar[str] = "_bucket"
 
@@ -157,12 +160,12 @@ class KnownBuckets:
 
 
 def share_group(shares: np.ndarray) -> np.ndarray:
-    """The group numbers of shares. Shapes: n in, n int64 out."""
+    """Returns the group numbers of shares. Shapes: n in, n int64 out."""
     return -1 - shares.astype(np.int64)
 
 
 def share_of_group(group: int) -> int | None:
-    """The share that a group number stands for; None for a bucket."""
+    """Returns the share that a group number stands for; None for a bucket."""
     return -1 - group if group < 0 else None
 
 

@@ -1,7 +1,7 @@
-"""All keys of a dynamic table whose HASH index is larger than memory: rows → rows with buckets, share by share.
+"""Finds the buckets of all keys of a dynamic table whose HASH index is larger than memory, share by share.
 
-Rows come by the hash of their key, known keys and new ones alike, so that a task holds its share of the index and no
-more; from there they go to the tasks that own their buckets, and so do the hashes of keys that are new.
+Rows are grouped by the hash of their key, for known and new keys alike, so that a task holds only its share of the
+index. Then the rows, and the hashes of new keys, go to the tasks that own their buckets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,27 +21,27 @@ from bucketline.state.store.write.sealed_runs import SealedRun, unseal
 from bucketline.state.types.hashes.distinct import distinct
 
 BYTES_PER_KEY = 6
-"""What a key of the index takes in memory: its hash and its bucket."""
+"""The memory for a key of the index: its hash and its bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedKeys(Placing):
-    """How known and new keys get their buckets; `new` says it of the new ones."""
+    """How known and new keys get their buckets; `new` decides about the new keys."""
 
     new: NewKeys
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """As `NewKeys.assigned`. Raises CorruptFileError, too, for an index that cannot be read."""
+        """Yields the same as `NewKeys.assigned`. Also raises CorruptFileError if the index cannot be read."""
         partition = runs[0][0].partition
         own = self.new.assigners.ownership(partition, share)
         return self.new.assigned(self._known(partition, own, runs), share, runs)
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """As for new keys."""
+        """The same as for new keys."""
         return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
-        """What the index says of the share's hashes; only of those in the runs, where the whole share is too large."""
+        """Returns the share's part of the index; only the hashes in the runs, if the whole share is too large."""
         new = self.new
         entries = new.entries.get(partition, ())
         if BYTES_PER_KEY * sum(e.row_count for e in entries) <= new.cache_bytes * own.assigners:

@@ -1,6 +1,6 @@
 """The one place that matches bucket modes: from a table and a job's options to the plan of writing it.
 
-Everything that cannot be honoured is refused here, before a row is read.
+Options that cannot be honoured are refused here, before a row is read.
 """
 
 from collections.abc import Mapping

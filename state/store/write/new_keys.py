@@ -1,4 +1,4 @@
-"""New keys of dynamic buckets: rows whose keys the HASH index does not know get buckets, and the index grows by them.
+"""Gives buckets to new keys of dynamic tables, which the HASH index does not have, and adds the keys to the index.
 
 A share of a partition's new keys is in one task, which alone opens and fills the buckets b with b % assigners == share.
 Known keys of those buckets come to the same task, so each bucket has one writer.
@@ -27,9 +27,10 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True)
 class NewKeys(Placing):
-    """How new keys get buckets; plain values, so that it travels.
+    """How new keys get buckets; plain values, so that this can be sent to tasks.
 
-    `entries` are the HASH files of each partition, `rows` the keys of each bucket as they count them, by partition.
+    `entries` are the HASH files of each partition, `rows` the number of keys in each bucket by these files, by
+    partition.
     """
 
     uri: str
@@ -41,21 +42,22 @@ class NewKeys(Placing):
     cache_bytes: int
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """As `assigned`, of keys that no HASH file holds."""
+        """Yields the same as `assigned`, for keys that are in no HASH file."""
         return self.assigned(NOTHING_KNOWN, share, runs)
 
     def assigned(
         self, known: KnownHashes, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | BucketNews]:
-        """Runs of the buckets that the rows of one share of a partition's keys go to, then the new hashes of each
-        bucket. `known` are the share's hashes that have a bucket. Runs stay sorted and keep origin, flush and ranks.
+        """Yields runs of the buckets to which the rows of one share of a partition's keys go, then the new hashes of
+        each bucket. `known` are the share's hashes that have a bucket. Runs stay sorted and keep origin, flush and
+        ranks.
 
         Raises OptionError when no bucket is left to open.
         """
         partition = runs[0][0].partition
         own = self.assigners.ownership(partition, share)
         assigner = DynamicAssigner.starting(known, own, self.rule, rows=self.rows.get(partition, {}))
-        # The assigner goes on to larger ones; the first is not kept beside them.
+        # The assigner moves on to larger hashes; the first ones are not kept in addition.
         del known
         new_hashes: dict[int, list[Int32s]] = {}
         for run, blob in runs:
@@ -69,7 +71,7 @@ class NewKeys(Placing):
             yield BucketNews(partition, bucket, encode_hash_index(np.concatenate(parts)))
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """The message, with the HASH file that holds the bucket's new keys as well."""
+        """Returns the message with an additional HASH file that holds the bucket's new keys."""
         entries = self.entries.get(message.partition, ())
         before = next((e for e in entries if e.bucket == message.bucket), None)
         change = self.store.grow(message.partition, message.bucket, before, decode_hash_index(payload), world)

@@ -1,6 +1,6 @@
-"""What becomes of rows whose bucket is not known where they are read: a group of keys in, runs of buckets out.
+"""Finds the buckets of rows after they were read: a group of keys in, runs of buckets out.
 
-Each way to find the buckets is a value with a `place` of its own: new keys of dynamic buckets, keys that move between
+Each way to find the buckets is a class with its own method `place`: new keys of dynamic buckets, keys that move between
 partitions, postponed rows. A task that owns a group of keys calls it; no other code knows how buckets are found.
 """
 
@@ -26,34 +26,38 @@ class BucketNews:
 
 
 class SharedBucket(Exception):
-    """Rows of a share have to go to a bucket that is not the share's alone: the task that places them cannot write
-    them."""
+    """Raised if rows of a share must go to a bucket in which other shares have keys: the task that places the rows
+    cannot write them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNote:
-    """A token that the snapshot of this write has to carry."""
+    """A token that the snapshot of this write must carry."""
 
     token: str
 
 
 Placed: TypeAlias = SealedRun | BucketNews | SnapshotNote | MixedKey | CommitMessage
-"""What comes of a group: runs of buckets, what goes with them, a key of several feeds, or files that were written at
-once."""
+"""The results for a group: runs of buckets, news for the buckets' writers, a key of several feeds, or messages of files
+that were written at once.
+"""
 
 
 class Placing:
-    """A way to find the buckets of rows; subclasses are plain values, so that they travel."""
+    """A way to find the buckets of rows; subclasses are plain values, so that they can be sent to tasks."""
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[Placed]:
-        """What comes of the rows of one share of the keys; `runs` are in arrival order, and there is at least one."""
+        """Yields the results for the rows of one share of the keys; `runs` are in arrival order, and there is at least
+        one.
+        """
         raise NotImplementedError
 
     def in_one_task(self) -> "Placing":
-        """The same for a task that places and writes all shares."""
+        """Returns the same for a task that places and writes all shares."""
         return self
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """The message of a bucket that was written, with what its news ask for."""
+        """Returns the message of a written bucket with the additions that its news ask for."""
         del payload, world
         return message

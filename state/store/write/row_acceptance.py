@@ -1,6 +1,6 @@
-"""Rows that arrive at a table: accepted, or refused with a reason each.
+"""Accepts rows for a table, or refuses them, each with a reason.
 
-It joins what every table asks (columns, types, row kinds) with what the merge engine asks of a row.
+A row must fit the table's columns, types and row kinds, and the rules of the merge engine.
 """
 
 from typing import Any
@@ -16,15 +16,16 @@ from bucketline.state.lsm.merge.engines import merging_of
 
 
 class RowAcceptance:
-    """Takes the rows of one table; options of the schema are read once."""
+    """Checks the rows of one table; options of the schema are read once."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._schema = schema
         self._checks = merging_of(schema).row_checks()
 
     def accept(self, data: pa.Table, feeds: NDArray[Any] | None = None) -> AcceptedRows:
-        """All rows, as `accept_rows`; `feeds` says which feed each came from. Raises SchemaMismatchError for the first
-        row that cannot be taken or merged."""
+        """Accepts all rows, as `accept_rows` does; `feeds` tells the feed of each row. Raises SchemaMismatchError for
+        the first row that cannot be stored or merged.
+        """
         accepted_rows = accept_rows(data, self._schema)
         if self._checks is not None:
             self._checks.refuse(accepted_rows.rows, accepted_rows.kinds)
@@ -33,10 +34,10 @@ class RowAcceptance:
     def accept_good(
         self, data: pa.Table, feeds: NDArray[Any] | None = None
     ) -> tuple[AcceptedRows, tuple[tuple[pa.Table, pa.Array], ...]]:
-        """The rows that can be taken and merged, and the others as they came, with a text a row that says why not.
-        `feeds` says which feed each row came from.
+        """Returns the rows that can be stored and merged, and the other rows as they came, each with a text that says
+        why not.
 
-        Raises SchemaMismatchError where the columns themselves do not fit.
+        `feeds` tells the feed of each row. Raises SchemaMismatchError if the columns themselves do not fit.
         """
         refused: list[tuple[pa.Table, pa.Array]] = []
         reasons = poison_reasons(data, self._schema)

@@ -1,8 +1,9 @@
-"""Reduce side: sealed runs kept until all of a bucket have arrived, in memory up to a budget, then in one spill file.
+"""The reduce side of a write: keeps sealed runs until all runs of a bucket have arrived, in memory up to a budget, then
+in one spill file.
 
 Runs arrive in any order. Past the budget each further blob is appended to an unlinked temporary file and read back
-piece by piece when its bucket is merged, so that a share of any size is held in `budget_bytes` of memory.
-The file is not mapped into memory: pages of a map count as the worker's own, and cluster managers kill by that.
+piece by piece when its bucket is merged, so that a share of any size is held in `budget_bytes` of memory. The file is
+not mapped into memory: mapped pages count as the worker's memory, and cluster managers kill workers that use too much.
 """
 
 import io
@@ -50,7 +51,7 @@ class SpilledBlob(io.RawIOBase):
         return self._position
 
     def again(self) -> "SpilledBlob":
-        """The same bytes for another reader."""
+        """Returns the same bytes for another reader."""
         return SpilledBlob(self._descriptor, self._offset, self.size)
 
 
@@ -66,11 +67,11 @@ class OwnerBlob:
         self._shared: tuple[int, pa.RecordBatch] | None = None
 
     def size_of(self, row_count: int) -> int:
-        """The bytes in memory of so many rows, about."""
+        """Returns about the bytes in memory of so many rows."""
         return 0 if isinstance(self._blob, SpilledBlob) else int(self._blob.size * row_count // self._row_count)
 
     def shared(self, place: RunPlace) -> pa.Table:
-        """The rows of a piece that shares its record batch. For one thread at a time."""
+        """Returns the rows of a piece that shares its record batch. Only one thread at a time may call it."""
         if self._shared is None or self._shared[0] != place.batch:
             if self._reader is None:
                 self._reader = self.open()
@@ -78,13 +79,13 @@ class OwnerBlob:
         return pa.Table.from_batches([self._shared[1].slice(place.first_row, place.row_count)])
 
     def cut(self, place: RunPlace) -> Iterator[pa.RecordBatch]:
-        """The rows from a place on. For one thread at a time."""
+        """Yields the rows from a position on. Only one thread at a time may call it."""
         if self._reader is None:
             self._reader = self.open()
         return cut(self._reader, place)
 
     def open(self) -> pa.RecordBatchFileReader:
-        """The record batches, for one more reader."""
+        """Opens the record batches for one more reader."""
         spilled = isinstance(self._blob, SpilledBlob)
         return opened(pa.PythonFile(self._blob.again(), "r") if spilled else self._blob)
 
@@ -97,7 +98,7 @@ class PieceBlob(CutRows):
 
     @property
     def size(self) -> int:
-        """The bytes in memory, about."""
+        """Returns about the bytes in memory."""
         return self._of.size_of(self._place.row_count)
 
     def reader(self) -> pa.RecordBatchReader:
@@ -110,22 +111,22 @@ Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob | PieceBlob
 
 
 def again(blob: Blob) -> Blob:
-    """The same run for one more reader: each can be read once."""
+    """Returns the same run for one more reader, because each reader can read it once."""
     return blob.again() if isinstance(blob, SpilledBlob) else blob
 
 
 def size_bytes(blob: bytes | Blob) -> int:
-    """The bytes of a run: of its stream, packed or not, or of its rows in memory."""
+    """Returns the bytes of a run: of its stream, packed or not, or of its rows in memory."""
     if isinstance(blob, bytes):
         return len(blob)
     return int(blob.nbytes if isinstance(blob, pa.Table) else blob.size)
 
 
 class SpillFile(io.RawIOBase):
-    """A temporary file that goes when it is closed, in a folder that is made if it is not there.
+    """A temporary file that is removed when it is closed; its folder is created if it does not exist.
 
-    It is not buffered, so that a full disk is met where bytes are written and not where the file is closed. Raises
-    StorageError naming the folder.
+    The file is not buffered, so that a full disk causes an error where bytes are written, not where the file is closed.
+    Raises StorageError naming the folder.
     """
 
     def __init__(self, directory: str | None) -> None:
@@ -142,7 +143,7 @@ class SpillFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Where the next bytes go: behind all others."""
+        """Returns the position of the next bytes: after all others."""
         return self._size
 
     def write(self, data: Any) -> int:
@@ -156,7 +157,7 @@ class SpillFile(io.RawIOBase):
         return count
 
     def blob(self, offset: int, size: int) -> SpilledBlob:
-        """Some of the bytes, as a file."""
+        """Returns some of the bytes, as a file."""
         return SpilledBlob(self._file.fileno(), offset, size)
 
     def close(self) -> None:
@@ -175,8 +176,8 @@ class Pieces:
 
 
 class RunBuffer:
-    """Sealed runs by bucket; close it to free the spill file. With `packs_spills` runs come as they are, and are
-    compressed where they go to disk, as rows that are no stream always are.
+    """Sealed runs by bucket; close it to free the spill file. With `packs_spills` runs are compressed when they go to
+    disk; rows in memory, which are no stream, are always compressed then.
     """
 
     def __init__(self, *, budget_bytes: int, directory: str | None = None, packs_spills: bool = False) -> None:
@@ -190,7 +191,7 @@ class RunBuffer:
         self.spilled_bytes = 0
 
     def add(self, run: SealedRun | OwnerRun) -> None:
-        """Takes a run; its blob moves to disk when the budget is used up."""
+        """Adds a run; its blob moves to disk if the budget is used up."""
         if isinstance(run, OwnerRun):
             self._add_pieces(run)
             return
@@ -212,14 +213,14 @@ class RunBuffer:
             self._pieces.setdefault((piece.partition, piece.bucket), []).append((piece, of, place))
 
     def _is_held(self, size: int) -> bool:
-        """Whether so many bytes stay in memory; if so, they are counted."""
+        """Whether so many bytes can stay in memory; if so, they are counted."""
         if self._held_bytes + size > self._budget_bytes:
             return False
         self._held_bytes += size
         return True
 
     def _spill_bytes(self, blob: bytes | pa.Buffer) -> tuple[int, int]:
-        """Where the bytes are in the spill file, which they are appended to, and how many."""
+        """Appends the bytes to the spill file, and returns their position and number."""
         if self._spill is None:
             self._spill = SpillFile(self._directory)
         place = self._spill.tell(), len(blob)
@@ -242,10 +243,11 @@ class RunBuffer:
         return of_pieces + sum(run.row_count for run in self._runs.get(bucket_id, ()))
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
-        """The runs of a bucket and their blobs, by (origin, flush): arrival order. They leave the buffer.
+        """The runs of a bucket and their blobs, by (origin, flush): arrival order. The runs are removed from the
+        buffer.
 
-        Each blob can be read once, while the buffer is open. One thread may take at a time. It costs the least where
-        buckets are taken in their order.
+        Each blob can be read once, while the buffer is open. Only one thread at a time may call this. It costs least if
+        buckets are taken in order.
         """
         runs = self._runs.pop(bucket_id, [])
         pairs: list[tuple[SealedRun, Blob]] = []
@@ -259,7 +261,7 @@ class RunBuffer:
         return sorted(pairs, key=lambda pair: (pair[0].origin, pair[0].flush))
 
     def small_bytes(self, bucket_id: BucketId, most_rows: int) -> int | None:
-        """The bytes of the rows of a bucket, about, whose runs all are pieces of owners' runs, and have at most so many
+        """Returns about the bytes of a bucket's rows, if all its runs are pieces of owners' runs with at most so many
         rows on average; None for other buckets, and for those without runs.
         """
         pieces = self._pieces.get(bucket_id, ())
@@ -268,7 +270,7 @@ class RunBuffer:
         return sum(place.row_bytes for _, _, place in pieces)
 
     def take_pieces(self, bucket_ids: Sequence[BucketId]) -> tuple["Pieces", pa.Table]:
-        """The pieces of buckets that follow each other, and the rows of all of them. They leave the buffer."""
+        """Takes neighbouring buckets out of the buffer: their pieces, and the rows of all of them."""
         by_bucket: list[list[SealedRun]] = []
         of_blobs: dict[int, list[tuple[OwnerBlob, RunPlace, int, int]]] = {}
         for bucket, bucket_id in enumerate(bucket_ids):

@@ -1,5 +1,5 @@
-"""Many sorted runs of a bucket → one table of rows, where they are small, or few runs: merged group by group to disk,
-until one merge can hold a batch of each.
+"""Reduces many sorted runs of a bucket to one table of rows, if they are small, or to few runs, which are merged group
+by group to disk until one merge can hold a batch of each.
 
 A merge takes memory for each run it reads, and a batch of any size may seal any number of runs: without this the memory
 of a write task would grow with the batch.
@@ -18,27 +18,27 @@ from bucketline.state.types.arrow import SEQUENCE
 
 RowRun = Iterator[pa.RecordBatch]
 MergeRuns = Callable[[Sequence[RowRun]], RowRun]
-"""Sorted runs, oldest first, to one sorted run that keeps every row which later rows may still need."""
+"""A merge of sorted runs, oldest first, into one sorted run that keeps every row which later rows may still need."""
 
 RUN_MEMORY_BYTES = 6 << 20
-"""What a merge holds of each run, measured with rows of 1 KiB: a batch, its keys, its share of the result."""
+"""The memory of a merge for each run, measured with rows of 1 KiB: a batch, its keys, its share of the result."""
 
 SMALL_ROWS = 4096
-"""Runs of fewer rows on average are sorted together: merging a run costs as much as sorting so many rows."""
+"""Runs with fewer rows on average are sorted together: merging a run costs as much as sorting so many rows."""
 
 _FEWEST_RUNS = 8
 
 
 def runs_at_once(memory_bytes: int) -> int:
-    """How many runs a merge may read at once within so much memory."""
+    """Returns how many runs a merge may read at once within so much memory."""
     return max(_FEWEST_RUNS, memory_bytes // RUN_MEMORY_BYTES)
 
 
 def small_runs(
     runs: Sequence[tuple[SealedRun, Blob]], starts: Sequence[int], limit_bytes: int, watch: Watch = unwatched
 ) -> pa.Table | None:
-    """The rows of all runs, their ranks turned into sequence numbers by adding `starts`, where they are better sorted
-    than merged: a merge takes some time for each run, whatever its size. None where runs are few, large on average or
+    """Returns the rows of all runs, with sequence numbers made from ranks by adding `starts`, if sorting them is faster
+    than merging: a merge takes some time for each run, whatever its size. None where runs are few, large on average or
     above the limit in bytes together; then they can still be read.
     """
     row_count = sum(run.row_count for run, _ in runs)

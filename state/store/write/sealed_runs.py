@@ -35,10 +35,10 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 BLOB_ROWS = 65536
 BLOB_BYTES = 1 << 20
-"""Rows and bytes of one record batch inside a blob: what a reader of the run holds at a time, of each run it merges."""
+"""The rows and bytes of one record batch inside a blob. A reader of runs holds one batch of each run that it merges."""
 
 SMALL_BYTES = 4 << 20
-"""Bytes of rows that one thread sorts, or writes, as fast as several do."""
+"""The bytes of rows that one thread sorts, or writes, as fast as several threads do."""
 
 
 class RunForm(Enum):
@@ -53,12 +53,12 @@ class RunForm(Enum):
 class SealedRun:
     """Rows of one bucket from one map task, sorted if the table has a key; `flush` counts the task's runs.
 
-    A negative `bucket` is no bucket yet but a group of rows whose buckets the reduce side decides (`grouping`).
-    `consumed_rows` counts accepted rows of this flush, those folded away included; `rank_end` is one more than the
-    highest arrival rank that the task had given out in the bucket, or group, when it sealed the run; `blob` holds the
-    rows, in the form that the plan asks for. `group` is the bucket, or group, that ranks are counted in; it stays when
-    the rows get a bucket. `feeds` are the FeedSpans of these ranks, at least of those in the run; empty where it does
-    not matter which feed a row came from.
+    A negative `bucket` stands for a group of rows whose buckets the reduce side decides (`grouping`). `consumed_rows`
+    counts accepted rows of this flush, those folded away included; `rank_end` is one more than the highest arrival rank
+    that the task had given out in the bucket, or group, when it sealed the run; `blob` holds the rows, in the form that
+    the plan asks for. `group` is the bucket, or group, that ranks are counted in; it stays when the rows get a bucket.
+    `feeds` are the FeedSpans of these ranks, at least of those in the run; empty where it does not matter which feed a
+    row came from.
     """
 
     partition: bytes
@@ -75,7 +75,7 @@ class SealedRun:
 
 @dataclass(frozen=True, slots=True)
 class SealPlan:
-    """How rows are grouped and ordered; plain values, so that it travels to executors.
+    """How rows are grouped and ordered; plain values, so that this can be sent to executors.
 
     `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
     rows are neither sorted nor folded. `other_totals` are the partitions whose files were written with another bucket
@@ -124,7 +124,7 @@ class Sealer(ABC, Generic[Run]):
         return self._pending_bytes
 
     def add(self, accepted_rows: AcceptedRows) -> Iterator[Run]:
-        """Takes rows; yields sealed runs when the buffer has reached its budget."""
+        """Adds rows; yields sealed runs when the buffer has reached its budget."""
         if accepted_rows.rows.num_rows == 0:
             return
         self._pending.append(accepted_rows)
@@ -133,7 +133,7 @@ class Sealer(ABC, Generic[Run]):
             yield from self.finish()
 
     def finish(self) -> Iterator[Run]:
-        """Yields what is left in the buffer, sealed."""
+        """Yields the remaining rows of the buffer, sealed."""
         if not self._pending:
             return
         rows = pa.concat_tables([i.rows for i in self._pending]).combine_chunks()
@@ -149,11 +149,13 @@ class Sealer(ABC, Generic[Run]):
 
     @abstractmethod
     def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[Run]:
-        """The runs of what was in the buffer."""
+        """Yields the runs of the rows that were in the buffer."""
         ...
 
     def _grouped(self, rows: pa.Table) -> "Groups":
-        """The groups of rows of a flush. Raises OptionError for rows of a partition with another bucket count."""
+        """Returns the groups of rows of a flush. Raises OptionError for rows of a partition with another bucket
+        count.
+        """
         partitions, row_partitions = self._partitions(rows)
         _check_totals(partitions, self._plan)
         buckets = self._groups(rows, partitions, row_partitions)
@@ -180,7 +182,7 @@ class Sealer(ABC, Generic[Run]):
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The g groups that the n rows of a flush fall into.
+    """The g groups into which the n rows of a flush are divided.
 
     `by_group` are the rows of group after group, each in the order of arrival; those of the i-th group are
     `by_group[borders[i]:borders[i + 1]]`. `starts` are the arrival ranks of the first row of each.
@@ -193,7 +195,7 @@ class Groups:
 
 
 class RunSealer(Sealer[SealedRun]):
-    """Makes runs of one group of rows each."""
+    """Makes runs with the rows of one group each."""
 
     def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[SealedRun]:
         grouped = self._grouped(rows)
@@ -209,7 +211,9 @@ class RunSealer(Sealer[SealedRun]):
                 yield from self._sealed_group(group, sorted_rows)
 
     def _together(self, groups: Sequence["_Group"], rows: pa.Table) -> Iterator[Sequence["_Group"]]:
-        """The groups, in order, in lists: all groups of a list are sorted before the first of them is handed out."""
+        """Yields the groups, in order, in lists: all groups of a list are sorted before the first of them is
+        returned.
+        """
         if self._plan.threads < 2 or rows.nbytes < SMALL_BYTES:
             yield from ([group] for group in groups)
             return
@@ -225,7 +229,7 @@ class RunSealer(Sealer[SealedRun]):
         yield together
 
     def _sorted(self, rows: pa.Table, kinds: pa.Array, group: "_Group") -> Iterator[pa.Table]:
-        """One table: the rows of a group as its runs hold them."""
+        """Yields one table: the rows of a group in the form of its runs."""
         plan, members = self._plan, group.members
         ranks = np.arange(group.start, group.end, dtype=np.int64)
         keys = plan.schema.trimmed_primary_key
@@ -234,7 +238,7 @@ class RunSealer(Sealer[SealedRun]):
             direction: Literal["ascending", "descending"] = "descending" if plan.sequence_descending else "ascending"
             order = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
             chosen = order
-            # A row that leaves out values gets them of rows before it.
+            # A row that leaves out values gets them from earlier rows.
             if isinstance(plan.fold, Selection) and has_all_values(rows, plan):
                 starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
                 self._look(rows, group, order, starts)
@@ -244,7 +248,7 @@ class RunSealer(Sealer[SealedRun]):
         yield sorted_rows.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
 
     def _look(self, rows: pa.Table, group: "_Group", order: np.ndarray, starts: np.ndarray) -> None:
-        """Notes a key of several feeds, before rows of it are folded; one is enough."""
+        """Notes a key of several feeds, before its rows are folded; one such key is enough."""
         if group.feeds is None or self.mixed is not None:
             return
         feeds = group.feeds[order]
@@ -258,7 +262,7 @@ class RunSealer(Sealer[SealedRun]):
         rows_each = max(1, rows.num_rows * plan.run_bytes // max(1, rows.nbytes))
         form = plan.form
         if form is RunForm.ROWS and rows_each < rows.num_rows:
-            # Slices would keep all of the rows in memory for as long as one of them is there.
+            # A slice would keep all of the rows in memory as long as it exists.
             form = RunForm.PLAIN
         for first in range(0, rows.num_rows, rows_each):
             piece = rows.slice(first, rows_each)
@@ -327,7 +331,7 @@ def seal(rows: pa.Table) -> bytes:
 
 
 def seal_here(rows: pa.Table) -> pa.Buffer:
-    """As `seal`, not compressed, and copied once: into memory of the right size."""
+    """The same as `seal`, but not compressed, and copied once into memory of the right size."""
     measured = pa.MockOutputStream()
     _write_stream(rows, measured, None)
     sealed = pa.allocate_buffer(measured.size())
@@ -342,17 +346,17 @@ def _write_stream(rows: pa.Table, sink: pa.NativeFile, compression: str | None) 
 
 
 def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
-    """How many rows like these make a record batch of a run."""
+    """Returns how many rows like these make a record batch of a run."""
     fitting: int = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
     return max(1, min(BLOB_ROWS, fitting))
 
 
 class CutRows(ABC):
-    """Rows of a run that lie in a larger one."""
+    """Rows of a run that are part of a larger run."""
 
     @abstractmethod
     def reader(self) -> pa.RecordBatchReader:
-        """Their record batches, as often as they are asked for."""
+        """Returns a reader of their record batches; can be called several times."""
         ...
 
 
@@ -366,7 +370,7 @@ def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.Recor
 
 
 def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
-    """For each origin and group, where its ranks start in the bucket: behind all ranks of lower ones."""
+    """Returns for each origin and group where its ranks start in the bucket: after all ranks of lower ones."""
     ends: dict[tuple[int, int], int] = {}
     for run in runs:
         ranked = run.origin, run.group
@@ -414,8 +418,8 @@ def _remedy(plan: SealPlan, previous: int) -> str:
 
 
 def _narrow(groups: np.ndarray) -> np.ndarray:
-    """Numbers that sort as these do, none below 0, in 16 bits where they fit: numpy sorts them by radix, several times
-    faster.
+    """Returns numbers that sort in the same order, none below 0, in 16 bits if they fit: numpy sorts these by radix,
+    several times faster.
     """
     if int(groups.max()) >= 1 << 16:
         names, groups = np.unique(groups, return_inverse=True)

@@ -1,4 +1,4 @@
-"""The way of rows into a table as one frozen value: read → seal → place → write.
+"""The steps of rows into a table as one frozen value: read → seal → place → write.
 
 A plan makes the stages and an engine runs them: the same stages in this process, or in tasks on other machines.
 """

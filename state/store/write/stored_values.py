@@ -34,7 +34,7 @@ WITHOUT_VALUES = (
 )
 
 Refuse = Callable[[pa.Table], None]
-"""(rows) → None: called with rows, in the table's columns, that are refused because of WITHOUT_VALUES."""
+"""A function that is called with rows, in the table's columns, that are refused because of WITHOUT_VALUES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class StoredRows:
     vector_files: VectorFiles
 
     def of_keys(self, keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-        """The current rows that may have one of the keys, with these columns. Shapes: n unique keys in, at least the
-        rows with these keys out; memory for them."""
+        """Returns the current rows that may have one of the keys, with these columns. Shapes: n unique keys in, at
+        least the rows with these keys out; memory for them.
+        """
         access = self.access
         schema, files = access.schema, replace(access.files, age=access.age())
         if self.vector_files:
@@ -101,5 +102,5 @@ def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse
 
 
 def _encoded(rows: pa.Table, fields: Sequence[DataField]) -> pa.Array:
-    """The keys as bytes that are equal where the keys are."""
+    """Encodes the keys as bytes, so that equal keys have equal bytes."""
     return encode_rows([one_array(rows[f.name]) for f in fields], [f.type for f in fields], with_arity=True)

@@ -1,7 +1,7 @@
 """A table at one snapshot, as one job writes it: newest schema, plan, live files, index lists. It never changes.
 
-A stream keeps the one that its last batch has left, so that a batch reads only what has changed since; a single write
-makes one and drops it.
+A stream keeps the `TableAt` of its last batch, so that the next batch reads only the changes since; a single write
+makes its own and drops it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ from bucketline.state.store.write.write_plan import WritePlan
 
 @dataclass(frozen=True, eq=False)
 class IndexLists:
-    """The index files of one snapshot; their list, of this `name`, is read when it is first asked for."""
+    """The index files of one snapshot. Their list has this `name`, and is read when it is first needed."""
 
     manifests: Manifests
     name: str | None = None
@@ -58,8 +58,8 @@ class IndexLists:
 class TableAt:
     """A table at the snapshot of `view`, and how a job with these options writes it.
 
-    `planned_ms` is when it was looked at: what is planned on it and committed counts as begun then, so that its files
-    are younger. `claimed` are the folders outside the table's own that are marked as this table's.
+    `planned_ms` is when the snapshot was looked at: work that is planned on it counts as begun then, so that the work's
+    files are younger. `claimed` are external folders that are marked as belonging to this table.
     """
 
     table: TableHandle
@@ -72,7 +72,7 @@ class TableAt:
 
     @property
     def snapshot_id(self) -> int:
-        """The id of its snapshot, 0 for the empty table."""
+        """Returns the id of the snapshot, 0 for the empty table."""
         return 0 if self.view.snapshot is None else self.view.snapshot.id
 
     def refreshed(self) -> "TableAt":
@@ -82,8 +82,8 @@ class TableAt:
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
         if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
-            # The schema was read before another process changed it and wrote, or the one that follows it is missing: a
-            # compaction would drop what is new in rows.
+            # The schema was read before another process changed it and wrote, or the next schema is missing: a
+            # compaction would drop new columns of rows.
             newest = self.table.refreshed(lists=True)
         claimed = self._claimed_folders(newest)
         at = replace(self._with_live(live), planned_ms=planned_ms, claimed=claimed)
@@ -108,7 +108,7 @@ class TableAt:
         return replace(self, view=live, lists=lists)
 
     def _claimed_folders(self, table: TableHandle) -> tuple[str, ...]:
-        """Before the first file is written outside the table's folder."""
+        """Marks the external folders as this table's, before the first file is written there."""
         wanted = replace(table.table_schema, options={**table.table_schema.options, **self.plan.schema.options})
         roots = wanted.settings.paths.external_roots
         if roots != self.claimed:
@@ -116,7 +116,9 @@ class TableAt:
         return roots
 
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
-        """The facts about each bucket that write tasks must know; with live files only if a compaction may happen."""
+        """Returns the facts about each bucket that write tasks must know; with live files only if a compaction may
+        happen.
+        """
         compacting = trigger is not CompactTrigger.NONE
         vectors = self.deletion_entries()
         states = {}
@@ -158,11 +160,11 @@ class TableAt:
         return self.lists.vectors if self.plan.compact_options.deletion_vectors else {}
 
     def due(self, trigger: CompactTrigger, among: Collection[BucketId] | None = None) -> list[BucketId]:
-        """The buckets in which the trigger would compact something now; of these, if some are named."""
+        """Returns the buckets in which the trigger would compact something now; if buckets are named, only of these."""
         return due_buckets(self.view, self.plan, trigger, self.deletion_entries(), among=among)
 
     def discard(self, messages: Iterable[CommitMessage]) -> None:
-        """Removes the files of messages that no snapshot names and none will; failures leave them behind."""
+        """Removes the files of messages that are in no snapshot and will not be; if a removal fails, the file stays."""
         discard_made(self.table.io, self.table.path, self.plan.schema, messages)
 
 

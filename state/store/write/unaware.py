@@ -1,4 +1,4 @@
-"""Append tables without buckets: all rows are in bucket 0, and anyone may add files to it."""
+"""Append tables without buckets: all rows are in bucket 0, and any writer may add files to it."""
 
 from bucketline.state.store.write.grouping import OneBucket
 from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
@@ -6,12 +6,14 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Unaware(Mode):
-    """The tasks that read rows write them: nobody owns the bucket, and nothing has to be known of it."""
+    """The mode in which the tasks that read rows also write them: no task owns the bucket, and nothing must be known
+    about it.
+    """
 
     why_not_compacting = "an append table with no buckets has nobody who owns its files while others write"
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed in the order they come, and written where they are sealed."""
+        """Rows are sealed in the order in which they come, and written by the same task."""
         del table
         write = plan.bucket_write(scope.trigger)
         return Stages(source, plan.seal_plan(OneBucket()), WriteStage(write), tasks=TaskCounts(None))

@@ -21,7 +21,7 @@ from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.read.prune import hides_level0
 
 FileNames = Mapping[BucketId, frozenset[str]]
-"""Names of files by bucket; no bucket without any."""
+"""Names of files by bucket, without buckets that have no files."""
 
 _SHORTEST_WAIT_MS = 20
 _LONGEST_WAIT_MS = 5_000
@@ -89,7 +89,7 @@ class Hidden:
 
 
 def find_hidden(view: LiveFiles, files: FileNames) -> Hidden:
-    """What of the files is on level 0, from the view as it is."""
+    """Returns how much of the files is still on level 0, by the present view."""
     hidden = [f for b, names in files.items() for f in _level0(view, b, names)]
     return Hidden(
         rows=sum(f.row_count for f in hidden),
@@ -104,10 +104,7 @@ def _level0(view: LiveFiles, bucket_id: BucketId, names: frozenset[str]) -> list
 
 
 class Budget:
-    """Time that may be spent on trying again, with pauses that double and are drawn at random.
-
-    Pauses count as spent even if the clock is set back, so the budget always ends.
-    """
+    """A time limit for repeated attempts, with pauses that double and are drawn at random."""
 
     def __init__(self, budget_ms: int, world: World) -> None:
         self._budget_ms, self._world = budget_ms, world

@@ -54,7 +54,7 @@ def write_buckets(
 
 
 def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
-    """The message as the stage wants it."""
+    """Returns the message in the form that the stage asks for."""
     if stage.result is BucketResult.AS_WRITTEN:
         return message
     change = _as_one_change(message, stage.write.access.delete_own)

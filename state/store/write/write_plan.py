@@ -83,7 +83,7 @@ class ReplacedPartitions(Protocol):
 
 
 class ReplacedState(TableState, Protocol):
-    """The table as one sees it who replaces partitions."""
+    """The table in the view of a writer that replaces partitions."""
 
     @property
     def replaced(self) -> ReplacedPartitions: ...
@@ -94,7 +94,7 @@ class Mode:
     """What distinguishes one bucket mode from the others; each mode is one object."""
 
     append_check: ClassVar[AppendCheck] = AppendCheck.BUCKET_COUNT
-    """What must not have happened to the table when rows are committed."""
+    """Changes of the table that must not have happened when rows are committed."""
 
     why_not_compacting: ClassVar[str | None] = None
     """Why writers of buckets do not compact them; None if they do."""
@@ -120,12 +120,12 @@ class Mode:
         return self
 
     def replacing(self, plan: "WritePlan") -> "Mode":
-        """The mode of a write whose rows replace all that partitions hold."""
+        """The mode of a write whose rows replace all rows of partitions."""
         del plan
         return self
 
     def advice(self, plan: "WritePlan", stages: Stages[Any], workers: Workers) -> str | None:
-        """What to change about the job, seen from its stages; None when nothing is wrong."""
+        """Returns what to change about the job, by its stages; None if nothing is wrong."""
         del plan, stages, workers
         return None
 
@@ -147,7 +147,7 @@ class WritePlan:
 
     @property
     def access(self) -> BucketAccess:
-        """What tasks open of the table."""
+        """Returns the access that tasks need to the table."""
         return BucketAccess(self.uri, self.schema, self.world)
 
     @property
@@ -175,11 +175,12 @@ class WritePlan:
         return CompactOptions.of(self.schema.settings)
 
     def trigger(self, commit_number: int) -> CompactTrigger:
-        """What is compacted with commit number n, counted from 0 and kept by the source: restarts do not shift it.
+        """Returns what is compacted with commit number n, counted from 0 and kept by the source: restarts do not shift
+        it.
 
         Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`;
-        FlinkSink: each commit where the changelog comes from full compactions and nothing else is said.
-        Raises OptionError where commits are asked to wait for compactions that this job does not do.
+        FlinkSink: each commit where the changelog comes from full compactions and nothing else is said. Raises
+        OptionError where commits are asked to wait for compactions that this job does not do.
         """
         why = self._why_not_compacting
         if why is not None and self.schema.settings.compaction.force_compact:

@@ -1,9 +1,9 @@
-"""Where keys go when partitions of a cross-partition table are replaced.
+"""Decides where keys go when partitions of a cross-partition table are replaced.
 
-What the replaced partitions hold does not count. A key that gets a row and lives in a partition that stays is taken out
-of it, as in any write; else the table would hold it twice. Which partitions stay is known only when all rows were read.
-So the overwrite builds a key index of its own, of the partitions that stay, and removes it afterwards. The index of
-other writes must know the keys of all partitions, and is not used.
+Rows in the replaced partitions do not count. If a key gets a row and lives in a partition that stays, the key is
+removed from that partition, as in any write; else the table would hold it twice. Which partitions stay is known only
+when all rows were read. So the overwrite builds its own key index of the partitions that stay, and removes the index
+afterwards. The index of other writes must know the keys of all partitions, and is not used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,22 +24,24 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossOverwriteKeys(CrossWrite):
-    """As `CrossWrite`, for the rows that take the place of partitions."""
+    """The same as `CrossWrite`, for rows that replace partitions."""
 
     replaced: ReplacedPartitions
 
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """The rows as runs of the buckets they go to. Nothing is noted for the next write: it builds its index anew."""
+        """Yields the rows as runs of the buckets that they go to. No note is written for the next write, which builds
+        its index again.
+        """
         with scratch_folder("bucketline-overwrite-") as scratch:
-            # @dataclass(slots=True) makes the class anew, and super() without arguments would mean the first one.
+            # @dataclass(slots=True) creates the class anew, and super() without arguments would mean the first class.
             for placed in CrossWrite.place(replace(self, local_directory=scratch, backup=None), share, runs):
                 if not isinstance(placed, SnapshotNote):
                     yield placed
 
     def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
-        """Those of the table without the partitions that are replaced."""
+        """Returns the manifests of the table without the replaced partitions."""
         return _KeptManifests(io, path, partition_types, self.replaced)
 
 

@@ -1,6 +1,5 @@
-"""Cross-partition tables: a key may move to another partition, so an index of all keys outside the table is asked.
-
-The one bucket mode that needs RocksDB; `modes` imports this module when it meets such a table.
+"""Cross-partition tables: a key may move to another partition, so all keys are looked up in an index outside of the
+table. This is the only bucket mode that needs RocksDB; `modes` imports this module when it meets such a table.
 """
 
 import logging
@@ -31,23 +30,26 @@ from bucketline.state.store.write.write_plan import (
 _LOG = logging.getLogger(__name__)
 
 BACKUP_EVERY = 10
-"""Batches between two copies of the key index in the checkpoint folder."""
+"""How many batches lie between two copies of the key index in the checkpoint folder."""
 
 
 class CrossPartition(Mode):
-    """A share of all keys is one task's, with a key index of its own; a second writer would not be in the index."""
+    """The mode in which one task owns a share of all keys, with its own key index; a second writer's rows would not be
+    in the index.
+    """
 
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Rows are sealed by share of the keys in the order they come. The task of a share finds where they go, and
-        writes them if the scope allows it; else a stage of its own does, as more tasks may be asked for, or needed.
+        writes them if the scope allows it; otherwise a separate stage writes them, since more tasks may be configured,
+        or needed.
 
-        The number of shares is kept from batch to batch: another one costs a new key index.
+        The number of shares stays the same from batch to batch, because another number needs a new key index.
         """
         workers = scope.workers
         shares = workers.tasks(asked_assigners(plan) or scope.key_shares)
-        # Each share opens buckets of its own, so there must be one for it.
+        # Each share opens its own buckets, so there must be at least one bucket for each share.
         shares = min(shares, plan.allocation_rule.bucket_limit)
         seal = plan.seal_plan(KeyShares(shares, plan.schema.primary_keys, across_partitions=True))
         write = plan.bucket_write(scope.trigger)
@@ -89,7 +91,7 @@ class CrossPartition(Mode):
         return CrossOverwrite()
 
     def advice(self, plan: WritePlan, stages: Stages[Any], workers: Workers) -> str | None:
-        """How to share the keys among more tasks, where half of Spark's have none to place."""
+        """Returns how to share the keys among more tasks, if more than half of Spark's tasks own no share."""
         shares, most = stages.key_shares or 1, min(workers.parallelism, plan.allocation_rule.bucket_limit)
         if asked_assigners(plan) is not None or most < 2 * shares:
             return None
@@ -101,11 +103,12 @@ class CrossPartition(Mode):
 
 
 class CrossOverwrite(CrossPartition):
-    """Rows replace partitions; keys that live in others leave them."""
+    """The mode in which rows replace partitions; their keys are removed from other partitions."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """As in a write, with an index of its own, which has the keys of the partitions that stay. `table` is a
-        `ReplacedState`."""
+        """The same stages as in a write, with a separate index, which has the keys of the partitions that stay. `table`
+        is a `ReplacedState`.
+        """
         stages = super().stages(plan, table, scope, source)
         assert isinstance(stages.place, CrossWrite)
         kept = {f.name: getattr(stages.place, f.name) for f in fields(CrossWrite)}
@@ -133,7 +136,9 @@ def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: 
 
 
 def _is_within_reach(checkpoint: str, storage: Mapping[str, str] | None) -> bool:
-    """Whether the checkpoint lies on a storage that this library knows; Spark knows more. A warning says so once."""
+    """Whether this library can reach the storage of the checkpoint; Spark knows more kinds of storage. If not, a
+    warning is logged once.
+    """
     try:
         file_io_for(checkpoint, storage)
     except OptionError as e:

@@ -1,7 +1,9 @@
-"""One share of the keys of a cross-partition table: rows in arrival order → rows with partition and bucket, as runs.
+"""Finds partition and bucket for the rows of one share of the keys of a cross-partition table: rows in arrival order →
+runs.
 
-The share's key index says where each key lives. It is brought to the snapshot the batch is written on; what the batch
-itself does goes into it with the next batch, from the table. What earlier rows of the batch did is kept beside it.
+The share's key index says where each key lives. The index is brought to the snapshot on which the batch is written; the
+batch's own changes go into the index with the next batch, from the table. Changes by earlier rows of the same batch are
+kept in memory.
 """
 
 import logging
@@ -59,16 +61,16 @@ _LOG = logging.getLogger(__name__)
 _FEED = "_FEED"
 
 CHUNK_BYTES = 192 << 20
-"""Arrow bytes of rows that are placed at once; a share of a batch that is larger is placed in pieces."""
+"""The Arrow bytes of rows that are placed at once; a larger share of a batch is placed in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrossWrite(Placing):
-    """How keys get partition and bucket; plain values, so that it travels. Memory is in bytes.
+    """How keys get partition and bucket; plain values, so that this can be sent to tasks. Memory is in bytes.
 
-    `snapshot` is what the batch is written on, None for the empty table. `backup` is a folder that outlives the
-    machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has placed a share
-    writes its buckets, which no other share may have keys in.
+    `snapshot` is the one on which the batch is written, None for the empty table. `backup` is a folder that outlives
+    the machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has placed a
+    share also writes its buckets, in which no other share may have keys.
     """
 
     uri: str
@@ -88,21 +90,21 @@ class CrossWrite(Placing):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """The rows of a share's runs, in arrival order, as runs of the buckets they go to.
+        """Yields the rows of a share's runs, in arrival order, as runs of the buckets that they go to.
 
-        A note of what becomes of the keys may be left for the next batch: the snapshot of this one has to carry it.
-        Where feeds matter, a key with rows of several feeds is named: the whole key, as it may be in two partitions.
-        Raises IndexStateError when another process holds the index, or the batch is an old one; SharedBucket where the
-        share is written alone and has keys in a bucket that another number of shares has opened.
+        A note of the changes of the keys may be written for the next batch; then the snapshot of this batch must carry
+        the note's token. If feeds matter, a key with rows of several feeds is yielded: the full key, because it may be
+        in two partitions. Raises IndexStateError when another process holds the index, or the batch is an old one;
+        SharedBucket where the share is written alone and has keys in a bucket that another number of shares has opened.
         """
         plan = self.index_plan(share)
         index, report = ready_index(plan, self.source(), self.snapshot)
-        # Before rows are placed: what is forgotten afterwards was unknown to them.
+        # Before rows are placed: keys that are forgotten later would be known to these rows.
         alive_since, grown, note = plan.alive_since, 0, None
         with index:
             if plan.backup is not None and (self.back_up_now or report.origin is IndexOrigin.BUILT):
                 _back_up(index, plan.backup, plan.world)
-            # Runs are let go as they are read: the caller holds the placed rows at the same time.
+            # Runs are released as they are read, because the caller holds the placed rows at the same time.
             chunks = _chunks(deque(runs))
             del runs
             first, second = next(chunks, None), next(chunks, None)
@@ -133,17 +135,20 @@ class CrossWrite(Placing):
                 forget_expired(index, alive_since=alive_since, grown_by=grown)
 
     def check_owned(self, share: int, buckets: Int32s) -> None:
-        """Raises SharedBucket for a bucket that the task of the share may not write. A key stays in the bucket of its
-        first write, whatever the number of shares has become since."""
+        """Raises SharedBucket for a bucket that the task of the share may not write: a key stays in the bucket of its
+        first write, even if the number of shares has changed since.
+        """
         if self.writes_alone and (buckets % self.shares != share).any():
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
     def in_one_task(self) -> "CrossWrite":
-        """Where one task writes all buckets, it does not matter which share has keys in them."""
+        """Returns the same for a single task that writes all buckets, where several shares may have keys in a
+        bucket.
+        """
         return replace(self, writes_alone=False)
 
     def index_plan(self, share: int) -> IndexPlan:
-        """Which index the share needs."""
+        """Returns the plan of the share's index."""
         root = self.local_directory or f"{tempfile.gettempdir()}/bucketline"
         backup = None
         if self.backup is not None:
@@ -152,7 +157,7 @@ class CrossWrite(Placing):
         return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup, self.world)
 
     def source(self) -> IndexSource:
-        """The table the index is of."""
+        """Returns the table of the index."""
         access = BucketAccess(self.uri, self.schema, self.world).files
         io, path = access.io, access.table_path
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
@@ -160,11 +165,11 @@ class CrossWrite(Placing):
         return IndexSource(access, self.manifests(io, path, partition_types), Snapshots(io, root))
 
     def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
-        """The manifests of the table at a path, which say what the index holds."""
+        """Returns the manifests of the table at a path, from which the index is built."""
         return Manifests(io, path, partition_types, world=self.world)
 
     def seal_plan(self, form: RunForm) -> SealPlan:
-        """How placed rows become runs."""
+        """Returns how placed rows are sealed into runs."""
         fold = sealing_fold(self.schema)
         return SealPlan(
             schema=self.schema,
@@ -180,7 +185,9 @@ class CrossWrite(Placing):
 def _place_whole(
     write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
 ) -> tuple[PlacedBatch, SnapshotNote | None]:
-    """All rows of the share at once; what becomes of their keys is noted under the token for the next batch."""
+    """Places all rows of the share at once, and writes a note of the changes of their keys for the next batch, under
+    the token.
+    """
     rows, kinds, feeds = _parted(rows)
     placed = place_batch(
         index,
@@ -198,7 +205,7 @@ def _place_whole(
 
 
 def _back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
-    """A backup if it can be had: it is a copy of a cache, and worth no batch."""
+    """Makes a backup if possible: the index is only a cache, so a failure does not fail the batch."""
     try:
         back_up(index, folder, world)
     except StorageError as e:
@@ -210,7 +217,7 @@ def _with_buckets(rows: pa.Table, buckets: Int32s) -> pa.Table:
 
 
 class _Placer:
-    """Places rows chunk after chunk: the index, and over it what the batch has done so far."""
+    """Places rows chunk after chunk, by the index and the changes that the batch has made so far."""
 
     def __init__(self, write: CrossWrite, index: KeyIndex, plan: IndexPlan) -> None:
         self._write, self._index, self._plan = write, index, plan
@@ -223,7 +230,7 @@ class _Placer:
         self.mixed: MixedKey | None = None
 
     def place(self, chunk: pa.Table) -> AcceptedRows:
-        """The rows to write for these rows, with the bucket of each in a column of its own."""
+        """Returns the rows to write for these rows, with the bucket of each in a column of its own."""
         write = self._write
         rows, kinds, feeds = _parted(chunk)
         named, codes_here = partition_codes(rows, write.schema)
@@ -250,7 +257,7 @@ class _Placer:
         return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
 
     def _look(self, rows: pa.Table, keys: pa.Array, numbers: np.ndarray, feeds: Feeds) -> None:
-        """Notes a key of several feeds, in this chunk or in it and those before."""
+        """Notes a key of several feeds, in this chunk or between this chunk and earlier ones."""
         primary_keys = self._write.schema.primary_keys
         self.mixed = mixed_key_of(rows, numbers, feeds, primary_keys)
         of_keys = first_feeds(numbers, feeds)
@@ -269,7 +276,7 @@ class _Placer:
         self._seen = pa.concat_arrays([seen, fresh]), np.concatenate([seen_feeds, of_keys[~known]])
 
     def _overlaid(self, keys: pa.Array, indexed: KeyPlaces) -> KeyPlaces:
-        """The places in the index, overruled by those of keys that the batch has moved."""
+        """Returns the partitions and buckets from the index, replaced for keys that the batch has moved."""
         if self._moved_keys is None or not len(self._moved_keys):
             return indexed
         at = pc.index_in(keys, value_set=self._moved_keys)
@@ -297,7 +304,7 @@ class _Placer:
         )
 
     def _dense(self, placement: Placement) -> tuple[Placement, list[bytes]]:
-        """The placement with partitions numbered 0, 1, ..., and the partitions so numbered."""
+        """Returns the placement with partitions numbered 0, 1, ..., and the partitions by these numbers."""
         used, dense = np.unique(placement.partitions, return_inverse=True)
         named = self._index.partitions(used.tolist())
         numbered: Int32s = dense.astype(np.int32)
@@ -305,15 +312,15 @@ class _Placer:
 
 
 def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
-    """The table's columns of a chunk, the row kinds, and the feeds where they are there."""
+    """Returns the table's columns of a chunk, the row kinds, and the feeds if there are any."""
     feeds = chunk[_FEED].to_numpy() if _FEED in chunk.column_names else None
     own = [name for name in chunk.column_names if name not in (SEQUENCE, VALUE_KIND, _FEED)]
     return chunk.select(own), chunk[VALUE_KIND].combine_chunks(), feeds
 
 
 def _chunks(runs: deque[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
-    """The rows of runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one. Where it
-    matters which feed they came from, a column says it.
+    """The rows of runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one. If feeds
+    matter, a column tells the feed of each row.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0

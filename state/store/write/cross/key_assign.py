@@ -1,6 +1,5 @@
-"""From rows of one share to rows that are ready to be written: looked up in the key index, placed, and noted.
-
-Source: Paimon 2.0 GlobalIndexAssigner.
+"""Turns rows of one share into rows that are ready to be written: looks up their keys in the index, places them, and
+makes the note.
 """
 
 from dataclasses import dataclass
@@ -30,10 +29,11 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedBatch:
-    """m rows to write in order, the kind of each (int8), and where: partition `partitions[codes[i]]`, `buckets[i]`.
+    """m rows to write in order, with the kind (int8), partition `partitions[codes[i]]` and bucket `buckets[i]` of row
+    i.
 
-    `keys` are the batch's distinct keys and `effect` what becomes of them: what `write_note` takes. `mixed` is a key
-    whose rows came from several feeds, None if there is none.
+    `keys` are the batch's distinct keys and `effect` the change of each: both are arguments of `write_note`. `mixed` is
+    a key whose rows came from several feeds, None if there is none.
     """
 
     rows: pa.Table
@@ -58,11 +58,11 @@ def place_batch(
     expires: bool = False,
     feeds: Feeds | None = None,
 ) -> PlacedBatch:
-    """Where all rows of a batch go that are of one share; the index stays as it is.
+    """Places all rows of a batch that belong to one share; the index does not change.
 
-    Shapes: the table's columns, n rows in arrival order, n int8 kinds. A batch is placed as a whole: rows of one key in
-    two calls would not know of each other. `own` are the buckets that new keys may be put into. `feeds` says which feed
-    each row came from.
+    Shapes: the table's columns, n rows in arrival order, n int8 kinds. A batch is placed as a whole, since a second
+    call would not know the rows of the first. New keys may go to the buckets `own`. `feeds` says which feed each row
+    came from.
     """
     schema = share.schema
     flat = rows.combine_chunks()
@@ -92,7 +92,9 @@ def place_batch(
 def _row_and_old_codes(
     index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
 ) -> tuple[Int32s, KeyPlaces, Int32s]:
-    """Partitions of rows and of old places, numbered 0, 1, ... in this batch; and the index's code of each number."""
+    """Returns the partitions of rows and of old places, numbered 0, 1, ... in this batch, and the index's code of each
+    number.
+    """
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)
     stored = distinct(own_codes.astype(np.int32), old.partitions[old.partitions != NOWHERE].astype(np.int32))

@@ -1,1 +1,3 @@
-"""Runs for tasks that own many buckets: sealed together, cut apart, sorted together again."""
+"""Runs for tasks that own many buckets: rows of many buckets are sealed together, and separated and sorted by the
+owner.
+"""

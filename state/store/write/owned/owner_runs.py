@@ -1,8 +1,9 @@
-"""What one task sends to another of one flush: rows of all groups that go there, in one run, and where each group is.
+"""The run that one task sends to another after a flush: the rows of all groups that the other task owns, and where each
+group is.
 
-The rows lie by partition and group; those of a group in the order that its own run would have. They are an Arrow IPC
-file, so that a group can be cut out without reading what is before it. Small neighbours share a record batch, a large
-group has batches of its own.
+The rows are ordered by partition and group; inside of a group they have the order of a run of the group alone. They are
+an Arrow IPC file, so that a group can be cut out without reading what is before it. Small neighbours share a record
+batch, a large group has batches of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,7 @@ the piece begins, and its row there; and whether no other piece has rows in its 
 @dataclass(frozen=True, slots=True)
 class OwnerRun:
     """A sealed run of the rows that one flush of the task `origin` has for the task `owner`. `flush` counts the task's
-    runs. `table` is the number of the table that the rows are for, of those that a job writes.
+    runs. `table` is the number of the rows' table among the tables of a job.
     """
 
     owner: int
@@ -48,7 +49,7 @@ class OwnerRun:
 
     @property
     def consumed_rows(self) -> int:
-        """Accepted rows, those folded away included."""
+        """Returns the number of accepted rows, including those that were folded away."""
         return sum(self.pieces["consumed_rows"].to_pylist())
 
     @property
@@ -56,7 +57,7 @@ class OwnerRun:
         return sum(self.pieces["row_count"].to_pylist())
 
     def runs(self) -> Iterator[tuple[SealedRun, "RunPlace"]]:
-        """A run for each piece, without its rows, and where these are."""
+        """Yields a run for each piece, without its rows, and where these are."""
         columns = (self.pieces.column(name).to_pylist() for name in PIECES.names)
         before = 0
         for partition, group, consumed, rank_end, count, size, *at, feeds in zip(*columns, strict=True):
@@ -68,8 +69,9 @@ class OwnerRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """Where the rows of a piece are: from a row of a record batch on, and in the batches after it. `is_alone` and
-    `row_bytes` as in PIECES. `rows_before` are the rows of the run before them."""
+    """The position of the rows of a piece: from a row of a record batch on, and in the batches after it. `is_alone` and
+    `row_bytes` as in PIECES. `rows_before` are the rows of the run before them.
+    """
 
     batch: int
     first_row: int
@@ -81,7 +83,7 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """Rows of a group that go into a run; the first ones of the group where it `begins`."""
+    """Rows of a group that go into a run; `begins` says that they are the first rows of the group."""
 
     group: int
     row_count: int
@@ -89,8 +91,9 @@ class RunPart:
 
 
 def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[RunPart]]:
-    """The parts of each run of at most so many rows, from groups and their row counts in order; those without rows have
-    none."""
+    """Yields the parts of each run of at most so many rows, from groups and their row counts in order; groups without
+    rows have no parts.
+    """
     parts: list[RunPart] = []
     room = rows_each
     for group, count in groups:
@@ -107,7 +110,7 @@ def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator
 
 
 def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[RunPlace]]:
-    """How many rows each record batch of a run has, and where its pieces are, from their row counts."""
+    """Returns how many rows each record batch of a run has, and where its pieces are, from the pieces' row counts."""
     batches: list[int] = []
     places: list[RunPlace] = []
     room = 0
@@ -142,7 +145,7 @@ def sealed_batches(rows: pa.Table, batch_sizes: Sequence[int], form: RunForm) ->
 
 def _write_file(rows: pa.Table, batch_sizes: Sequence[int], sink: pa.NativeFile, compression: str | None) -> None:
     (whole,) = rows.combine_chunks().to_batches()
-    # Handing small buffers to other threads costs more than compressing them.
+    # Handing small buffers to other threads costs more than compressing them here.
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
         first = 0
@@ -167,7 +170,7 @@ def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.Record
 
 
 def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
-    """The places of a run, in order, those that follow each other made one."""
+    """Yields the positions of a run, in order, with neighbours merged into one."""
     stretch: RunPlace | None = None
     for place in places:
         if stretch is not None and stretch.rows_before + stretch.row_count == place.rows_before:
@@ -190,18 +193,18 @@ def packed_again(blob: pa.Buffer) -> bytes:
 
 
 def pieces_bytes(pieces: pa.RecordBatch) -> bytes:
-    """The pieces as they travel."""
+    """Serializes the pieces."""
     data: bytes = pieces.serialize().to_pybytes()
     return data
 
 
 def read_pieces(data: bytes | pa.Buffer) -> pa.RecordBatch:
-    """The pieces in the bytes."""
+    """Reads serialized pieces."""
     return pa.ipc.read_record_batch(pa.py_buffer(data), PIECES)
 
 
 def pieces_of(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
-    """Pieces with these members, in the order of PIECES."""
+    """Makes pieces with these members, in the order of PIECES."""
     columns = zip(*rows, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(c, f.type) for c, f in zip(columns, PIECES, strict=True)], schema=PIECES

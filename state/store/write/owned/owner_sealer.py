@@ -1,4 +1,5 @@
-"""Map side of a write to many buckets: accepted rows → one sealed run for each task that owns some of their groups.
+"""The map side of a write to many buckets: accepted rows → one sealed run for each task that owns some of the rows'
+groups.
 
 Sorting, packing and sending cost something for each run, whatever its size. So all rows of a flush are sorted at once:
 by group, and within it as `sealed_runs` does it.
@@ -35,13 +36,13 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 
 class Owners(Protocol):
-    """Which task gets a group."""
+    """Decides which task gets a group."""
 
     def task(self, partition: bytes, bucket: int) -> int: ...
 
 
 class OwnerSealer(Sealer[OwnerRun]):
-    """As `RunSealer`, with one run for all groups of an owner."""
+    """The same as `RunSealer`, with one run for all groups of an owner."""
 
     def __init__(self, plan: SealPlan, owners: Owners, *, origin: int) -> None:
         super().__init__(plan, origin=origin)
@@ -72,7 +73,7 @@ class OwnerSealer(Sealer[OwnerRun]):
                 yield self._run(owner, run_rows, parts, groups, spans)
 
     def _ordered(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None, places: np.ndarray) -> np.ndarray:
-        """The rows that stay, by the place of their group and as they lie in it."""
+        """Returns the rows that stay, in the order of their groups, and inside of a group in the group's order."""
         plan = self._plan
         keys = plan.schema.trimmed_primary_key
         if not keys or plan.keep_order:
@@ -82,7 +83,7 @@ class OwnerSealer(Sealer[OwnerRun]):
         by_key = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
         order = by_key[np.argsort(places[by_key], kind="stable")]
         if not isinstance(plan.fold, Selection) or not has_all_values(rows, plan):
-            # A row that leaves out values gets them of rows before it.
+            # A row that leaves out values gets them from earlier rows.
             return order
         starts = key_changes(sort_columns.select(list(keys)).take(pa.array(order)), keys)
         of_rows = places[order]
@@ -115,7 +116,9 @@ class OwnerSealer(Sealer[OwnerRun]):
 
 
 def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For each row the place of its group in that order, in 16 bits where they are enough, and its arrival rank."""
+    """Returns for each row the position of its group in that order, in 16 bits if they are enough, and its arrival
+    rank.
+    """
     count = len(groups.by_group)
     sizes = np.diff(groups.borders)
     place_of_group = np.empty(len(ordered), np.uint16 if len(ordered) <= 1 << 16 else np.int64)
@@ -127,7 +130,7 @@ def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarra
 
 
 def _spans(groups: Groups, feeds: Feeds) -> list[bytes]:
-    """The feeds of the ranks of each group, as bytes of FeedSpans."""
+    """Returns the feeds of the ranks of each group, as bytes of FeedSpans."""
     feeds = feeds[groups.by_group]
     found = list[bytes]()
     for i, start in enumerate(groups.starts):

@@ -1,8 +1,8 @@
-"""Many buckets of few rows each → the rows of some neighbours, sorted together: one bucket at a time would cost more
-for cutting, sorting and moving columns than its rows do.
+"""Sorts the rows of neighbouring buckets together, if each has few rows: one bucket at a time would cost more for
+cutting, sorting and moving columns than for the rows.
 
-A window is as many buckets as fit into a part of the memory for merging. Their rows lie side by side in each run of an
-owner, so that one cut of each run has them all.
+A window is as many buckets as fit into a part of the memory for merging. Their rows are next to each other in each run
+of an owner, so that one cut of each run has all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +25,8 @@ Runs = Sequence[tuple[SealedRun, Blob]]
 
 @dataclass(frozen=True, slots=True)
 class SortedRows:
-    """The rows of a bucket by key, those of one key oldest first, with their sequence numbers; `starts` is true at the
-    first row of each key. They came in `runs`, whose rank 0 has the sequence numbers `first_numbers`.
+    """The rows of a bucket by key, rows of one key from old to new, with their sequence numbers; `starts` is true at
+    the first row of each key. The rows came in `runs`; rank 0 of each run has the sequence number in `first_numbers`.
     """
 
     rows: pa.Table
@@ -36,8 +36,8 @@ class SortedRows:
 
 
 class SortedWindows:
-    """Takes buckets out of a buffer, sorted where they are small. `next_number` is the next sequence number of a
-    bucket; a window has at most `window_bytes` of rows.
+    """Takes buckets out of a buffer, sorted if they are small. `next_number` is the next sequence number of a bucket; a
+    window has at most `window_bytes` of rows.
     """
 
     def __init__(
@@ -50,7 +50,9 @@ class SortedWindows:
         self._ready: dict[BucketId, SortedRows] = {}
 
     def take(self, bucket_id: BucketId) -> Runs | SortedRows:
-        """What a bucket has. As `RunBuffer.take`, for one thread at a time."""
+        """Takes the rows of a bucket out of the buffer. The same as `RunBuffer.take`; only one thread at a time may
+        call it.
+        """
         if bucket_id in self._ready:
             return self._ready.pop(bucket_id)
         window = list(self._window(bucket_id))
@@ -60,7 +62,7 @@ class SortedWindows:
         return self._ready.pop(bucket_id)
 
     def _window(self, first: BucketId) -> Iterator[BucketId]:
-        """A bucket and those after it, as long as they are small and fit."""
+        """Yields a bucket and the buckets after it, as long as they are small and fit into the window."""
         left = self._window_bytes
         if not self._schema.primary_keys:
             return

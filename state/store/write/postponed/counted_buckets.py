@@ -1,4 +1,4 @@
-"""Rows of a postpone table that go to real buckets at once: how many a partition gets depends on its rows."""
+"""Writes rows of a postpone table to real buckets at once; how many buckets a partition gets depends on its rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 @dataclass(frozen=True, slots=True)
 class CountedBuckets(Placing):
-    """Gives partitions as many buckets as their rows ask for; all rows of a partition come as one group.
+    """Gives each partition a number of buckets by its rows; all rows of a partition come as one group.
 
-    A partition keeps the count that it has in `counts`. A new one gets as many as `postpone.target-row-num-per-bucket`
-    asks for, the rows in `waiting` counted as well, else `postpone.target-size-per-bucket`. `seal` says how rows are
-    sorted in their buckets.
+    A partition in `counts` keeps its number. A new partition gets the number that follows from
+    `postpone.target-row-num-per-bucket`, with the rows in `waiting` counted as well, else from
+    `postpone.target-size-per-bucket`. `seal` says how rows are sorted in their buckets.
     """
 
     seal: SealPlan
@@ -45,7 +45,7 @@ class CountedBuckets(Placing):
             yield BucketNews(partition, bucket, str(count).encode())
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """The message, its files with the bucket count of their partition."""
+        """Returns the message with the bucket count of the partition in its files."""
         del world
         return replace(message, total_buckets=int(payload))
 
@@ -65,13 +65,13 @@ def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blo
     if rows_each is not None:
         wanted = -(-(waiting_rows + sum(run.row_count for run, _ in runs)) // rows_each)
     else:
-        # Runs may be packed, and some of a task's may be while others are not: only their rows say how large they are.
+        # Some runs of a task may be packed while others are not, so only the rows show how large the runs are.
         row_bytes = sum(rows.nbytes for _, blob in runs for rows in _rows(blob))
         wanted = -(-row_bytes // settings.bytes_per_bucket)
     return max(1, min(wanted, settings.most_buckets_of_batch))
 
 
 def _rows(blob: Blob) -> Iterator[pa.RecordBatch]:
-    """The columns of the table's rows, without those of a run. The blob can still be read."""
+    """Yields the columns of the table, without those of a run. The blob can still be read."""
     for batch in unseal(again(blob)):
         yield batch.drop_columns([SEQUENCE, VALUE_KIND])

@@ -14,18 +14,19 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Postpone(Mode):
-    """A share of the keys is one task's, which writes their rows unsorted."""
+    """The mode in which one task owns a share of the keys, and writes their rows unsorted to the postpone bucket."""
 
-    # Two first writers of a partition might choose different bucket counts.
+    # Two writers that are the first in a partition might choose different bucket counts.
     append_check = AppendCheck.ALL_RULES
     why_not_compacting = "rows of a postpone table are compacted when they leave the postpone bucket"
     postpones = True
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by share of the keys in the order they come, and written so.
+        """Rows are sealed by share of the keys, and written, in the order in which they come.
 
-        The number of shares is kept while rows wait: they are in order only while a key keeps its writer.
+        The number of shares stays the same while rows wait: the rows of a key are in order only as long as the key
+        keeps its writer.
         """
         waits = scope.key_shares is not None and any(b[1] == POSTPONE_BUCKET for b in table.view.buckets())
         shares = scope.workers.tasks((scope.key_shares if waits else None) or plan.sink.write_parallelism)
@@ -49,10 +50,12 @@ class Postpone(Mode):
 
 
 class PostponeInBuckets(Postpone):
-    """Rows go to real buckets at once, as many as those of a new partition ask for."""
+    """The mode in which rows go to real buckets at once; the rows of a new partition decide how many it gets."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by partition, which one task writes: their number decides how many buckets they get."""
+        """Rows are sealed by partition, which one task writes: the number of its rows decides how many buckets it
+        gets.
+        """
         seal = plan.seal_plan(KeyShares(1, plan.schema.trimmed_primary_key))
         write = plan.bucket_write(scope.trigger)
         view = table.view
@@ -67,13 +70,13 @@ class PostponeInBuckets(Postpone):
 
 
 def _newest_waiting(view: LiveFiles) -> dict[bytes, int]:
-    """When the newest file that waits in each partition says it was made."""
+    """Returns for each partition the creation time of its newest waiting file."""
     waiting = [b for b in view.buckets() if b[1] == POSTPONE_BUCKET]
     return {b[0]: max(f.creation_time_ms or 0 for f in view.files(b)) for b in waiting}
 
 
 def _checked(user: str) -> str:
-    """Raises OptionError for a user whose name holds `-s-`, which comes before the writer number in names of files."""
+    """Raises OptionError if the name of a user holds `-s-`, which precedes the writer number in names of files."""
     if "-s-" in user:
         raise OptionError(
             f"the writer {user!r} cannot write a postpone table: its files are named after it, and '-s-' ends the "

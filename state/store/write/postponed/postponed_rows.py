@@ -1,7 +1,8 @@
-"""Postponed rows: written as they came, unsorted, where no batch read sees them until a compaction moves them.
+"""Writes postponed rows as they came, unsorted, to a bucket that batch reads do not see until a compaction moves the
+rows.
 
-All rows of a key go through one writer number, made of the key's hash, and files of a writer follow each other in time,
-so that any compactor that keeps the order of a writer's files applies the newest change of a key last.
+All rows of a key have one writer number, made of the key's hash, and files of a writer follow each other in time, so
+that any compactor that keeps the order of a writer's files applies the newest change of a key last.
 Source: Paimon 2.0 PostponeBucketFileStoreWrite, PostponeBucketWriter.
 """
 
@@ -26,17 +27,18 @@ from bucketline.state.types.arrow import SEQUENCE
 from bucketline.state.types.order import normalized_keys
 
 MOST_KEY_BYTES = 64 << 20
-"""Bytes of keys of a share that are compared to see whether two feeds have one. Rows are not sorted here, so that all
-keys that are compared are in memory at the same time; further rows of the share are not looked at."""
+"""The bytes of keys of a share that are compared to see whether rows of a key came from two feeds. All compared keys
+are in memory at the same time, because rows are not sorted here; further rows of the share are not checked.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PostponedRows(Placing):
     """Writes rows to the postpone bucket under the name of `user`.
 
-    Compactors put files in the order of their creation times, which are local time: it goes back once a year, and from
-    one machine to the next. So the files of a partition say that they were made after `since_ms`, when the newest that
-    waits was.
+    Compactors put files in the order of their creation times, which are local time: local time goes back once a year,
+    and differs between machines. So the files of a partition get creation times after `since_ms`, that of the newest
+    waiting file.
     """
 
     access: BucketAccess
@@ -44,8 +46,8 @@ class PostponedRows(Placing):
     since_ms: Mapping[bytes, int]
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[CommitMessage | MixedKey]:
-        """The rows of one share of a partition's keys, in arrival order, as files of writer number `share`. Where feeds
-        matter, a key with rows of several feeds is named.
+        """Writes the rows of one share of a partition's keys, in arrival order, to files of writer number `share`. If
+        feeds matter, a key with rows of several feeds is yielded.
         """
         mixed = _mixed(self.access.schema, runs)
         if mixed is not None:
