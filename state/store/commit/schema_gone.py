@@ -39,7 +39,7 @@ def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
     Raises SchemaMismatchError if a fast-forward has removed or replaced it, because no read would succeed.
     StorageError.
     """
-    if snapshots.owner is not None or schema.id == 0:
+    if schema.id == 0:
         return  # a branch begins with the table's first schema, or with a later one alone
     stored: TableSchema | None = None
     try:

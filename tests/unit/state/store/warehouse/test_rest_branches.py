@@ -5,18 +5,19 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import BranchNotFoundError, StorageError
+from bucketline.state.errors import BranchNotFoundError, SchemaMismatchError, StorageError
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.decoder import DecodedRows
-from tests.support.servers.rest_server import Fault, RestServer, failing, lost, never_came
+from tests.support.servers.rest_server import Fault, Request, RestServer, failing, lost, never_came
 from tests.support.spark.tasks import Cluster
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
@@ -105,6 +106,31 @@ def test_schema_tags_rollback_and_expiry_of_a_branch_are_its_own(
     assert no_orphans(table) and no_orphans(branch)
     assert table.delete_tag("start") and ids(branch) == [1, 2, 5]
     assert table.fast_forward("b") == 3 and ids(table) == [1, 2, 5] and table.refreshed().write(rows(7)) == 4
+
+
+@pytest.mark.parametrize(("branch_widens", "became"), [(False, "removed"), (True, "replaced")])
+def test_rows_under_a_schema_that_a_fast_forward_takes_away_meanwhile_are_refused(
+    server: RestServer, table: bl.Table, branch: bl.Table, branch_widens: bool, became: str
+) -> None:
+    wider = table.add_column("n", "INT")
+    wider.write(_wide("n", 2))
+    if branch_widens:
+        branch.add_column("m", "INT").write(_wide("m", 3))
+
+    def forwarded(request: Request, do: Callable[[], Any]) -> Any:
+        table.fast_forward("b")
+        return do()
+
+    server.faults.append(forwarded)
+    with pytest.raises(SchemaMismatchError, match=f"schema 1, .* was {became} meanwhile.*nothing was committed"):
+        wider.write(_wide("n", 4))
+    table = table.refreshed()
+    assert ids(table) == ([1, 3] if branch_widens else [1]) and table.doctor(rows=True) == []
+    assert table.write(_wide("m", 5) if branch_widens else rows(5)) == (3 if branch_widens else 2)
+
+
+def _wide(name: str, number: int) -> pa.Table:
+    return rows(number).append_column(name, pa.array([number], pa.int32()))
 
 
 def test_an_empty_branch_begins_with_the_newest_schema(server: RestServer, table: bl.Table) -> None:
