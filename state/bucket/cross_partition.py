@@ -103,8 +103,8 @@ def place_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyEffect:
-    """What a batch does to the index once it is committed: the numbers of keys to put at their `places` and of keys to
-    remove, and by how much the keys in a (partition code, bucket) grow.
+    """The changes of a batch to the index once the batch is committed: the numbers of keys to put at their `places` and
+    of keys to remove, and by how much the keys in a (partition code, bucket) grow.
     """
 
     puts: Int64s
@@ -127,7 +127,8 @@ class KeyEffect:
 def key_effect(
     rows: KeyedRows, old: KeyPlaces, placement: Placement, rule: OldPlaceRule, *, expires: bool
 ) -> KeyEffect:
-    """What a placement changes in the index: the same as reading the files that its rows are written to.
+    """Returns the changes of a placement to the index: the same as from reading the files to which its rows are
+    written.
 
     With `expires`, a key is put again whenever it is written.
     """
@@ -202,7 +203,7 @@ class _Allocator:
 def _follow_rows(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator
 ) -> Placement:
-    """deduplicate: a key moves to the partition of its newest row, and is deleted in the old one."""
+    """Places rows under deduplicate: a key moves to the partition of its newest row, and is deleted in the old one."""
     keys, partitions = rows.keys[order], rows.partitions[order]
     came_from = np.empty(len(keys), np.int32)
     came_from[1:] = partitions[:-1]
@@ -212,7 +213,7 @@ def _follow_rows(
     arrivals = np.flatnonzero(moved)
     arrivals = arrivals[np.argsort(order[arrivals])]
     buckets[arrivals] = allocator.allocate(partitions[arrivals], rows.key_hashes[keys[arrivals]])
-    # A row that stays is where the last one that moved, or the first of its key, went.
+    # A row that does not move goes to the partition of the last row of its key that moved, or of the key's first row.
     buckets = buckets[np.maximum.accumulate(np.where(moved | first, np.arange(len(keys)), 0))]
     left = np.flatnonzero(moved & (came_from != NOWHERE))
     bucket_before = np.empty(len(keys), np.int32)
@@ -222,7 +223,7 @@ def _follow_rows(
     last = np.roll(first, -1)
     places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     places.partitions[keys[last]], places.buckets[keys[last]] = partitions[last], buckets[last]
-    # The delete of the old place goes right before the row that moves.
+    # The delete in the old partition comes directly before the row that moves.
     source = np.concatenate([order[left], order])
     written = np.argsort(2 * source + np.repeat([0, 1], [len(left), len(order)]))
     kinds = np.concatenate([np.full(len(left), int(RowKind.DELETE), np.int8), rows.kinds[order]])
@@ -239,7 +240,9 @@ def _follow_rows(
 def _stay(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
-    """The other engines: a key stays in its partition; a new key gets that of its first row."""
+    """Places rows under the other engines: a key stays in its partition; a new key gets the partition of its first
+    row.
+    """
     places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     beginnings = np.sort(order[first])
     beginnings = beginnings[old.partitions[rows.keys[beginnings]] == NOWHERE]

@@ -31,7 +31,7 @@ def fill_defaults(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def check_defaults(schema: TableSchema) -> None:
-    """Returns if every default reads as its column's type. Raises as `default_scalar`."""
+    """Raises the errors of `default_scalar` if a default does not fit its column's type."""
     for field in schema.fields:
         if field.default_value is not None:
             default_scalar(field)
@@ -54,12 +54,14 @@ def default_scalar(field: DataField) -> pa.Scalar:
 
 
 def left_out_value(field: DataField) -> pa.Scalar:
-    """What a column gets that a statement leaves out: its default, or null. Raises as `default_scalar`."""
+    """Returns the value of a column that a statement leaves out: its default, or null. Raises the errors of
+    `default_scalar`.
+    """
     return pa.scalar(None, arrow_type(field.type)) if field.default_value is None else default_scalar(field)
 
 
 def _value(text: str, data_type: DataType) -> object:
-    """A text as a value of a type, what is inside of nested ones in Python's types. Raises pa.ArrowInvalid."""
+    """Reads a text as a value of a type; values inside of nested ones are in Python's types. Raises pa.ArrowInvalid."""
     if data_type.is_atomic:
         if len(text) > 1 and text[0] == text[-1] == "'":
             text = text[1:-1]
@@ -91,7 +93,7 @@ def _inner(text: str, data_type: DataType) -> object:
 
 
 def _parts(text: str, name: str, brackets: str) -> Iterator[str]:
-    """What stands between the brackets, apart where commas outside of quotes and inner brackets are."""
+    """Yields the parts between the brackets, separated at commas outside of quotes and inner brackets."""
     whole = text.strip()
     called = re.fullmatch(rf"(?is){name}\s*\((.*)\)", whole)
     if called is None and not (whole[:1] == brackets[0] and whole[-1:] == brackets[1]):

@@ -64,7 +64,7 @@ class KnownHashes:
         return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def without(self, buckets: Collection[int]) -> "KnownHashes":
-        """The same without these buckets."""
+        """Returns the index without these buckets."""
         kept = ~np.isin(self.buckets, np.array(sorted(buckets), np.int16))
         return KnownHashes(self.hashes[kept], self.buckets[kept], self.has_lost)
 

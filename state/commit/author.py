@@ -10,7 +10,7 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, Operation
 class Author:
     """The writer's name, and the identifier of its commit: a commit of the same user and identifier is the same commit.
 
-    `properties`, the `watermark` and the `operation` are written into the snapshot; the last for people alone.
+    `properties`, the `watermark` and the `operation` are written into the snapshot; the operation is only for people.
     """
 
     user: str

@@ -44,7 +44,7 @@ class TagPlan:
         return self.settings.creation in (TagCreation.PROCESS_TIME, TagCreation.WATERMARK)
 
     def time_of(self, snapshot: Snapshot) -> int | None:
-        """The time of a snapshot that counts for tags; None where it has no watermark."""
+        """Returns the time of a snapshot that counts for tags; None if the snapshot has no watermark."""
         if self.settings.creation is TagCreation.PROCESS_TIME:
             return self._local(snapshot.time_ms)
         if snapshot.watermark is None or snapshot.watermark == _NO_WATERMARK:
@@ -68,7 +68,9 @@ class TagPlan:
         return (_EPOCH + timedelta(milliseconds=time_ms)).strftime(self._form[0])
 
     def next_name(self, snapshot: Snapshot, last_ms: int | None) -> str | None:
-        """The name of the tag that a snapshot gets; None when none is due. `last_ms` is the time of the newest tag."""
+        """Returns the name of the tag that a snapshot gets; None if no tag is due. `last_ms` is the time of the newest
+        tag.
+        """
         time, period = self.time_of(snapshot), self.settings.period_ms
         if time is None:
             return None
@@ -94,7 +96,7 @@ class TagPlan:
         return self.named_time(name) is not None
 
     def too_many(self, tags: Iterable[Tag]) -> list[str]:
-        """The names of created tags that go, so that as many as `tag.num-retained-max` stay: the oldest."""
+        """Returns the names of the oldest created tags, which are removed so that `tag.num-retained-max` tags stay."""
         most = self.settings.most
         if most is None:
             return []

@@ -39,8 +39,8 @@ class Append:
 class Replace:
     """New files in the place of all live files of the partitions that pass `target`, found anew at each try.
 
-    What others have written there meanwhile is replaced as well. With `moves_rows` the new files hold the same rows in
-    other places: whoever has changed one of the partitions since the work was planned makes it a conflict, and
+    Rows that other writers have written there meanwhile are replaced as well. With `moves_rows` the new files hold the
+    same rows in other buckets: a change of one of the partitions since the work was planned is a conflict, and
     postponed rows stay.
     """
 
@@ -51,7 +51,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Compactions alone, under an identifier that was used before."""
+    """Only compactions, under an identifier that was used before."""
 
     messages: tuple[CommitMessage, ...]
 

@@ -117,7 +117,7 @@ def check_bucket_counts(
 def check_new_totals(
     delta_entries: Iterable[ManifestEntry], kept_totals: Mapping[bytes, int], newest_count: int
 ) -> Conflict | None:
-    """Rule `bucket-count`, for partitions that have no files beside those of the commit: their number of buckets is
+    """Rule `bucket-count`, for partitions that have no files except those of the commit: their number of buckets is
     `newest_count`, the one of the newest schema, which a rescale may have changed since the files were planned.
 
     `kept_totals` has the partitions whose files stay. Not a rule of Paimon 2.0, where the partition cannot be written
@@ -290,9 +290,9 @@ def check_looked_up(
 ) -> Conflict | None:
     """Rule `levels-changed`: the files in which a compaction has looked up its keys are still the files of its bucket.
 
-    `newer_entries` are the changes of others since the compaction was planned. The compaction has not looked into a
-    file that they added above level 0. If that file may hold one of its keys, the old row would be neither marked as
-    deleted nor logged, and the key would exist twice. Bounds are inclusive. Not a rule of Paimon 2.0.
+    `newer_entries` are the changes of other writers since the compaction was planned. If they added a file above level
+    0, the compaction has not looked into it. If that file may hold one of its keys, the old row would be neither marked
+    as deleted nor logged, and the key would exist twice. Bounds are inclusive. Not a rule of Paimon 2.0.
     """
     inputs: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
@@ -322,10 +322,10 @@ def check_rows_unchanged(
 ) -> Conflict | None:
     """Rule `rows-changed`: no other writer has written a key of the new files since their rows were read.
 
-    `newer_entries` are the changes of others that write rows. What was computed from an older row would overwrite the
-    newer one. `common_keys` is asked of files whose ranges overlap; a file that was deleted
-    meanwhile counts with its whole range. Files of the postpone bucket are not compared: their rows have no order among
-    writers. Bounds are inclusive. Not a rule of Paimon 2.0.
+    `newer_entries` are the changes of other writers that write rows. A row computed from an older one would overwrite
+    the newer row. `common_keys` is called for files whose ranges overlap; a file that was deleted meanwhile counts with
+    its whole range. Files of the postpone bucket are not compared: their rows have no order among writers. Bounds are
+    inclusive. Not a rule of Paimon 2.0.
     """
     added: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:

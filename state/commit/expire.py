@@ -45,7 +45,7 @@ class Retention:
 
     @classmethod
     def of(cls, settings: RetentionSettings) -> "Retention":
-        """What a table's settings say. Raises OptionError when one is invalid or two contradict each other."""
+        """Reads a table's settings. Raises OptionError if a setting is invalid or two contradict each other."""
         return cls(
             min_count=settings.snapshots_min,
             max_count=settings.snapshots_max,
@@ -55,7 +55,7 @@ class Retention:
 
     @classmethod
     def of_changelogs(cls, settings: RetentionSettings) -> "Retention":
-        """What a table's settings say of changelogs; unless set, they are kept as snapshots are."""
+        """Reads a table's settings for changelogs; unless set, changelogs are kept as long as snapshots."""
         snapshots = cls.of(settings)
         return cls(
             min_count=snapshots.min_count if settings.changelogs_min is None else settings.changelogs_min,
@@ -66,7 +66,7 @@ class Retention:
 
 
 def longer_changelog(settings: RetentionSettings) -> str | None:
-    """The option that keeps changelogs longer than snapshots, None when none does."""
+    """Returns the option that keeps changelogs longer than snapshots, None if no option does."""
     for changelogs, snapshots, option in (
         (settings.changelogs_min, settings.snapshots_min, CHANGELOG_NUM_RETAINED_MIN),
         (settings.changelogs_max, settings.snapshots_max, CHANGELOG_NUM_RETAINED_MAX),
@@ -88,9 +88,9 @@ def expiry_end(
 ) -> int:
     """The id of the oldest snapshot that stays; snapshots from `earliest` up to it, exclusive, are removed.
 
-    A snapshot goes once its successor is older than the retention time, so that every state within that time stays
-    readable; snapshots beyond the largest count go at any age. `time_of` gives a snapshot's time, None when it is gone;
-    it is called for at most as many ids as one run may remove.
+    A snapshot is removed once its successor is older than the retention time, so that every state within that time
+    stays readable; snapshots beyond the largest count go at any age. `time_of` gives a snapshot's time, None when it is
+    gone; it is called for at most as many ids as one run may remove.
     """
     stop = min([latest - retention.min_count + 1, earliest + retention.limit, *next_of_consumers])
     end = max(earliest, min(latest - retention.max_count + 1, stop))
@@ -113,7 +113,7 @@ def changelog_end(
 ) -> int:
     """As `expiry_end`, of changelogs whose snapshots have expired: `ids`, ascending, `latest` is the newest snapshot.
 
-    A changelog goes by its own time, and the newest always stays.
+    A changelog is removed by its own time, and the newest always stays.
     Source: Paimon 2.0 ExpireChangelogImpl.
     """
     earliest, last = ids[0], ids[-1]
@@ -160,7 +160,9 @@ def file_key(entry: ManifestEntry) -> FileKey:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The files a snapshot needs beside data files, by folder: names, or for index files paths below the table."""
+    """The files that a snapshot needs in addition to data files, by folder: names, or for index files paths below the
+    table.
+    """
 
     lists: frozenset[str] = field(default_factory=frozenset)
     manifests: frozenset[str] = field(default_factory=frozenset)

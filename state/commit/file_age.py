@@ -1,13 +1,13 @@
 """The age from which an orphan file may be removed, and from which a commit must prove that its files exist.
 
 Files that are written and not committed yet are protected by their age alone. Orphan removal takes no file younger than
-`REMOVABLE_MS`. A commit whose files may be older than half of that checks first that they exist. The other half allows
-for clocks that differ, and for a removal that is slow between listing and removing. Ages are measured by one clock
-where possible: the storage's, or that of the process that planned the work.
+`REMOVABLE_MS`. A commit whose files may be older than half of this time checks first that they exist. The rest of the
+time allows for clocks that differ, and for a removal that is slow between listing and removing. Ages are measured by
+one clock where possible: the storage's, or that of the process that planned the work.
 """
 
 REMOVABLE_MS = 86_400_000
-"""Younger files are never removed, unless the user says that nobody writes: a day."""
+"""Younger files are never removed, unless the user says that no process writes to the table: a day."""
 
 PROOF_MS = REMOVABLE_MS // 2
 """A commit whose oldest file has this age proves that all its files exist: half a day."""
@@ -19,7 +19,9 @@ QUICK_MS = 30_000
 """Work planned less than this ago is young whatever the storage's clock says, so the storage is not asked."""
 
 FRESH_MS = 3_000
-"""A table that was looked at less than this ago is taken to be unchanged: if it is not, publishing finds out."""
+"""A table that was looked at less than this ago is assumed to be unchanged: if it has changed, the conflict is found
+when the snapshot is published.
+"""
 
 
 def is_fresh(elapsed_ms: int) -> bool:

@@ -6,10 +6,10 @@ from bucketline.state.types.logical import DataType, TypeRoot
 
 
 def misfit(there: TableSchema, wanted: TableSchema) -> str | None:
-    """Why rows for the wanted table cannot go into the one that is there; None if they can.
+    """Returns why rows for the wanted table cannot go into the existing one; None if they can.
 
-    The keys have to be equal, and each wanted column has to be there with a type that holds its values. A column that
-    is not wanted, or is nullable where it is wanted, may not be NOT NULL.
+    The keys must be equal, and the existing table must have each wanted column with a type that holds its values. A
+    column may not be NOT NULL if the wanted table lacks it or has it nullable.
     """
     keys = (("primary key", wanted.primary_keys, there.primary_keys),)
     for what, own, other in (*keys, ("partition", wanted.partition_keys, there.partition_keys)):

@@ -24,7 +24,7 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class ManifestMergeOptions:
-    """manifest.target-file-size, manifest.full-compaction-threshold-size and manifest.merge-min-count."""
+    """The options manifest.target-file-size, manifest.full-compaction-threshold-size and manifest.merge-min-count."""
 
     target_size_bytes: int = 8 << 20
     full_threshold_bytes: int = 16 << 20
@@ -32,7 +32,7 @@ class ManifestMergeOptions:
 
     @classmethod
     def of(cls, settings: CommitSettings) -> "ManifestMergeOptions":
-        """What a table's settings say. Raises OptionError when one of them cannot be read."""
+        """Reads a table's settings. Raises OptionError if one of them cannot be read."""
         return cls(
             target_size_bytes=settings.manifest_target_bytes,
             full_threshold_bytes=settings.manifest_full_threshold_bytes,
@@ -81,7 +81,7 @@ class ManifestMergePlan:
 
 
 def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: ManifestMergeOptions) -> ManifestMergePlan:
-    """What to do with the manifests of a base list, oldest first.
+    """Plans the merge of the manifests of a base list, oldest first.
 
     A full merge is worth it once the manifests that hold deletes or are below target size reach its threshold.
     """
@@ -115,7 +115,7 @@ def rewrite_fully(
 ) -> list[ManifestEntry] | None:
     """The live entries of one manifest of a full merge, in order, or None when the manifest can stay as it is.
 
-    What is rewritten goes, rolled at the target size, behind what stays.
+    The rewritten entries come after the manifests that stay, in files of the target size.
     """
     before = list(entries)
     after = [e for e in before if e.kind is FileKind.ADD and e.identity not in deleted]

@@ -148,7 +148,7 @@ def _file(record: dict[str, Any]) -> DataFileMeta:
 
 
 def _plain(value: object) -> object:
-    """The value as fastavro wants it: inside a union it takes a tuple for (type name, value)."""
+    """Converts a value to the form that fastavro needs: in a union, a tuple of type name and value."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -70,7 +70,7 @@ class CutShort:
 
     @property
     def target(self) -> int | str:
-        """What to roll back to."""
+        """Returns the target of the rollback."""
         return self.snapshot_id if self.tag is None else self.tag
 
 
@@ -88,16 +88,16 @@ class Vanished:
 def newest_of(history: History) -> NewestId | CutShort | Vanished:
     """The newest snapshot.
 
-    A hint LATEST that names an existing snapshot outweighs what names later ones. It is low because a writer did not
-    get to write it, or because a rollback lowered it before it removed anything. Where a tag or changelog names a later
-    commit whose file is gone, and that commit is no older than the newest file, it was a rollback. A commit made after
-    the rollback would be younger than what the rollback has left behind.
+    A hint LATEST that names an existing snapshot counts more than references to later ones. The hint is low because a
+    writer was stopped before writing it, or because a rollback lowered it before removing anything. Where a tag or
+    changelog names a later commit whose file is gone, and that commit is no older than the newest file, it was a
+    rollback. A commit made after the rollback would be younger than what the rollback has left behind.
     """
     hinted = None if history.latest is None else history.latest.snapshot_id
     if hinted is not None and hinted in history.ids:
         return CutShort(hinted) if hinted < history.newest and _was_rolled_back(history) else NewestId(history.newest)
     if hinted is not None and _is_before_all(history, hinted):
-        # Of a snapshot that has expired the tag is all there is; a rollback to it publishes it last.
+        # If a snapshot has expired, only its tag is left; a rollback to the tag publishes the snapshot at its end.
         tag = next((r.tag for r in history.references if r.tag is not None and r.snapshot_id == hinted), None)
         if tag is not None:
             return CutShort(hinted, tag)

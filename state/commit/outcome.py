@@ -56,7 +56,7 @@ CommitResult = Committed | Conflict | Unknown
 
 
 def outcome_unknown(snapshot: Snapshot, reason: str) -> Unknown:
-    """The Unknown for a snapshot whose publication got no clear answer."""
+    """Returns the Unknown for a snapshot whose publication got no clear answer."""
     return Unknown(
         snapshot_id=snapshot.id,
         uuid=snapshot.uuid or "",

@@ -16,9 +16,9 @@ from bucketline.state.types.logical import TypeRoot
 
 
 def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
-    """Returns when rows can be added. Raises SchemaMismatchError naming the column and where its value is.
+    """Raises SchemaMismatchError, naming the column and the partition or file, if rows cannot be added.
 
-    Looked at are partitions, and the first and the last key of each file.
+    Checks partitions, and the first and last key of each file.
     """
     if not any(f.type.root is TypeRoot.CHAR for f in schema.select(schema.primary_keys)):
         return
@@ -32,7 +32,9 @@ def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
 
 
 def same_partitions(schema: TableSchema, partitions: Collection[bytes]) -> Callable[[bytes], bool]:
-    """A test whether a partition is one of these, which have the blanks of each CHAR; it may lack them."""
+    """Returns a test whether a partition is one of these. These have the blanks of each CHAR; the tested partition may
+    lack them.
+    """
     types = [f.type for f in schema.select(schema.partition_keys)]
     if not any(t.root is TypeRoot.CHAR for t in types):
         return partitions.__contains__

@@ -28,7 +28,8 @@ class Expired:
 def expired_partitions(
     schema: TableSchema, newest_files: Mapping[bytes, int | None], local_ms: int, *, after_ms: int | None = None
 ) -> Expired:
-    """Which partitions have expired. `newest_files` holds those with files, and when the newest file of each was made.
+    """Finds the partitions that have expired. `newest_files` holds the partitions with files, and when the newest file
+    of each was made.
 
     `after_ms` replaces the table's `partition.expiration-time`. At most `partition.expiration-max-num` are named.
     """
@@ -46,7 +47,7 @@ def expired_partitions(
 
 
 def partition_time(schema: TableSchema, partition: bytes) -> int | None:
-    """The time that the values of a partition say; None when they say none."""
+    """Returns the time in the values of a partition; None if they hold no time."""
     expiry, texts = schema.settings.expiry, _texts(schema, partition)
     if expiry.time_pattern is None:
         text = next(iter(texts.values()))
@@ -58,7 +59,7 @@ def partition_time(schema: TableSchema, partition: bytes) -> int | None:
 def is_done(schema: TableSchema, partition: bytes, changed_ms: int, local_ms: int) -> bool:
     """Whether a partition that last got rows at `changed_ms` has been idle for long enough, after its own time.
 
-    A partition whose values say no time is never done.
+    A partition whose values hold no time is never done.
     """
     expiry, time = schema.settings.expiry, partition_time(schema, partition)
     if time is None or expiry.idle_to_done_ms is None or expiry.partition_ms is None:

@@ -1,9 +1,9 @@
 """Pins and announcements: decides what a process that refers to a snapshot, and one that removes it, do about each
 other.
 
-A pin and an announcement are each written before the other side is looked for, so at least one of two sees the other.
-Whoever refers gives way to an announcement, and whoever removes gives way to a pin. `docs/care-beside-history.md` has
-the argument.
+Each process writes its pin or announcement before it looks for those of others, so at least one of two processes sees
+the other. A process that refers to a snapshot gives way to an announcement, and one that removes snapshots gives way to
+a pin. `docs/care-beside-history.md` has the argument.
 """
 
 from collections.abc import Iterable
@@ -11,17 +11,19 @@ from collections.abc import Iterable
 from bucketline.state.format.json_files.pin_json import Pin, Removal
 
 PIN_LEFT_MS = 3_600_000
-"""A pin or announcement this old, by the storage's clock, is taken for one of a dead process: an hour. One that was
-only stopped looks for its own before it goes on."""
+"""A pin or announcement this old, by the storage's clock, counts as left by a dead process: an hour. A process that was
+only paused checks that its own still exists before it goes on.
+"""
 
 WHOLE_BRANCH = 2**62
-"""The end of an announcement that a branch goes with all its snapshots."""
+"""The end in an announcement that a whole branch is removed."""
 
 
 def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
-    """An announcement that the pin gives way to: snapshots of a history that it holds, or ids before them, are going.
+    """Returns an announcement to which the pin gives way: snapshots that the pin holds, or earlier ones, are being
+    removed.
 
-    Ids before count as well: a rollback to a tag gives ids anew, and the files of snapshots are removed by their ids.
+    Earlier ids count too: a rollback to a tag uses ids again, and the files of snapshots are removed by their ids.
     """
     for removal in removals:
         if any(hold.history == removal.history and hold.first < removal.end for hold in pin.holds):
@@ -30,7 +32,9 @@ def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
 
 
 def held_end(history: str, end: int, pins: Iterable[Pin | None]) -> int:
-    """Up to where snapshots of a history may go beside these pins; None is a pin that cannot be read: nothing goes."""
+    """Returns up to which id snapshots of a history may be removed, given these pins. None stands for a pin that cannot
+    be read: then none may be removed.
+    """
     for pin in pins:
         if pin is None:
             return 0

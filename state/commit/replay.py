@@ -15,7 +15,7 @@ DIGEST = "bucketline.batch-digest"
 """Snapshot property: the hash of the input of the stream's batch that the snapshot holds."""
 
 MARKER_TAG = "bucketline-writer-"
-"""Prefix of the tag that keeps a writer's newest snapshot readable however quickly others expire snapshots."""
+"""Prefix of the tag that keeps a writer's newest snapshot readable, however soon an expiry removes snapshots."""
 MARKER_RETAINED_MS = 30 * 86_400_000
 """How long the tag of a writer that has stopped keeps its snapshot's files."""
 

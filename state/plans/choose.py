@@ -47,7 +47,7 @@ class PlannedBucket:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A unit of a bucket; the larger `urgency`, the sooner."""
+    """A unit of a bucket; units with a larger `urgency` come first."""
 
     bucket: PlannedBucket
     unit: CompactUnit
@@ -67,7 +67,7 @@ def choose_keyed(
 ) -> tuple[Item, ...]:
     """The items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
 
-    `busy` are the buckets with an item that somebody may still do; `chosen` says which partitions are looked at.
+    `busy` are the buckets with an open item; `chosen` says which partitions are looked at.
     Buckets that pass `fully` are compacted fully, whatever the strategy takes. Rows that wait in a postpone bucket come
     first, under any strategy: no reader sees them. Their item is the only one of its partition.
     """
@@ -136,8 +136,8 @@ def choose_append(
 ) -> tuple[Item, ...]:
     """The items of a plan for an append table: each a group of small files that follow each other.
 
-    A bucket may have several, as they have nothing to do with each other; `busy_files` are inputs of open items.
-    `fully` as in `choose_keyed`.
+    A bucket may have several items, because they are independent; `busy_files` are inputs of open items. `fully` as in
+    `choose_keyed`.
     """
     choices = []
     for b in _looked_at(buckets, plan, local_ms, chosen):
@@ -148,8 +148,9 @@ def choose_append(
 
 
 def is_due(plan: PlanOptions, *, commits: int, since_last_ms: int | None) -> bool:
-    """Whether a writer plans with its commit number `commits`, counted from 1; `since_last_ms` is how long ago it, or
-    anybody, planned, None if never."""
+    """Whether a writer plans with its commit number `commits`, counted from 1; `since_last_ms` is how long ago the last
+    plan was made, by this writer or another, None if never.
+    """
     by_commits = commits % plan.commits == 0
     by_time = since_last_ms is None or since_last_ms >= plan.interval_ms
     if plan.trigger is PlanTrigger.COMMITS:
@@ -218,13 +219,15 @@ def _urgency(levels: Levels, plan: PlanOptions) -> tuple[float, ...]:
 
 
 def _amplification(levels: Levels) -> float:
-    """Percent of the oldest run that the newer ones have together."""
+    """Returns the size of the newer runs together, in percent of the oldest run."""
     *newer, oldest = levels.runs()
     return 100.0 * sum(r.size_bytes for r in newer) / max(1, oldest.size_bytes)
 
 
 def _within_budget(choices: Sequence[_Choice], max_bytes: int | None) -> tuple[Item, ...]:
-    """The choices as numbered items, the most urgent first; whatever its size, the first one is taken."""
+    """Returns the most urgent choices as numbered items, within the budget; the first one is taken whatever its
+    size.
+    """
     ordered = sorted(choices, key=lambda c: (tuple(-u for u in c.urgency), c.bucket.place, c.unit.files[0].file_name))
     items: list[Item] = []
     left = max_bytes

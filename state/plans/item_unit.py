@@ -15,7 +15,7 @@ from bucketline.state.plans.plan import Item
 class Obsolete:
     """The bucket has changed, and the item cannot be done any more; a later plan looks at it anew.
 
-    `inputs_gone` says that files it takes away are no longer there, as after its own commit.
+    `inputs_gone` says that input files no longer exist, as after the item's own commit.
     """
 
     reason: str
@@ -27,8 +27,8 @@ def live_inputs(
 ) -> tuple[DataFileMeta, ...] | Obsolete:
     """The item's input files among the bucket's live ones, in the item's order.
 
-    `total_buckets` and `vector_files` are the bucket's now, as those in the item. Rows of a postpone bucket may go to
-    any number of buckets where there was none before.
+    `total_buckets` and `vector_files` are the bucket's present ones, which must equal those in the item. Rows of a
+    postpone bucket may go to any number of buckets if there were none before.
     """
     live = {(f.file_name, f.level): f for f in files}
     missing = [f for f in item.inputs if (f.name, f.level) not in live]
@@ -46,7 +46,7 @@ def unit_of(
 ) -> CompactUnit | Obsolete:
     """The item's compact unit in the bucket's tree as it is now.
 
-    Deletes are dropped only if no older run stays outside now, whatever was so when it was planned.
+    Deletes are dropped only if no older run is outside of the unit now, even if that was different at planning.
     """
     unit = CompactUnit(tuple(inputs), item.output_level, item.file_rewrite)
     reason = why_unsound(unit, levels)
@@ -58,8 +58,8 @@ def unit_of(
 def why_unsound(unit: CompactUnit, levels: Levels) -> str | None:
     """Why a unit must not be compacted in this tree; None when it may be.
 
-    Its inputs are whole runs, contiguous in age, and what is older than they are lies above their output. Files that
-    are rewritten alone stay on their level, so they need not be a whole run.
+    Its inputs must be whole runs, contiguous in age, and older rows must lie on levels above the output. Files that are
+    rewritten alone stay on their level, so they need not be a whole run.
     """
     names = {f.file_name for f in unit.files}
     if unit.file_rewrite:

@@ -13,10 +13,10 @@ from enum import Enum
 from bucketline.state.plans.plan import ItemResult, ItemState
 
 MOST_FAILURES = 3
-"""Tries that end in an error before an item is given up; a later plan may take its bucket up again."""
+"""The failed tries after which an item is given up; a later plan may take up its bucket again."""
 
 MOST_EPOCHS = 30
-"""Leases of an item before it is given up: it may be what kills its workers."""
+"""The number of leases after which an item is given up: it may be the cause that its workers die."""
 
 BEATS_A_PERIOD = 4
 """How often a heartbeat is renewed within the period of its lease."""
@@ -49,8 +49,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """What the files of an item say. `epoch` is that of its highest lease, 0 without any; `lease`, `beat` and `release`
-    are of that epoch, `failures` counts the releases with an error of all epochs, `failure` is the last such error.
+    """The state of an item by its files. `epoch` is that of its highest lease, 0 without any; `lease`, `beat` and
+    `release` are of that epoch, `failures` counts the releases with an error of all epochs, `failure` is the last such
+    error.
 
     The lease is None where it could not be read yet: the storage lists its file, but does not give it out.
     """
@@ -65,7 +66,7 @@ class ItemView:
 
     @property
     def state(self) -> ItemState:
-        """As far as the files alone tell: whether a lease has expired is for each judge to say."""
+        """Returns the state by the files alone: each judge decides whether a lease has expired."""
         if self.result is not None:
             return self.result.state
         return ItemState.LEASED if self.epoch and self.release is None else ItemState.REQUESTED
@@ -81,15 +82,15 @@ class Sighting:
 
 
 def sighting(before: Sighting | None, view: ItemView, now_ms: int) -> Sighting:
-    """What a judge remembers of an item after it looked: since when nothing has changed."""
-    # An older epoch is an old listing; it is no news.
+    """Returns what a judge remembers of an item after looking: since when nothing has changed."""
+    # An older epoch comes from an old listing, and is ignored.
     if before is not None and (view.epoch < before.epoch or (before.epoch, before.beat) == (view.epoch, view.beat)):
         return before
     return Sighting(view.epoch, view.beat, now_ms)
 
 
 class Verdict(Enum):
-    """What a worker that looks for work does with an item."""
+    """The decision of a worker that looks for work about an item."""
 
     TAKE = "claim the next epoch"
     GIVE_UP = "record that it failed"
@@ -98,7 +99,7 @@ class Verdict(Enum):
 
 
 def judge(view: ItemView, seen: Sighting, now_ms: int, *, unread_period_ms: int) -> Verdict:
-    """What may be done with an item now. `unread_period_ms` counts for a lease that could not be read."""
+    """Decides what may be done with an item now. `unread_period_ms` is the period of a lease that could not be read."""
     if view.result is not None:
         return Verdict.CLOSED
     if view.epoch == 0 or (view.release is not None and view.epoch == seen.epoch):
@@ -114,5 +115,5 @@ def _free(view: ItemView) -> Verdict:
 
 
 def next_beat_ms(lease: Lease) -> int:
-    """How long an owner waits between two renewals."""
+    """Returns how long an owner waits between two renewals."""
     return max(1, lease.period_ms // BEATS_A_PERIOD)

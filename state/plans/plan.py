@@ -1,4 +1,4 @@
-"""A compaction plan: items that any number of processes may work on, one bucket each, and what becomes of an item."""
+"""A compaction plan: items that any number of processes may work on, each on one bucket, and the results of items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class Item:
     are the index files that held the bucket's deletion vectors when it was planned.
 
     An item of the postpone bucket moves the rows that wait there to the real buckets of their partition, and compacts
-    those: as far as it is due, or fully where `output_level` is not 0. `total_buckets` is how many real buckets there
-    were, 0 if there was none yet.
+    these buckets: if a compaction is due, or fully if `output_level` is not 0. `total_buckets` is how many real buckets
+    there were, 0 if there was none yet.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Item:
 
     @property
     def moves_rows(self) -> bool:
-        """Whether it takes rows out of the postpone bucket."""
+        """Whether the item moves rows out of the postpone bucket."""
         return self.bucket == POSTPONE_BUCKET
 
 
@@ -78,7 +78,7 @@ class Plan:
 
 
 class ItemState(Enum):
-    """Where an item stands. The last three are final."""
+    """The state of an item. The last three are final."""
 
     REQUESTED = "requested"
     LEASED = "leased"
@@ -89,7 +89,7 @@ class ItemState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What became of an item. `snapshot_id` is that of its commit; `reason` says why there is none."""
+    """The result of an item. `snapshot_id` is that of its commit; `reason` says why there is none."""
 
     state: ItemState
     snapshot_id: int | None = None
@@ -97,7 +97,7 @@ class ItemResult:
 
 
 def executors_worth_having(items: Sequence[Item]) -> int:
-    """How many workers finish the items about as soon as any number could: the largest item sets the pace."""
+    """Returns how many workers finish the items about as soon as any larger number: the largest item sets the limit."""
     sizes = sorted((max(1, i.input_bytes) for i in items), reverse=True)
     if not sizes:
         return 0
@@ -108,7 +108,7 @@ def executors_worth_having(items: Sequence[Item]) -> int:
 
 
 def _longest(sizes: Sequence[int], workers: int) -> int:
-    """The bytes of the busiest worker, when each item goes to the worker that has the fewest bytes so far."""
+    """Returns the bytes of the busiest worker, when each item goes to the worker that has the fewest bytes so far."""
     loads = [0] * workers
     for size in sizes:
         loads[loads.index(min(loads))] += size

@@ -1,6 +1,6 @@
-"""Plans, leases and results as JSON texts; they are ours alone, and say the version of their layout.
+"""Plans, leases and results as JSON texts; only this library reads them, and they state the version of their layout.
 
-A file that another release wrote in another layout is refused by name, never guessed at.
+A file in the layout of another release is refused with an error that names it.
 """
 
 import json
@@ -69,7 +69,7 @@ def encode_release(release: Release) -> bytes:
 
 
 def decode_release(data: bytes, path: str) -> Release:
-    """What the owner of a lease said when it gave an item back. Raises CorruptFileError naming the file."""
+    """Decodes why the owner of a lease gave an item back. Raises CorruptFileError naming the file."""
     return Release(_text_or_none(_decode(data, path).get("failure")))
 
 
@@ -78,7 +78,7 @@ def encode_result(result: ItemResult) -> bytes:
 
 
 def decode_result(data: bytes, path: str) -> ItemResult:
-    """What became of an item. Raises CorruptFileError naming the file."""
+    """Decodes the result of an item. Raises CorruptFileError naming the file."""
     members = _decode(data, path)
     with _naming(path):
         snapshot = members.get("snapshot")

@@ -65,7 +65,7 @@ class LastValue(Choice):
         return np.where(events.ops[last] == Op.RETRACT, -1, last)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """It leaves null."""
+        """True: a retract leaves null."""
         return not field.type.nullable
 
 
@@ -85,7 +85,7 @@ class LastNonNullValue(Choice):
         return np.where(last >= 0, last, late)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """It leaves null."""
+        """True: a retract leaves null."""
         return not field.type.nullable
 
 
@@ -141,7 +141,7 @@ class FirstNonNullValue(Choice):
 
 
 class _Extreme(Choice):
-    """The first of equal values that are the best in the order of keys, without nulls."""
+    """The first of the best values in the order of keys, without nulls."""
 
     __slots__ = ()
 

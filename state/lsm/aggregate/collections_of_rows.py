@@ -44,7 +44,7 @@ class Collect(AggregateFunction):
 
     @classmethod
     def of(cls, field: DataField, options: FieldOptions) -> Self:
-        # Ignoring retracts, Paimon puts late rows in front; otherwise it appends them like any other.
+        # If retracts are ignored, Paimon puts late rows first; otherwise it appends them like any other row.
         return cls(options.distinct, late_first=options.ignores_retracts)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
@@ -179,7 +179,7 @@ def _map_of(values: pa.Array, kept: Entries, events: Events, present: Mask) -> p
 
 
 def _newest_adds(groups: Events) -> Mask:
-    """The remaining ones of equal elements: each retract removes the oldest."""
+    """Selects the elements that remain when each retract removes the oldest equal element."""
     adds = groups.ops != Op.RETRACT
     running = np.cumsum(np.where(adds, 1, -1))
     running -= (running[groups.starts] - np.where(adds, 1, -1)[groups.starts])[groups.key_of_row]
@@ -192,7 +192,7 @@ def _newest_adds(groups: Events) -> Mask:
 
 
 def _set_members(groups: Events) -> Mask:
-    """The first of equal elements since they were last removed."""
+    """Selects the first of equal elements since the last removal."""
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))
     members = np.zeros(len(adds), bool)

@@ -43,7 +43,9 @@ class ColumnAggregate:
         return pc.coalesce(folded, take_or_null(values, _newest(events)))
 
     def strict(self) -> "ColumnAggregate":
-        """The aggregate for rows that are not in the table yet: it refuses what gives no result, instead of null."""
+        """Returns the aggregate for rows that are not in the table yet: it raises an error for rows without a result,
+        instead of giving null.
+        """
         return replace(self, function=self.function.strict(), is_strict=True)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
@@ -70,7 +72,7 @@ def _newest(events: Events) -> Indices:
 
 
 def null_result(column: str) -> str:
-    """Why rows that leave null in a NOT NULL column are refused."""
+    """Returns the message for rows that leave null in a NOT NULL column."""
     return (
         f"column {column} is NOT NULL, but merging its rows leaves null in it, as there is no result that it can hold: "
         f'make it nullable, with alter_column("{column}", nullable=True), or give it a wider type'

@@ -26,10 +26,10 @@ class Op(IntEnum):
 
     SKIP = 0
     ADD = 1
-    # A late row counts as if it had come before all others.
+    # A late row counts as if it were older than all other rows.
     ADD_BEFORE = 2
     RETRACT = 3
-    # The accumulator becomes the row's value, whatever it was.
+    # The accumulator becomes the row's value, whatever it was before.
     SEED = 4
 
 
@@ -96,7 +96,8 @@ class Events:
         """The keys reordered, and for step 0, 1, ... the row of that number of each key that has one.
 
         Shapes: m keys in; m positions into `keys`, longest key first, so that each step's rows belong to a prefix of
-        the reordered keys. For what depends on every row before; the number of steps is that of the longest key.
+        the reordered keys. This is for results that depend on every earlier row; the number of steps is that of the
+        longest key.
         """
         order = np.argsort(-self.lengths[keys], kind="stable")
         starts, lengths = self.starts[keys[order]], self.lengths[keys[order]]

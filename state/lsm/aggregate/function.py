@@ -36,19 +36,19 @@ class AggregateFunction(ABC):
     __slots__ = ()
 
     names: ClassVar[tuple[str, ...]] = ()
-    """What Paimon calls it."""
+    """Paimon's name of the function."""
 
     takes: ClassVar[frozenset[TypeRoot] | None] = None
-    """The types of columns that it takes; None for all."""
+    """The column types that the function takes; None for all."""
 
     retracts: ClassVar[bool] = False
-    """Whether it can take values back that it was given before."""
+    """Whether the function can take back earlier values."""
 
     commutes: ClassVar[bool] = False
-    """Whether the result is the same whatever order values come in."""
+    """Whether the result is the same for values in any order."""
 
     lacks: ClassVar[str | None] = None
-    """What it needs and is not installed here, and how to install it; None if nothing lacks."""
+    """A missing package, and how to install it; None if nothing is missing."""
 
     @classmethod
     def of(cls, field: DataField, options: FieldOptions) -> Self:
@@ -68,20 +68,24 @@ class AggregateFunction(ABC):
         return self
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Values that it can never merge, by reason.
+        """Yields the values that the function can never merge, by reason.
 
         Shapes: n values, and whether each is taken back, in; for each reason n bools and the reason out.
         """
         return iter(())
 
     def limit(self, field: DataField) -> Fraction | None:
-        """From which magnitude on a result does not exist in the column; None where there is no such limit."""
+        """Returns the magnitude from which on a result does not fit the column; None if there is no such limit."""
         return None
 
     def bound(self, largest: Sequence[Fraction]) -> Fraction:
-        """The largest magnitude that a result can have, by the largest of each of the runs that are merged."""
+        """Returns the largest magnitude that a result can have, given the largest magnitude in each of the merged
+        runs.
+        """
         return max(largest, default=Fraction(0))
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Whether some value of the column may have no result when it is taken back, though the function can."""
+        """Whether some value of the column may have no result when it is taken back, even though the function can
+        retract.
+        """
         return False

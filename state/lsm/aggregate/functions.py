@@ -48,7 +48,7 @@ FUNCTIONS: tuple[type[AggregateFunction], ...] = (
 _BY_NAME: Mapping[str, type[AggregateFunction]] = {name: function for function in FUNCTIONS for name in function.names}
 
 UNNAMED_FUNCTION = "last_non_null_value"
-"""The function of a column for which the table names none."""
+"""The function of a column if the table names none."""
 
 
 def column_aggregate(field: DataField, name: str, options: FieldOptions, key: str) -> ColumnAggregate:

@@ -29,7 +29,7 @@ class _Logic(AggregateFunction):
 
     @abstractmethod
     def _holds(self, values: np.ndarray, live: Mask, starts: Indices) -> np.ndarray:
-        """What the live values of each key give. Shapes: n values and bools, k first rows in; k bools out."""
+        """Returns the result of the live values of each key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class NestedUpdate(AggregateFunction):
         return _finished(values, items.take(pa.array(kept)), entries.rows[kept], events, live)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Retracts if there is a limit; nested rows with null in their key if that is an error."""
+        """Yields the retracts if there is a limit, and nested rows with null in their key if that is an error."""
         bad = validity(values) & retracts
         if self.count_limit != UNLIMITED and bad.any():
             yield bad, self._limited

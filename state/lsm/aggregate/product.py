@@ -24,7 +24,7 @@ from bucketline.state.types.logical import DataField, TypeRoot
 class Product(Computed):
     """The product of all values that are not null; a retract divides the product."""
 
-    # Not in any order: quotients are rounded.
+    # The order matters, because quotients are rounded.
     names = ("product",)
 
     def bound(self, largest: Sequence[Fraction]) -> Fraction:
@@ -46,7 +46,7 @@ class Product(Computed):
             with np.errstate(all="ignore"):
                 result, seen = step(plain, live, events, *_FLOAT_RULES)
             return pa.array(result, data_type, mask=~seen)
-        # Python's integers have no limit, so that it can be seen when the type's limit is passed.
+        # Python's integers have no limit, so values beyond the type's limit can be recognised.
         result, seen = step(plain.astype(object), live, events, *self._integer_rules(np.iinfo(plain.dtype)))
         return pa.array(np.where(seen, result, 0).astype(plain.dtype), data_type, mask=~seen)
 

@@ -1,8 +1,8 @@
 """The aggregate functions theta_sketch and hll_sketch: unions of sketches that estimate distinct counts.
 
-Apache DataSketches does it, in Java and here; it is optional, as few tables have sketches. The bytes are those that
-Java writes, so that a merge by another writer is no change. Only HLL sketches of several sizes may differ, in the
-running estimate beside their registers.
+Apache DataSketches computes them, in Java and here; the package is optional, because few tables have sketches. The
+bytes are the same as Java writes. Only unions of HLL sketches of several sizes may differ, in the running estimate that
+is stored with the registers.
 
 Source: Paimon 1.4 and 2.0 FieldThetaSketchAgg, ThetaSketch, FieldHllSketchAgg, HllSketchUtil (DataSketches 4.2).
 """

@@ -41,14 +41,15 @@ class Union(AggregateFunction):
 
     @abstractmethod
     def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-        """Two values or more, in order of arrival, → their union. Raises CorruptFileError for bytes it cannot read.
+        """Returns the union of two or more values, in order of arrival. Raises CorruptFileError for bytes that it
+        cannot read.
 
         To a `late` value the earlier ones are added, instead of the other way round.
         """
 
     @abstractmethod
     def check(self, value: bytes) -> object:
-        """Returns if `unite` can read the value. Raises CorruptFileError."""
+        """Raises CorruptFileError if `unite` cannot read the value."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         """A value that is not a set of this kind counts as null; if strict, it raises SchemaMismatchError."""

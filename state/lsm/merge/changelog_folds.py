@@ -15,7 +15,9 @@ from bucketline.state.lsm.merge.fold import Fold, Selection
 
 @dataclass(frozen=True, slots=True)
 class LogEverything:
-    """The result of the inner fold, and every row as a changelog row. The result carries PART."""
+    """A fold that returns the result of the inner fold, and every row as a changelog row. The result has the column
+    PART.
+    """
 
     inner: Fold
 

@@ -28,7 +28,7 @@ class Deduplicate(Selection):
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateMerging(Merging):
-    """Every row can be merged, and replaces the one before."""
+    """Every row can be merged, and replaces the previous row of its key."""
 
     takes_updates = True
 

@@ -94,7 +94,7 @@ def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def key_numbers(starts: Starts) -> Indices:
-    """For each row the number of its key, from 1."""
+    """Returns for each row the number of its key, from 1."""
     return np.cumsum(starts, dtype=np.int64)
 
 
@@ -106,7 +106,7 @@ def ends_of(starts: Starts) -> Starts:
 
 
 def starts_of(numbers: Indices) -> Starts:
-    """True where a number differs from the one before: at the first of each run of equal ones."""
+    """Returns True where a number differs from the previous one: at the first of each run of equal numbers."""
     starts = np.ones(len(numbers), bool)
     starts[1:] = numbers[1:] != numbers[:-1]
     return starts

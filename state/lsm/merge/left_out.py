@@ -1,4 +1,4 @@
-"""Rows that came from the source without some of their values: each such value is filled with the newest known one.
+"""Fills values that the source left out of rows: each with the newest known value of its key and column.
 
 The rows have a column of bytes (`UNAVAILABLE`) that says which values are left out: null for a row that has all,
 otherwise a bit for each of the table's columns, the first in the lowest bit, and one more bit after them. The last bit

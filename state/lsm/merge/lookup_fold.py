@@ -205,7 +205,7 @@ def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
 
 
 def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *, descending: bool) -> Indices:
-    """The order of rows by key, then oldest first. Rows of one age keep their order."""
+    """Returns the order of rows by key, then oldest first. Rows of the same age keep their order."""
     columns = [rows[f].combine_chunks() for f in sequence_fields]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=descending)
     ages.append(rows[SEQUENCE].to_numpy())
@@ -221,5 +221,5 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 
 def _always(fold: Fold) -> Fold:
-    """The fold, but it also computes the rows of keys with one row. Folds that select rows keep a single row anyway."""
+    """Returns the fold, but it also computes keys with one row. Folds that select rows keep a single row anyway."""
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold

@@ -25,8 +25,9 @@ from bucketline.state.types.order import normalized_keys
 RowOrder = NDArray[np.int64]
 
 Look = Callable[[pa.Table, RowOrder | None, Starts], None]
-"""(rows, order, starts) → None: looks at rows before they are folded. The n-th row by key is row `order[n]`; an order
-of None says that they are in that order."""
+"""A function that looks at rows before they are folded: (rows, order, starts) → None. The n-th row by key is row
+`order[n]`; an order of None means that the rows are in that order.
+"""
 
 
 def merge_runs(

@@ -57,12 +57,12 @@ class RowChecks:
                 yield Unmergeable(bad, reason, name)
 
     def refuse(self, rows: pa.Table, kinds: pa.Array) -> None:
-        """Returns when all rows can be merged. Raises SchemaMismatchError with the first reason otherwise."""
+        """Raises SchemaMismatchError, with the first reason, if some rows cannot be merged."""
         for unmergeable in self.find(rows, kinds):
             raise SchemaMismatchError(unmergeable.reason, column=unmergeable.column)
 
     def reasons(self, rows: pa.Table, kinds: pa.Array) -> pa.Array | None:
-        """Why single rows cannot be merged: a text or null for each row; None when all of them can be."""
+        """Returns for each row the reason why it can never be merged, or null; None if all rows can be merged."""
         reasons: pa.Array | None = None
         for unmergeable in self.find(rows, kinds):
             texts = if_else(pa.array(unmergeable.rows), unmergeable.reason, pa.scalar(None, pa.string()))
@@ -70,7 +70,9 @@ class RowChecks:
         return reasons
 
     def _reaches(self, name: str, rows: pa.Table, codes: np.ndarray) -> Mask:
-        """Rows that act on a column of a sequence group: those with a sequence, unless they remove the whole row."""
+        """Selects rows that act on a column of a sequence group: rows with a sequence, unless they remove the whole
+        row.
+        """
         assert self.groups is not None
         acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)
         for group in self.groups:

@@ -50,7 +50,7 @@ class CompactOptions:
 
     @staticmethod
     def of(settings: TableSettings) -> "CompactOptions":
-        """What the settings of a primary-key table say. Raises OptionError, naming the key."""
+        """Reads the settings of a primary-key table. Raises OptionError, naming the key."""
         compaction, trigger = settings.compaction, settings.compaction.trigger
         if trigger < 1:
             key = COMPACTION_TRIGGER.key

@@ -15,7 +15,7 @@ from bucketline.state.lsm.tree.run import LevelSortedRun, SortedRun, ToComparabl
 class Levels:
     """One bucket's tree. `upper[i]` is level i + 1 and may be empty; levels after the last one with files are left out.
 
-    Build it with `from_files`, which checks it. `max_level` grows when files already lie higher than configured.
+    `from_files` builds and checks it. `max_level` grows when files already lie higher than configured.
     """
 
     level0: tuple[DataFileMeta, ...]

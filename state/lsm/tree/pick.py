@@ -41,7 +41,7 @@ class CompactUnit:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """The first `count` runs, and where they go."""
+    """A choice of the first `count` runs, and the level of the result."""
 
     count: int
     output_level: int
@@ -74,7 +74,7 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
     candidate = _early_full(bucket, options, local_ms, last_full_ms(levels)) or _universal(bucket, options)
     if candidate is None and (options.lookup_cause is not None or options.force_up_level0):
         gentle = options.lookup_cause is not None and options.lookup_compact is LookupCompact.GENTLE
-        # Every trigger without a pick has left a file on level 0.
+        # If no trigger picks anything, files stay on level 0.
         if gentle and len(levels.level0) < options.lookup_compact_max_interval:
             return None
         candidate = _level0_up(bucket)
@@ -85,10 +85,10 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
 
 
 def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collection[str] = ()) -> CompactUnit | None:
-    """Everything to the last level, or None when there is nothing to gain.
+    """Picks all files, to be compacted to the last level; None if nothing would be gained.
 
-    `must_rewrite` names files that hold rows to be removed (deletion vectors, expired rows): when all files are on the
-    last level already, only these are rewritten, or all with `compaction.force-rewrite-all-files`.
+    `must_rewrite` names files that hold rows to be removed (deletion vectors, expired rows): if all files are on the
+    last level already, only these are rewritten, or all files with `compaction.force-rewrite-all-files`.
     """
     runs = levels.runs()
     if not runs:
@@ -101,7 +101,7 @@ def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collecti
 
 
 def drops_deletes(levels: Levels, output_level: int, options: CompactOptions) -> bool:
-    """Whether a unit that goes to this level need not keep deletes: nothing older than it is left that they hide."""
+    """Whether a unit that goes to this level may drop deletes: no older rows remain that the deletes hide."""
     return output_level != 0 and (output_level >= levels.highest_level or options.deletion_vectors)
 
 
@@ -130,7 +130,7 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
     if unit_count == 1 and count > trigger:
         unit_count = _similar(bucket, count - trigger + 1)
     if unit_count > 1 and count - unit_count + 1 > options.stop_trigger:
-        # Paimon makes its writers wait here; a batch that compacts by itself compacts more instead.
+        # Paimon makes its writers wait here; a writer here that compacts by itself compacts more instead.
         unit_count = _similar(bucket, count - trigger + 1)
     return _up_to(bucket, unit_count) if unit_count > 1 else None
 
@@ -163,7 +163,9 @@ def _level0_up(bucket: _Bucket) -> _Candidate | None:
 
 
 def _similar(bucket: _Bucket, count: int) -> int:
-    """How many runs to take when the first `count` are, and each next one while it is not much larger than those."""
+    """Returns how many runs to take: the first `count`, and each next run while it is not much larger than the runs
+    before.
+    """
     unit_bytes = _size(bucket.runs[:count])
     for r in bucket.runs[count:]:
         # Doubles, multiplied before divided: the comparison has to round as Java's does.

@@ -12,7 +12,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
 
 ToComparable = Callable[[bytes], Any]
-"""From a serialized trimmed primary key to a value that Python compares in Paimon's key order."""
+"""A function from a serialized trimmed primary key to a value that Python compares in Paimon's key order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from bucketline.state.lsm.tree.run import SortedRun, ToComparable
 class Upgrade:
     """A file that changes its level and nothing else.
 
-    With `compares` its rows are read all the same: what they change is logged, and older rows are marked as deleted.
+    With `compares` its rows are read nevertheless: their changes are logged, and older rows are marked as deleted.
     """
 
     file: DataFileMeta
@@ -51,7 +51,7 @@ def plan_rewrite(
 ) -> tuple[Upgrade | Rewrite, ...]:
     """The steps of a compaction, in key order; outputs of one step never overlap those of another.
 
-    A file that stays where it is appears in no step, and belongs neither to the files before nor to those after.
+    A file that stays on its level is in no step, and belongs neither to the removed files nor to the new ones.
     `expired` names files with rows that are to be dropped, so that they are not only moved.
     """
     if unit.file_rewrite:
@@ -86,7 +86,7 @@ def _settle(
     move_up: Callable[[DataFileMeta], None],
     drop_deletes: bool,
 ) -> None:
-    """Turns the collected files into a step. A single small file is not rewritten."""
+    """Makes a step of the collected files. A single small file is not rewritten."""
     if len(pending) == 1 and len(pending[0]) == 1:
         for file in pending[0][0].files:
             move_up(file)
@@ -100,7 +100,7 @@ def _alone(file: DataFileMeta, drop_deletes: bool) -> Rewrite:
 
 
 def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level: int) -> Upgrade | Rewrite:
-    """How a file changes its level where that may have to be logged, or its rows completed by older ones."""
+    """Returns how a file changes its level, if that may have to be logged, or if its rows may need older values."""
     if options.changelog_producer.logs_full_compactions:
         return Upgrade(file, level, compares=level == max_level)
     if options.lookup_cause is None or file.level != 0:

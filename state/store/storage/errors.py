@@ -26,7 +26,7 @@ _FINAL = frozenset(
         errno.EXDEV,
     }
 )
-"""Errors that trying again does not help."""
+"""The errors that a repeated attempt does not mend."""
 
 _EXPLAINED = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -68,7 +68,7 @@ def storage_error(
 
 
 def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
-    """The answer of `ask` about a file; None if the file does not exist."""
+    """Returns the answer of `ask` about a file; None if the file does not exist."""
     try:
         return ask(path)
     except StorageError as e:
@@ -97,7 +97,7 @@ def storage_errors(path: str) -> Iterator[None]:
 
 
 def exists_already(path: str) -> StorageError:
-    """The error for a file that was to be new."""
+    """Returns the error for a file that should not have existed yet."""
     return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
 
 

@@ -1,4 +1,4 @@
-"""Clusters of HDFS: which one a URI names, and the client that reaches it, through hdfs-native.
+"""Finds the HDFS cluster that a URI names, and makes the client for it, through hdfs-native.
 
 A client is made once in a process for each cluster and its settings: it holds connections and threads.
 """
@@ -50,17 +50,18 @@ class HdfsReader(Protocol):
 
 
 class HdfsWriter(Protocol):
-    """A file for writing; it is there for readers once it is closed."""
+    """A file for writing; readers see it once it is closed."""
 
     def write(self, buf: Any) -> int: ...
     def close(self) -> None: ...
 
 
 class HdfsClient(Protocol):
-    """What is used of hdfs-native's client. Renaming without `overwrite` never replaces a file, in one step.
+    """The methods of hdfs-native's client that are used here. Renaming without `overwrite` never replaces a file, in
+    one step.
 
-    A file that is missing is a FileNotFoundError, one that is there already a FileExistsError; all else is an OSError
-    or a RuntimeError.
+    A missing file raises FileNotFoundError, an existing file FileExistsError; other errors are an OSError or a
+    RuntimeError.
     """
 
     def get_file_info(self, path: str) -> HdfsStatus: ...
@@ -73,7 +74,7 @@ class HdfsClient(Protocol):
 
 
 class NativeClient:
-    """hdfs-native's client, with what this library wants of files and folders: parents are made with them."""
+    """hdfs-native's client, with operations on files and folders that also create the parent folders."""
 
     def __init__(self, address: HdfsAddress) -> None:
         settings = address.settings
@@ -114,7 +115,7 @@ class NativeClient:
 
 @cache
 def native_client(address: HdfsAddress) -> HdfsClient:
-    """The client of a cluster; the same one whenever this process asks. Sends no request.
+    """Returns the client of a cluster; always the same one in a process. Sends no request.
 
     Raises OptionError for settings that name no cluster.
     """
@@ -152,6 +153,6 @@ def hdfs_address(uri: str, storage: Mapping[str, str]) -> tuple[HdfsAddress, str
 
 
 def _says(error: Exception) -> str:
-    """The library's message without the name of its error."""
+    """Returns the library's message without the name of its error."""
     text = str(error).partition("\n")[0]
     return text.partition('("')[2].removesuffix('")') or text

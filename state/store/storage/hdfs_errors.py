@@ -1,4 +1,4 @@
-"""What HDFS answers as StorageError: what happened, where, and whether trying again may help."""
+"""Turns the errors of HDFS into StorageError: what happened, where, and whether trying again may help."""
 
 import re
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.errors import exists_already
 
 _ANSWER = re.compile(r'(?P<kind>\w+)\("(?P<text>.*)', re.DOTALL)
-"""How the client writes an error: RPCError("a.Java.Class", "message"), or InvalidArgument("message")."""
+"""The form of an error of the client: RPCError("a.Java.Class", "message"), or InvalidArgument("message")."""
 
 _LOGIN = re.compile(r'GSSAPIError\(.*routine_error: "(?P<kind>\w+)".*?, \d+, "(?P<text>.*)"\)', re.DOTALL)
-"""How it writes an error of Kerberos."""
+"""The form of an error of Kerberos."""
 
 _FINAL = frozenset(
     {
@@ -28,7 +28,7 @@ _FINAL = frozenset(
         "UnsupportedFeature",
     }
 )
-"""Errors that trying again does not help."""
+"""The errors that a repeated attempt does not mend."""
 
 _EXPLAINED = {
     "AccessControlException": "; let this user read and write the folder",
@@ -59,7 +59,7 @@ def hdfs_errors(path: str) -> Iterator[None]:
 
 
 def _kind_and_text(text: str) -> tuple[str, str]:
-    """The name of the error, and the first line of what it says; a Java class without its package."""
+    """Returns the name of the error, and the first line of its message; a Java class without its package."""
     login = _LOGIN.match(text)
     if login is not None:
         return login["kind"], login["text"]

@@ -30,8 +30,8 @@ from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReade
 class HdfsIO:
     """A cluster; paths are absolute. Errors as in FileIO.
 
-    When a name node goes away, the client sends the request again by itself. The answer to that may be an error because
-    the first request was carried out: a file to be renamed is gone, one to be made is there.
+    When a name node goes away, the client sends the request again by itself. The second answer may be an error because
+    the first request was carried out: a file to be renamed is gone, or a file to be made exists.
     """
 
     answers_late: ClassVar[bool] = True
@@ -85,7 +85,7 @@ class HdfsIO:
                 self._client(path).rename(temporary, path, False)
             return True
         except StorageError as e:
-            # A repeated request finds the temporary file gone, and the file there.
+            # A repeated request finds the temporary file gone, and the final file in place.
             stored = self.read_optional(path)
             if stored == data:
                 return True
@@ -132,16 +132,20 @@ class HdfsIO:
             self._client(directory).delete(directory, True)
 
     def make_folder(self, directory: str) -> None:
-        """Creates a folder and its parents; one that is there is no error."""
+        """Creates a folder and its parents; an existing folder is no error."""
         with hdfs_errors(directory):
             self._client(directory).mkdirs(directory)
 
     def move(self, path: str, target: str) -> bool:
-        """Gives a file another name, in one step; False when there is none. A file of that name is replaced."""
+        """Renames a file in one step; returns False if there is no such file. An existing file with the new name is
+        replaced.
+        """
         return self._renamed(path, target, overwrite=True)
 
     def move_folder(self, directory: str, target: str) -> bool:
-        """Gives a folder another name, in one step; False when there is none. Raises StorageError for a name in use."""
+        """Renames a folder in one step; returns False if there is no such folder. Raises StorageError if the new name
+        is in use.
+        """
         self.make_folder(target.rpartition("/")[0])
         return self._renamed(directory, target, overwrite=False)
 
@@ -188,15 +192,15 @@ class HdfsIO:
         return True
 
     def _list(self, directory: str) -> list[HdfsStatus]:
-        """What is in a folder; nothing where there is none."""
+        """Lists a folder; the list is empty if there is no such folder."""
         with hdfs_errors(directory), suppress(FileNotFoundError):
             statuses = list(self._client(directory).list_status(directory))
-            # Of a file, a listing shows the file.
+            # The listing of a file contains the file itself.
             return [] if [f.path for f in statuses] == [directory] else statuses
         return []
 
     def _walk(self, directory: str) -> Iterator[FileInfo]:
-        """Files below a folder, without those that others remove meanwhile."""
+        """Yields the files below a folder, without those that other processes remove meanwhile."""
         for status in self._list(directory):
             if status.isdir:
                 yield from self._walk(status.path)
@@ -217,7 +221,7 @@ class _NewFile(io.RawIOBase):
         return self._written
 
     def write(self, data: Any) -> int:
-        """Takes all of the bytes."""
+        """Writes all of the bytes."""
         view = memoryview(data).cast("B")
         with hdfs_errors(self._path):
             self._writer.write(view)

@@ -29,7 +29,9 @@ def is_aside(file: FileInfo) -> bool:
 
 
 def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
-    """The file under a new name, to be put aside there; as it is where storage cannot rename in one step."""
+    """Returns the file under a new name, under which it can be put aside; unchanged if storage cannot rename in one
+    step.
+    """
     if not isinstance(bare(io), HasFolders):
         return file
     folder = file.path.rpartition("/")[0]
@@ -44,14 +46,14 @@ def put_aside(io: FileIO, file: FileInfo, place: FileInfo) -> bool:
 
 
 def bring_back(io: FileIO, file: FileInfo) -> None:
-    """Gives a file that was put aside its own name again; a file that was not, or no longer exists, is left alone."""
+    """Gives a file that was put aside its own name again; does nothing if it was not put aside, or no longer exists."""
     disk = bare(io)
     if isinstance(disk, HasFolders) and is_aside(file):
         disk.move(file.path, f"{file.path.rpartition('/')[0]}/{own_name(file)}")
 
 
 def bring_back_path(io: FileIO, path: str) -> bool:
-    """Gives the file of that path its name again; whether it was aside. Lists its folder."""
+    """Gives the file with that path its name again, and returns whether it was aside. Lists the folder."""
     disk = bare(io)
     if not isinstance(disk, HasFolders):
         return False

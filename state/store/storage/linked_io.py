@@ -1,4 +1,4 @@
-"""The storage of a table that a catalog keeps, as its link says."""
+"""Adds to a table's storage what the table's catalog needs, by the table's link."""
 
 from bucketline.conf.catalog_link import CatalogLink
 from bucketline.conf.catalog_options import MetastoreKind
@@ -15,7 +15,7 @@ from bucketline.state.store.storage.wrapped_io import Inner
 
 
 def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
-    """The storage `io`, with what the catalog of the linked table asks for."""
+    """Returns the storage `io` with the additions that the catalog of the linked table needs."""
     name = parse_table_name(link.table)
     root = plain_io(link.path, link.settings.storage, world)[1]
     if link.settings.metastore is MetastoreKind.REST:

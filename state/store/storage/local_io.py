@@ -21,7 +21,9 @@ from bucketline.state.store.storage.errors import storage_error, storage_errors
 from bucketline.state.store.storage.file_info import FileInfo
 
 _TRIES = 3
-"""How often a temporary file is written that orphan removal takes, because this process is stopped in the middle."""
+"""How often a temporary file is written again if orphan removal takes it, because this process was stopped
+meanwhile.
+"""
 
 _OUTPUT_BUFFER_BYTES = 128 << 10
 
@@ -125,7 +127,7 @@ class LocalIO:
             os.unlink(path)
 
     def move(self, path: str, target: str) -> bool:
-        """Gives a file or folder another name on the same file system, in one step; False when there is none."""
+        """Renames a file or folder on the same file system in one step; returns False if there is none."""
         with _storage_errors(path):
             try:
                 os.rename(path, target)
@@ -139,7 +141,7 @@ class LocalIO:
         return self.move(directory, target)
 
     def make_folder(self, directory: str) -> None:
-        """Creates a folder and its parents, durably; one that is there is no error."""
+        """Creates a folder and its parents, durably; an existing folder is no error."""
         with _storage_errors(directory):
             _make_folders(directory)
 
@@ -166,7 +168,7 @@ class _SyncedFile(io.FileIO):
     """A file whose content and name are durable once it is closed."""
 
     def write(self, data: Any) -> int:
-        """Writes all of the bytes: the system may write only a part, and callers do not check."""
+        """Writes all of the bytes: the system may write only a part, and callers do not check that."""
         rest = memoryview(data).cast("B")
         total = len(rest)
         while len(rest):
@@ -211,7 +213,7 @@ def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
 
 
 def _placed(temporary: str, path: str, data: bytes) -> bool:
-    """Writes a file and gives it its name; False if the name exists."""
+    """Writes a file and gives it its name; returns False if the name exists."""
     for _ in range(_TRIES):
         _write_unpublished(temporary, path, data)
         with suppress(FileNotFoundError):
@@ -225,11 +227,11 @@ def _placed(temporary: str, path: str, data: bytes) -> bool:
 
 
 def _link(temporary: str, path: str) -> bool:
-    """Gives a file its final name; False if the name exists."""
+    """Gives a file its final name; returns False if the name exists."""
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # A network file system may have done it and lost the answer, then tried again itself: two names show that.
+        # A network file system may have made the link, lost the answer, and tried again: then the file has two names.
         return os.stat(temporary).st_nlink == 2
     except OSError as e:
         if e.errno in _NO_LINKS:
@@ -268,7 +270,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def _walk(directory: str) -> Iterator[FileInfo]:
-    """Files below a folder, without those that others remove meanwhile."""
+    """Yields the files below a folder, without those that other processes remove meanwhile."""
     try:
         entries = list(os.scandir(directory))
     except (FileNotFoundError, NotADirectoryError):

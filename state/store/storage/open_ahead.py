@@ -14,7 +14,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 _AHEAD = 16
-"""Files that are open, or being opened, before they are asked for; each holds up to `TAIL_BYTES`."""
+"""The number of files that are open, or being opened, before they are asked for; each holds up to `TAIL_BYTES`."""
 
 
 class OpenAhead(WrappedIO):

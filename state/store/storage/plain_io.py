@@ -26,9 +26,9 @@ def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner,
 
 
 def check_uri(uri: str) -> tuple[str, str]:
-    """The scheme of a path or URI, in small letters and `file` for a path, and what follows it. Touches no storage.
+    """Splits a path or URI into its scheme, in small letters (`file` for a path), and the rest. Touches no storage.
 
-    Raises OptionError where there is no storage for the scheme, and for a file URI without an absolute path.
+    Raises OptionError if there is no storage for the scheme, and for a file URI without an absolute path.
     """
     scheme, separator, rest = uri.partition(":")
     if not separator or "/" in scheme:

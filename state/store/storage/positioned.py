@@ -1,5 +1,5 @@
-"""A file that is read at any position, for Arrow's readers: where the next read starts is kept here, bytes come from
-whoever has them.
+"""A file for Arrow's readers that is read at any position: this class keeps the position, subclasses supply the
+bytes.
 """
 
 import io
@@ -35,5 +35,5 @@ class PositionedReader(io.RawIOBase):
         return data
 
     def _between(self, start: int, end: int) -> "bytes | memoryview":
-        """The bytes from `start` up to `end`, at least one."""
+        """Returns the bytes from `start` up to `end`, at least one."""
         raise NotImplementedError

@@ -6,7 +6,7 @@ from bucketline.state.store.storage.parallel import all_at_once, answers_late
 from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 _QUEUE_BYTES = 8 << 20
-"""More than this does not wait for `flush`."""
+"""Files with more bytes are written at once, without waiting for `flush`."""
 
 
 class QueuedWrites(WrappedIO):
@@ -36,6 +36,6 @@ class QueuedWrites(WrappedIO):
             self.flush()
 
     def flush(self) -> None:
-        """Returns once all files are written. After an error some are and some are not."""
+        """Writes all waiting files. After an error, some files are written and some are not."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         all_at_once(self._inner, [partial(self._inner.write_new, path, data) for path, data in waiting])

@@ -1,6 +1,6 @@
-"""A file far away that is read at any position: a plain Python object that Arrow's readers take for a file.
+"""A remote file that is read at any position: a plain Python object that Arrow's readers accept as a file.
 
-The end of a file comes first, where columnar formats keep their index. A small file is there with it.
+The end of a file is fetched first, because columnar formats keep their index there; that is all of a small file.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import pyarrow as pa
 from bucketline.state.store.storage.positioned import PositionedReader
 
 TAIL_BYTES = 1 << 20
-"""About what a store sends in the time that it takes to answer at all."""
+"""About the bytes that a store sends in the time that its answer takes to begin."""
 
 _PART_BYTES = 4 << 20
 _MOST_AHEAD_BYTES = 1 << 20
@@ -24,10 +24,10 @@ Fetch = Callable[[int, int], memoryview]
 
 
 class RangedReader(PositionedReader):
-    """A file of `size` bytes that does not change and ends with `tail`. Errors as those of `fetch`.
+    """A file of `size` bytes that does not change and ends with `tail`. Reads raise the errors of `fetch`.
 
-    A long range is fetched in parts at the same time. Who reads on where the last range ended finds the next one on its
-    way. Memory: the end of the file, what is read at once, and a range ahead.
+    The parts of a long range are fetched at the same time. If reads continue where the last range ended, the next range
+    is fetched ahead. Memory: the end of the file, the bytes of one read, and a range ahead.
     """
 
     def __init__(self, size: int, tail: memoryview, fetch: Fetch) -> None:
@@ -57,7 +57,7 @@ class RangedReader(PositionedReader):
         return body if stop == end else b"".join((body, self._tail[: end - from_tail]))
 
     def _body(self, start: int, end: int) -> "bytes | memoryview":
-        """Bytes before the tail."""
+        """Returns bytes before the tail."""
         reads_on = start == self._read_to
         self._read_to = end
         parts: list[bytes | memoryview] = []

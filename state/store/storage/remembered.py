@@ -1,4 +1,4 @@
-"""Files that never change, kept in memory by their names within a budget of bytes."""
+"""Keeps the bytes of files that never change in memory, by their names, within a budget of bytes."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -10,8 +10,8 @@ _LARGEST_BYTES = 4 << 20
 
 
 class Remembered:
-    """Up to `budget_bytes` of files, none above `largest_bytes`; what was used longest ago goes first. For several
-    threads.
+    """Up to `budget_bytes` of files, none above `largest_bytes`; the least recently used file is dropped first. Several
+    threads may use it.
     """
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES, largest_bytes: int = _LARGEST_BYTES) -> None:
@@ -57,7 +57,7 @@ FILES_OF_PROCESS = Remembered()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RememberedFor:
-    """The files that `owner` has read, and nobody else gets; all owners of a process share one budget."""
+    """The files that `owner` has read; only this owner gets them. All owners of a process share one budget."""
 
     owner: Hashable
 

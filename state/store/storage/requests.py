@@ -1,4 +1,4 @@
-"""How many requests a process has sent to a store, by kind."""
+"""Counts the requests that a process has sent to a store, by kind."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -6,7 +6,7 @@ from threading import Lock
 
 
 class RequestKind(Enum):
-    """The kinds that stores charge for in different ways."""
+    """The kinds of requests that stores charge for in different ways."""
 
     GET = "get"
     PUT = "put"
@@ -17,7 +17,9 @@ class RequestKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """Requests by kind. A page of a listing, and a part of an upload, is one request; what a client repeats is not."""
+    """Requests by kind. A page of a listing, and a part of an upload, counts as one request; a request that a client
+    repeats counts once.
+    """
 
     get: int = 0
     put: int = 0
@@ -30,7 +32,7 @@ class RequestCounts:
         return self.get + self.put + self.list + self.head + self.delete
 
     def since(self, before: "RequestCounts") -> "RequestCounts":
-        """What came after an earlier count."""
+        """Returns the requests after an earlier count."""
         return RequestCounts(
             self.get - before.get,
             self.put - before.put,
@@ -41,7 +43,7 @@ class RequestCounts:
 
 
 class RequestCounter:
-    """Counts for several threads."""
+    """A counter that several threads may use."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -53,5 +55,5 @@ class RequestCounter:
 
     @property
     def counts(self) -> RequestCounts:
-        """The requests so far."""
+        """Returns the requests so far."""
         return self._counts

@@ -1,6 +1,7 @@
-"""The storage of a table that a REST catalog owns: who decides about its newest state, and keys that the catalog lends.
+"""The storage of a table that a REST catalog owns: the catalog decides about the table's newest state, and lends keys
+for its files.
 
-Lent keys end. They are asked for again in time, in each process by itself, so a task needs no more than the link.
+Lent keys expire. Each process requests new keys in time by itself, so a task needs only the table's link.
 Source: Paimon 2.0 RESTTokenFileIO.
 """
 
@@ -20,12 +21,12 @@ from bucketline.state.store.storage.plain_io import plain_io
 from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 _EARLY_MS = 3_600_000
-"""Keys are renewed an hour before their end, or at half of their life."""
+"""Keys are renewed an hour before they expire, or after half of the time for which they are valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """The storage with lent keys, and until when it is used."""
+    """The storage with lent keys, and until when it may be used."""
 
     options: Mapping[str, str]
     storage: Inner
@@ -38,10 +39,10 @@ _lent_lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class RestTableIO(WrappedIO):
-    """The storage of the table at `root`. It can be pickled; lent keys stay in the process that asked for them."""
+    """The storage of the table at `root`. It can be pickled; lent keys stay in the process that requested them."""
 
     storage: Inner
-    """What is used where the catalog lends no keys."""
+    """The storage that is used if the catalog lends no keys."""
     link: CatalogLink
     table: RestTable
     root: str
@@ -49,7 +50,7 @@ class RestTableIO(WrappedIO):
     world: World = SYSTEM_WORLD
 
     def owner_at(self, path: str) -> TableOwner | None:
-        """The catalog, as far as it decides about the table, or its branch, with its metadata at `path`."""
+        """Returns the catalog if it decides about the table, or the branch, with its metadata at `path`."""
         if path == self.root:
             return self.table
         branch = branch_at(self.root, path)
@@ -60,7 +61,7 @@ class RestTableIO(WrappedIO):
         return self._lent().storage if self.lends_keys else self.storage
 
     def require_publish(self) -> None:
-        """Snapshots and schemas are published by the catalog, whatever the storage can do."""
+        """Does nothing: the catalog publishes snapshots and schemas, so the storage need not be able to."""
 
     def _lent(self) -> _Lent:
         key, now_ms = (self.table.client.uri, str(self.table.uuid or self.table.name)), self.world.clock.now_ms()
@@ -84,13 +85,15 @@ class RestTableIO(WrappedIO):
 
 
 def owner_of(io: object, path: str) -> TableOwner | None:
-    """Who decides about the newest state of the table, or of the branch, at `path`; None: its files do."""
+    """Returns the catalog that decides about the newest state of the table, or branch, at `path`; None if its files
+    decide.
+    """
     owned = owned_io(io)
     return None if owned is None else owned.owner_at(path)
 
 
 def owned_io(io: object) -> RestTableIO | None:
-    """The storage of a catalog's table within what wraps it; None for other storage."""
+    """Returns the storage of a catalog's table inside of its wrappers; None for other storage."""
     while isinstance(io, WrappedIO) and not isinstance(io, RestTableIO):
         io = io.inner
     return io if isinstance(io, RestTableIO) else None

@@ -1,6 +1,6 @@
 """The storage of a table whose name a database keeps: publications take Paimon's lock, properties follow the schema.
 
-Where commits of Paimon's JVM writers need the lock, one of ours without it could be overwritten by theirs.
+If commits of Paimon's JVM writers need the lock, they could overwrite a commit of ours without it.
 Source: Paimon 2.0 RenamingSnapshotCommit, JdbcCatalog.alterTableImpl.
 """
 
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SqlTableIO(WrappedIO):
-    """The storage of the table `name` at `root`; `lock` and `properties` are None where the catalog wants none."""
+    """The storage of the table `name` at `root`; `lock` and `properties` are None if the catalog needs none."""
 
     storage: Inner
     root: str
@@ -46,7 +46,9 @@ class SqlTableIO(WrappedIO):
         return won
 
     def _follow(self, names: SqlNames, data: bytes) -> None:
-        """Writes the table's options to the database. The schema is changed already, so a failure is a warning."""
+        """Writes the table's options to the database. The schema is changed already, so a failure is logged as a
+        warning.
+        """
         try:
             names.set_properties(self.name, table_properties(decode_schema(data)))
         except StorageError as e:

@@ -1,4 +1,4 @@
-"""A FileIO around another one: what a catalog adds to the storage of its tables is written as one of these."""
+"""A FileIO around another FileIO: a subclass adds what a catalog needs to the storage of the catalog's tables."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from bucketline.state.store.storage.file_info import FileInfo
 
 
 class Inner(Protocol):
-    """As FileIO, which imports this module's users."""
+    """The same interface as FileIO, which cannot be imported here because its module imports users of this one."""
 
     def require_publish(self) -> None: ...
     def read(self, path: str) -> bytes: ...
@@ -29,7 +29,7 @@ class Inner(Protocol):
 
 
 class WrappedIO:
-    """Hands every operation on to `inner`; a subclass says what that is, and changes some operations."""
+    """A storage that passes every operation on to `inner`; a subclass chooses `inner`, and changes some operations."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ class WrappedIO:
 
 
 def bare(io: object) -> object:
-    """The storage itself, without what wraps it."""
+    """Returns the storage itself, without its wrappers."""
     while isinstance(io, WrappedIO):
         io = io.inner
     return io

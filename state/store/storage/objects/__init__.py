@@ -1,1 +1,1 @@
-"""Objects of S3, of what speaks it, of Google's storage and of Azure, as files."""
+"""Files in object stores: S3 and compatible stores, Google's storage and Azure."""

@@ -1,4 +1,4 @@
-"""Short-lived keys of AWS that somebody else hands out, asked for again in time: those of a role, or of a profile."""
+"""Short-lived keys of AWS, from a role or a profile; new keys are requested before the old ones end."""
 
 import os
 from collections.abc import Callable
@@ -10,17 +10,17 @@ from bucketline.conf.storage_options import S3_ROLE, S3Settings
 from bucketline.state.determinism import SYSTEM_CLOCK
 
 KeySource = Callable[[], dict[str, Any]]
-"""Gives keys in the form that obstore takes."""
+"""A function that returns keys in the form that obstore takes."""
 
 _PROFILE = "AWS_PROFILE"
 _PROFILE_LIFE = timedelta(minutes=15)
-"""How long keys of a profile are used before it is asked again: it does not say how long they live."""
+"""How long keys of a profile are used before the profile is read again: it does not say how long they are valid."""
 
 
 def key_source(settings: S3Settings) -> KeySource | None:
-    """Where the keys come from if a role or a profile is named; None where options and environment say them.
+    """Returns the source of the keys if a role or a profile is named; None if options and environment have the keys.
 
-    Raises OptionError without boto3, which asks for them, and for a profile that is not there.
+    Raises OptionError if boto3, which requests the keys, is missing, and for an unknown profile.
     """
     has_keys = settings.access_key is not None or "AWS_ACCESS_KEY_ID" in os.environ
     profile = None if has_keys else os.environ.get(_PROFILE)
@@ -36,7 +36,7 @@ def key_source(settings: S3Settings) -> KeySource | None:
         ) from e
 
     def session() -> Any:
-        """A new one has read the files again: somebody may replace the keys in them."""
+        """Returns a new session, which reads the files again: the keys in them may have been replaced."""
         return boto3.Session(
             aws_access_key_id=settings.access_key,
             aws_secret_access_key=settings.secret_key,

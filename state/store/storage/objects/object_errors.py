@@ -1,4 +1,4 @@
-"""What an object store answers, as StorageError: what happened, where, and whether trying again may help."""
+"""Turns the errors of an object store into StorageError: what happened, where, and whether trying again may help."""
 
 import re
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _SAYS = re.compile(r"<Message>([^<\n]*)")
 _QUERY = re.compile(r"\?[^\s\"')]*")
-"""A query string may hold a signature."""
+"""Matches a query string, which may hold a signature."""
 
 _INSTANCE = "169.254.169.254"
-"""Where clouds give keys to what runs on a machine: asked last, when no others are found."""
+"""The addresses at which clouds give keys to programs on their machines; tried last, when no other keys are found."""
 
 _PASSING = frozenset({408, 409, 412, 425, 429})
-"""Statuses of the 400s after which the same request may succeed."""
+"""The statuses from 400 to 499 after which the same request may succeed."""
 
 RANGE_NOT_THERE = 416
 
 _ENDED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "SecurityTokenExpired"})
-"""Codes of stores for keys that were good, and have ended."""
+"""The stores' codes for keys that were valid and have expired."""
 
 _NOT_RENEWED = (
     "; keys that are given as storage options or variables are not renewed: start again with new ones, or use those "
@@ -36,7 +36,7 @@ _NOT_RENEWED = (
 _BAD_REQUEST = 400
 _NOT_KNOWN = frozenset({405, 501})
 _NOT_TAKEN = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented"})
-"""What stores answer that do not know the condition of a put: as a status, or as a code beside status 400."""
+"""The answers of stores that do not support the condition of a put: a status, or a code with status 400."""
 
 
 def _classes(*names: str) -> tuple[type[Exception], ...]:
@@ -45,24 +45,24 @@ def _classes(*names: str) -> tuple[type[Exception], ...]:
 
 STORE_ERRORS: tuple[type[Exception], ...] = (*_classes("BaseError"), OSError)
 SETTINGS_ERRORS: tuple[type[Exception], ...] = (*STORE_ERRORS, ValueError, TypeError)
-"""What clients raise that cannot be made of the settings they get."""
+"""The errors of clients that cannot be made from their settings."""
 
 TAKEN_ERRORS = _classes("AlreadyExistsError", "PreconditionError", "NotModifiedError")
-"""How clients name 409, 412 and 304 after a conditional put."""
+"""The clients' errors for statuses 409, 412 and 304 after a conditional put."""
 
 _REFUSALS = _classes("PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "InvalidPathError")
 
 
 def status_of(error: Exception) -> int | None:
-    """The status of the store's answer; None when there was no answer."""
+    """Returns the status of the store's answer; None if there was no answer."""
     match = _STATUS.search(str(error))
     return None if match is None else int(match[1])
 
 
 def says_keys_have_ended(error: Exception) -> bool:
-    """Whether the store has done nothing because the keys that signed the request have ended.
+    """Whether the store did not carry out the request because its keys have expired.
 
-    An answer to HEAD has no text that says why. No request of ours is bad in itself, so that a 400 means the keys.
+    An answer to HEAD has no text with the reason. Our requests are well-formed, so status 400 means expired keys.
     """
     code = _CODE.search(str(error))
     return code[1] in _ENDED if code is not None else status_of(error) == _BAD_REQUEST
@@ -106,6 +106,6 @@ def _said(text: str, status: int | None, code: str | None) -> str:
         answer = f"the store answered {status} {code or ''}{': ' + says[1] if says else ''}".replace("  ", " ")
         return f"{answer}{_NOT_RENEWED}" if code in _ENDED else answer
     first, _, rest = text.partition("\n")
-    # The reason stands at the end of a chain of causes, which is printed below the first line.
+    # The reason is at the end of a chain of causes, which is printed below the first line.
     causes = re.findall(r"^\s*source: \w*\(?\s*\"([^\"]+)\"", rest, re.MULTILINE)
     return _QUERY.sub("", first if not causes else f"{first}: {causes[-1]}")

@@ -45,11 +45,11 @@ except ImportError:
     obstore = None
 
 _PAGE_FILES = 1000
-"""Objects that a page of a listing holds, and that one request deletes."""
+"""The objects in a page of a listing, and in one request that deletes objects."""
 
 _PARTS_AT_ONCE = 3
 _TRIES = 3
-"""How often a file is created whose name is said to be taken, and is not."""
+"""How often a file is created whose name the store calls taken, though there is no such object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,9 @@ class ObjectIO:
                 raise object_error(path, e) from e
 
     def _create_in_parts(self, path: str, coming: Iterator[bytes]) -> None:
-        """The completion of an upload takes no condition, so what is there is looked for when it begins."""
+        """Creates a file in parts. The completion of an upload takes no condition, so the name is checked when the
+        upload begins.
+        """
         clients = self._clients
         if self.exists(path):
             raise exists_already(path)
@@ -229,7 +231,9 @@ class ObjectIO:
         return stored == data
 
     def _refuses_second(self) -> bool:
-        """Whether the store keeps an object when another is to be created in its place. Raises StorageError."""
+        """Whether the store refuses to replace an object when another is created under its name. Raises
+        StorageError.
+        """
         for left in reversed(range(_TRIES)):
             path = f"{self.root}/{SCHEMA_DIR}/{temporary_name('probe', self.world.ids.new_uuid())}"
             try:
@@ -260,7 +264,7 @@ class ObjectIO:
         return int(meta["size"]), meta["last_modified"]
 
     def _listed(self, directory: str) -> list[tuple[str, int, datetime]]:
-        """(key, size, when it was written) of all objects below a folder."""
+        """Lists (key, size, time of writing) of all objects below a folder."""
         clients, prefix = self._clients, self._key(directory) or None
 
         def listed(client: Any) -> list[tuple[str, int, datetime]]:
@@ -273,7 +277,7 @@ class ObjectIO:
 
 
 def requests_sent(io: object) -> RequestCounts:
-    """The requests that this process has sent to the bucket behind `io`; none where it is no bucket."""
+    """Returns the requests that this process has sent to the bucket of `io`; no requests for other storage."""
     storage = bare(io)
     return storage.requests if isinstance(storage, ObjectIO) else RequestCounts()
 
@@ -304,7 +308,7 @@ def _delete_at(client: Any, keys: str | list[str]) -> None:
 
 
 def _not_there(path: str, answer: Exception) -> StorageError:
-    """The store says that there is such an object, and there is none."""
+    """Returns the error for a store that says an object exists, though there is none."""
     error = object_error(path, answer)
     return error.reworded(error.message, retryable=True, missing=False)
 

@@ -1,7 +1,4 @@
-"""An object as a file that is read at any position.
-
-The first request brings the end of the object, and with it the object's size.
-"""
+"""Reads an object as a file, at any position. The first request fetches the end of the object, and so its size."""
 
 from functools import partial
 
@@ -38,7 +35,7 @@ def _range(clients: StoreClients, path: str, key: str, start: int, end: int) -> 
 
 
 def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
-    """The object's size, and its last bytes."""
+    """Returns the object's size, and its last bytes."""
     if not clients.takes_suffix:
         size = int(clients.ask(RequestKind.HEAD, path, lambda client: obstore.head(client, key))["size"])
         return size, _range(clients, path, key, max(0, size - TAIL_BYTES), size) if size else memoryview(b"")
@@ -56,7 +53,7 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
-    """As `_open`, where the store sends the whole object whatever range it is asked for: some do, if it is empty."""
+    """The same as `_open`, for stores that send the whole object instead of a range: some do so if it is empty."""
     answer = clients.ask(RequestKind.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):
         size = int(answer.meta["size"])

@@ -1,8 +1,8 @@
-"""Buckets and containers: which one a URI names, how it is reached, and the clients that reach it.
+"""Finds the bucket or container that a URI names, and makes the clients for it.
 
 Clients are made once in a process for each bucket and its settings: they hold connections and short-lived keys. There
-are two for each. One repeats what fails; the other sends each request once, since whoever publishes has to know what
-became of it.
+are two clients for each. One repeats failed requests; the other sends each request once, because a publisher must know
+its outcome.
 """
 
 import os
@@ -47,7 +47,9 @@ except ImportError:
 T = TypeVar("T")
 
 MOST_CLIENTS = 32
-"""Clients that a process keeps: of several buckets, and of one whose keys a catalog lends and replaces."""
+"""The number of clients that a process keeps: for several buckets, and for one bucket whose keys a catalog lends and
+replaces.
+"""
 
 _TIMEOUT = timedelta(minutes=10)
 _SILENCE = timedelta(seconds=60)
@@ -58,7 +60,7 @@ _ATTEMPTS = 10
 
 
 class StoreKind(Enum):
-    """Stores by the protocol that they speak."""
+    """Stores by their protocol."""
 
     S3 = "S3"
     OSS = "OSS"
@@ -82,7 +84,7 @@ OBJECT_SCHEMES = frozenset(_KINDS)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreAddress:
-    """A bucket and the storage options that reach it; `host` is what a URI of Azure names after the container."""
+    """A bucket and the storage options for it; `host` is the part of an Azure URI after the container."""
 
     kind: StoreKind
     bucket: str
@@ -95,7 +97,7 @@ class StoreAddress:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClientPair:
-    """The client that repeats what fails, and the one that sends each request once."""
+    """Two clients: one repeats failed requests, the other sends each request once."""
 
     patient: Any
     once: Any
@@ -105,8 +107,8 @@ class ClientPair:
 class StoreClients:
     """The clients of one bucket in this process, the requests sent to it, and what is known of the store.
 
-    `renew` makes clients that ask for new keys; None where the keys are those of the options. `refuses_second` is
-    whether the store keeps an object when a second one is to be created under its name; None before it was tried.
+    `renew` makes clients with new keys; None if the keys are in the options. `refuses_second` is whether the store
+    keeps an object when a second one is created under its name; None before this was tried.
     """
 
     pair: ClientPair
@@ -119,13 +121,13 @@ class StoreClients:
     _renewing: Lock = field(default_factory=Lock)
 
     def ask(self, kind: RequestKind, path: str, send: Callable[[Any], T]) -> T:
-        """What the client that repeats is answered about a path. Raises StorageError."""
+        """Returns the answer to the client that repeats failed requests, about a path. Raises StorageError."""
         with object_errors(path):
             return self.answer(kind, lambda pair: send(pair.patient))
 
     def answer(self, kind: RequestKind, send: Callable[[ClientPair], T]) -> T:
-        """What a client is answered; the request is sent again with new keys where the store says that those that
-        signed it have ended: then it has done nothing. Raises what the client raises.
+        """Returns the answer to a client. If the store says that the keys have expired, it has not carried out the
+        request, which is then sent again with new keys. Raises the errors of the client.
         """
         pair = self.pair
         self.counter.add(kind)
@@ -168,8 +170,9 @@ def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]
 
 @lru_cache(maxsize=MOST_CLIENTS)
 def clients_of(address: StoreAddress) -> StoreClients:
-    """The clients of a bucket; the same ones whenever this process asks, as long as it uses no more than
-    `MOST_CLIENTS`. Raises OptionError for unusable settings."""
+    """Returns the clients of a bucket; the same ones in a process, as long as it uses no more than `MOST_CLIENTS`.
+    Raises OptionError for unusable settings.
+    """
     counter = _counter_of(address.kind, address.bucket, address.host)
     return StoreClients(
         _pair(address),
@@ -196,21 +199,21 @@ def _pair(address: StoreAddress) -> ClientPair:
 
 
 def _has_keys_of_others(address: StoreAddress) -> bool:
-    """Whether somebody hands out the keys, and new ones when they are asked again."""
+    """Whether the keys are handed out by another service, which gives new keys on request."""
     named = {key for key, _ in address.options}
     return address.kind is StoreKind.S3 and (S3_ACCESS_KEY.key not in named or S3_ROLE.key in named)
 
 
 @cache
 def _counter_of(kind: StoreKind, bucket: str, host: str) -> RequestCounter:
-    """One for all keys of a bucket: those that a catalog lends change within a batch."""
+    """Returns the counter for a bucket, whatever the keys: those that a catalog lends change within a batch."""
     return RequestCounter()
 
 
 refuse_after_fork(lambda: clients_of.cache_info().currsize > 0)
 
 Make = Callable[[dict[str, Any], dict[str, Any]], Any]
-"""(options of the HTTP client, how requests are repeated) -> a client"""
+"""(options of the HTTP client, how requests are repeated) → a client."""
 
 
 def _attempts(address: StoreAddress, options: Mapping[str, str]) -> int:
@@ -223,7 +226,9 @@ def _s3(address: StoreAddress, options: Mapping[str, str]) -> Make:
 
 
 def _oss(address: StoreAddress, options: Mapping[str, str]) -> Make:
-    """OSS speaks S3 under the bucket's own host, and has no request that deletes several objects in S3's form."""
+    """Makes a client for OSS. It speaks S3 under the bucket's own host, without S3's request that deletes several
+    objects.
+    """
     return _s3_client(address.bucket, oss_settings(options), {"disable_bulk_delete": True})
 
 
@@ -262,7 +267,7 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
 
 
 def endpoint_of(settings: S3Settings) -> str | None:
-    """The address of the store, with its scheme and without the bucket; None: as the environment says."""
+    """Returns the address of the store, with its scheme and without the bucket; None if the environment has it."""
     endpoint = settings.endpoint
     if endpoint is not None and "://" not in endpoint:
         endpoint = f"{'http' if settings.https is False else 'https'}://{endpoint}"
@@ -270,18 +275,18 @@ def endpoint_of(settings: S3Settings) -> str | None:
 
 
 def is_virtual(settings: S3Settings) -> bool:
-    """Whether the bucket stands before the host of the endpoint."""
+    """Whether the bucket is the first part of the host in the endpoint."""
     endpoint = endpoint_of(settings)
     return endpoint is not None and not settings.path_style and not _is_number(endpoint)
 
 
 def endpoint_of_environment() -> str:
-    """The address that the environment gives; empty: that of AWS."""
+    """Returns the address in the environment; empty for that of AWS."""
     return next((os.environ[name] for name in _ENDPOINTS if name in os.environ), "")
 
 
 def _is_number(endpoint: str) -> bool:
-    """Whether the host is an IP address, before which no bucket can stand."""
+    """Whether the host is an IP address, which cannot begin with a bucket."""
     try:
         ip_address(urlsplit(endpoint).hostname or "")
     except ValueError:
@@ -311,7 +316,9 @@ def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:
 
 
 def _azure(address: StoreAddress, options: Mapping[str, str]) -> Make:
-    """A container of the account that the URI's host names; without a host, of the environment's."""
+    """Makes a client for a container of the account that the URI's host names; without a host, of the account in the
+    environment.
+    """
     account, _, _ = address.host.partition(".")
     config: dict[str, Any] = {}
     if account:

@@ -1,4 +1,4 @@
-"""A new object, written as a file: a small one with one request, a large one in parts while it is being written."""
+"""Writes a new object as a file: a small object with one request, a large one in parts while it is being written."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -15,14 +15,16 @@ _WAITING = 1
 _ASK_AGAIN_SECONDS = 0.05
 
 PutWhole = Callable[[bytes], None]
-"""Makes the object of these bytes. Raises StorageError if there is one."""
+"""A function that creates the object with these bytes. Raises StorageError if the object exists."""
 
 PutParts = Callable[[Iterator[bytes]], None]
-"""Makes the object of these parts; an error of the iterator is raised, and what was sent is dropped."""
+"""A function that creates the object from these parts; an error of the iterator is raised, and sent parts are
+dropped.
+"""
 
 
 class ObjectWriter(io.RawIOBase):
-    """A file that is an object once it is closed, and nothing before; errors as in FileIO.
+    """A file that becomes an object when it is closed, and does not exist before; errors as in FileIO.
 
     Memory: up to `PART_BYTES` that are being gathered, one such part that waits, and a few that are on their way.
     """
@@ -41,7 +43,7 @@ class ObjectWriter(io.RawIOBase):
         return self._sent + len(self._gathered)
 
     def write(self, data: Any) -> int:
-        """Takes all of the bytes."""
+        """Writes all of the bytes."""
         view = memoryview(data).cast("B")
         self._gathered += view
         while len(self._gathered) >= PART_BYTES:
@@ -70,7 +72,7 @@ class ObjectWriter(io.RawIOBase):
             super().close()
 
     def drop(self) -> None:
-        """Gives up: parts that were sent are removed, and no object is made."""
+        """Cancels the upload: parts that were sent are removed, and no object is created."""
         self._parts.is_dropped = True
         if self._upload is not None:
             with suppress(Exception):
@@ -78,7 +80,7 @@ class ObjectWriter(io.RawIOBase):
         super().close()
 
     def __del__(self) -> None:
-        # Who forgets to close has not written all.
+        # If the file was never closed, not all bytes may have been written.
         self._parts.is_dropped = True
 
     def _send(self, part: bytes | None) -> None:
@@ -105,7 +107,9 @@ class ObjectWriter(io.RawIOBase):
 
 
 class _Parts:
-    """What goes from the writer to the upload; knows neither, so that a forgotten writer can go."""
+    """The parts on their way from the writer to the upload. It refers to neither, so that a forgotten writer can be
+    freed.
+    """
 
     def __init__(self) -> None:
         self.waiting: Queue[bytes | None] = Queue(_WAITING)

@@ -1,6 +1,6 @@
-"""Uploads in parts that were begun and have not ended: those of killed processes cost money, and no listing shows them.
-
-boto3 asks for them, and gives them up: obstore does neither. Only S3 and what speaks it keep them for good.
+"""Uploads in parts that were begun and have not ended: the uploads of killed processes cost money, and no listing of
+objects shows them. They are listed and ended through boto3, because obstore can do neither. Only S3 and compatible
+stores keep them for ever.
 """
 
 import logging
@@ -31,9 +31,9 @@ _WITHOUT_BOTO3 = "uploads in parts that killed processes have left in %s are not
 
 def unended_uploads(io: object, directory: str) -> list[FileInfo]:
     """The uploads below a folder, by the path that each would have made, `?uploadId=` and its id, and the time when it
-    was begun; their sizes are not known and said to be 0. None where the storage keeps no such thing.
+    was begun; their sizes are not known and said to be 0. No uploads for other storage.
 
-    A warning says why they cannot be listed, where boto3 is missing or the keys may not list them.
+    A warning is logged if they cannot be listed, because boto3 is missing or the keys do not allow it.
     """
     store = bare(io)
     if not isinstance(store, ObjectIO) or store.address.kind not in (StoreKind.S3, StoreKind.OSS):
@@ -56,7 +56,7 @@ def unended_uploads(io: object, directory: str) -> list[FileInfo]:
 
 
 def end_upload(io: object, upload: FileInfo) -> None:
-    """Gives up one of `unended_uploads`, unless it has ended: its parts are removed. Raises StorageError."""
+    """Ends one of `unended_uploads`, unless it has ended: its parts are removed. Raises StorageError."""
     store = bare(io)
     assert isinstance(store, ObjectIO)
     path, _, upload_id = upload.path.partition(_SIGN)
