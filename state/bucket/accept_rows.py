@@ -39,28 +39,28 @@ class AcceptedRows:
     left_out: pa.Array | None = None
 
     def filter(self, keep: pa.Array) -> "AcceptedRows":
-        """The rows where `keep` is true."""
+        """Returns the rows where `keep` is true."""
         feeds = None if self.feeds is None else self.feeds[np.asarray(pc.indices_nonzero(keep))]
         left_out = None if self.left_out is None else self.left_out.filter(keep)
         return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep), feeds, left_out)
 
     def of_feeds(self, feeds: NDArray[Any] | None) -> "AcceptedRows":
-        """The same rows, of an input whose rows came from these feeds."""
+        """Returns the same rows, of an input whose rows came from these feeds."""
         if feeds is not None and self.positions is not None:
             feeds = feeds[np.asarray(self.positions)]
         return replace(self, feeds=feeds)
 
     def input_rows(self, chosen: pa.Array) -> pa.Array:
-        """The positions in the input of the rows where `chosen` is true."""
+        """Returns the positions in the input of the rows where `chosen` is true."""
         return pc.indices_nonzero(chosen) if self.positions is None else self.positions.filter(chosen)
 
 
 def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
-    """The rows of `data` that the table accepts, in arrival order.
+    """Returns the rows of `data` that the table accepts, in arrival order.
 
-    Shapes: columns by name, any order; `_row_kind` (int8) and UNAVAILABLE are optional. Out: the table's columns,
-    n' <= n rows. A null becomes the column's default if there is one. Raises SchemaMismatchError for columns, row kinds
-    or values that do not fit.
+    Shapes: columns by name, any order; `_row_kind` (int8) and UNAVAILABLE are optional. Out: the table's columns, n' <=
+    n rows. A null becomes the column's default if there is one. Raises SchemaMismatchError for columns, row kinds or
+    values that do not fit.
     """
     left_out = None
     if UNAVAILABLE in data.column_names and all(f.name != UNAVAILABLE for f in schema.fields):
@@ -87,7 +87,7 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
-    """The reason why each bad row is refused, null for good rows; None if all rows are good.
+    """Returns the reason why each bad row is refused, null for good rows; None if all rows are good.
 
     A row is bad if it has a null in a NOT NULL column, or no valid row kind. Shapes: n rows in, n texts out.
     """

@@ -60,7 +60,7 @@ class Allocation:
     rule: AllocationRule
 
     def allocate(self, hashes: Int32s) -> tuple[Int32s, "Allocation"]:
-        """A bucket for each of n new rows in arrival order, and the allocation after them.
+        """Returns a bucket for each of n new rows in arrival order, and the allocation after them.
 
         Owned buckets below the target are filled in ascending order. Then the smallest unused owned numbers are opened.
         At the limit, rows go to owned buckets by their hash, above the target. Raises OptionError when a table without
@@ -125,13 +125,13 @@ class Assigners:
     across_partitions: bool = False
 
     def count(self, partition: bytes) -> int:
-        """The number of assigners of a partition."""
+        """Returns the number of assigners of a partition."""
         count = self.counts.get(partition, self.first)
         assert count is not None, "there are no assigners"
         return count
 
     def writer(self, partition: bytes, bucket: int) -> int:
-        """A number that is the same for all buckets of a partition that one task must write."""
+        """Returns a number that is the same for all buckets of a partition that one task must write."""
         count = self.counts.get(partition, self.first)
         return bucket if count is None else bucket % count
 
@@ -150,7 +150,7 @@ def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
 def assigner_count(
     rows: int, *, parallelism: int, rule: AllocationRule, initial_buckets: int | None = None, expected_rows: int = 0
 ) -> int:
-    """How many assigners open buckets in a partition that has `rows` rows and will get `expected_rows`.
+    """Returns how many assigners open buckets in a partition that has `rows` rows and will get `expected_rows`.
 
     `initial_buckets` sets it, as in Paimon. Otherwise it grows with the rows, so that a small partition has one bucket
     however many tasks write. It is at most `parallelism`, and at most the limit on buckets.

@@ -39,7 +39,7 @@ class OldPlaceRule(Enum):
 
 
 def old_place_rule(schema: TableSchema) -> OldPlaceRule:
-    """The rule of the table's merge engine."""
+    """Returns the rule of the table's merge engine."""
     engine = schema.settings.merge.engine
     if engine.keeps_first:
         return OldPlaceRule.SKIP_NEW
@@ -87,7 +87,8 @@ class Placement:
 def place_rows(
     rows: KeyedRows, old: KeyPlaces, rule: OldPlaceRule, *, allocations: Mapping[int, Allocation], empty: Allocation
 ) -> Placement:
-    """The rows to write for a batch. `allocations` are by partition code; a partition without one starts as `empty`.
+    """Returns the rows to write for a batch. `allocations` are by partition code; a partition without one starts as
+    `empty`.
 
     Room that a moved key leaves is used from the next batch on.
     """
@@ -118,7 +119,7 @@ class KeyEffect:
         return max(0, sum(self.gains.values()))
 
     def with_codes(self, codes: Int32s) -> "KeyEffect":
-        """The same with each partition code replaced by `codes[code]`."""
+        """Returns the same with each partition code replaced by `codes[code]`."""
         partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])
         gains = {(int(codes[code]), bucket): gain for (code, bucket), gain in self.gains.items()}
         return KeyEffect(self.puts, self.removes, KeyPlaces(partitions.astype(np.int32), self.places.buckets), gains)
@@ -158,7 +159,7 @@ def key_effect(
 def placed_rows(
     table: pa.Table, placement: Placement, partitions: Sequence[bytes], schema: TableSchema
 ) -> tuple[pa.Table, pa.Array]:
-    """The rows of a placement and their kinds, with the values of the partitions they go to.
+    """Returns the rows of a placement and their kinds, with the values of the partitions they go to.
 
     Shapes: n rows of the table's columns in, m rows of the same columns and m int8 kinds out. `partitions` are the
     serialized partitions that the codes of the placement point into.
@@ -183,7 +184,7 @@ class _Allocator:
         self._empty = empty
 
     def allocate(self, partitions: Int32s, hashes: Int32s) -> Int32s:
-        """A bucket for each new key, in order; n codes and n hashes in, n buckets out."""
+        """Returns a bucket for each new key, in order; n codes and n hashes in, n buckets out."""
         buckets = np.empty(len(partitions), np.int32)
         for code in distinct(partitions).tolist():
             members = np.flatnonzero(partitions == code)

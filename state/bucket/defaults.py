@@ -20,7 +20,9 @@ from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 
 def fill_defaults(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """The rows, with the default in place of each null. Shapes: the table's columns in table types, in and out."""
+    """Returns the rows, with the default in place of each null. Shapes: the table's columns in table types, in and
+    out.
+    """
     for field in schema.fields:
         position = rows.schema.get_field_index(field.name)
         if field.default_value is None or position < 0 or not rows.column(position).null_count:
@@ -38,7 +40,7 @@ def check_defaults(schema: TableSchema) -> None:
 
 
 def default_scalar(field: DataField) -> pa.Scalar:
-    """A column's default in the column's Arrow type.
+    """Returns a column's default in the column's Arrow type.
 
     Raises UnsupportedTableError for text that does not read as the column's type.
     """

@@ -41,7 +41,9 @@ class KnownHashes:
         return self.hashes.nbytes + self.buckets.nbytes
 
     def lookup(self, hashes: Int32s) -> Int32s:
-        """The bucket of each hash, UNKNOWN where there is none. Shapes: m int32 in any order in, m int32 out."""
+        """Returns the bucket of each hash, UNKNOWN where there is none. Shapes: m int32 in any order in, m int32
+        out.
+        """
         if not len(self.hashes) or not len(hashes):
             return np.full(len(hashes), UNKNOWN, np.int32)
         # Sorted probes walk through memory in one direction.
@@ -54,12 +56,12 @@ class KnownHashes:
         return buckets
 
     def hashes_of(self, bucket: int) -> Int32s:
-        """The hashes of one bucket, ascending."""
+        """Returns the hashes of one bucket, ascending."""
         hashes: Int32s = self.hashes[self.buckets == bucket]
         return hashes
 
     def rows(self) -> dict[int, int]:
-        """How many hashes each bucket has."""
+        """Returns how many hashes each bucket has."""
         numbers, counts = np.unique(self.buckets, return_counts=True)
         return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
@@ -69,7 +71,7 @@ class KnownHashes:
         return KnownHashes(self.hashes[kept], self.buckets[kept], self.has_lost)
 
     def joined(self, hashes: Int32s, buckets: NDArray[Any]) -> "KnownHashes":
-        """The same with more hashes and their buckets; a hash in several buckets counts for the lowest.
+        """Returns the same with more hashes and their buckets; a hash in several buckets counts for the lowest.
 
         Shapes: m hashes in any order, m buckets in [0, 32767).
         """
@@ -107,7 +109,7 @@ NOTHING_KNOWN = KnownHashes(_EMPTY_HASHES, _EMPTY_BUCKETS)
 
 
 def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
-    """The hashes of a partition, from the contents of its HASH files by bucket."""
+    """Returns the hashes of a partition, from the contents of its HASH files by bucket."""
     if not index:
         return NOTHING_KNOWN
     hashes = np.concatenate([index[b] for b in index])
@@ -123,7 +125,7 @@ class Assignment:
     new_buckets: Int32s
 
     def new_by_bucket(self) -> dict[int, Int32s]:
-        """The new hashes of each bucket that got any, to be added to its HASH file."""
+        """Returns the new hashes of each bucket that got any, to be added to its HASH file."""
         if not len(self.new_hashes):
             return {}
         order = np.argsort(self.new_buckets, kind="stable")
@@ -143,13 +145,14 @@ class DynamicAssigner:
     def starting(
         known: KnownHashes, own: Ownership, rule: AllocationRule, *, rows: Mapping[int, int] | None = None
     ) -> "DynamicAssigner":
-        """An assigner for the existing keys of a partition. `rows` are hashes per bucket of the whole partition, as the
-        index manifest counts them; needed when `known` holds only a share.
+        """Returns an assigner for the existing keys of a partition. `rows` are hashes per bucket of the whole
+        partition, as the index manifest counts them; needed when `known` holds only a share.
         """
         return DynamicAssigner(known, Allocation(known.rows() if rows is None else dict(rows), own, rule))
 
     def assign(self, hashes: Int32s) -> tuple[Assignment, "DynamicAssigner"]:
-        """A bucket for each row: that of its hash where known, owned or not; else as `Allocation.allocate` says.
+        """Returns a bucket for each row: that of its hash where known, owned or not; else as `Allocation.allocate`
+        says.
 
         Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Raises as `allocate`.
         """

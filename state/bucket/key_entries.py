@@ -48,7 +48,7 @@ class HashedKeys:
         return len(self.normalized)
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> "HashedKeys":
-        """The keys of these rows, by number or by mask."""
+        """Returns the keys of these rows, by number or by mask."""
         normalized = self.normalized.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.normalized.take(rows)
         return HashedKeys(normalized, self.hashes[rows])
 
@@ -70,12 +70,12 @@ class KeyEntries:
 
 
 def hashed_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> HashedKeys:
-    """The keys of n rows; `columns` are those of the full primary key, in its order."""
+    """Returns the keys of n rows; `columns` are those of the full primary key, in its order."""
     return HashedKeys(normalized_keys(columns, types), np.asarray(hash_rows(columns, types)))
 
 
 def key_order(keys: pa.Array) -> NDArray[np.int64]:
-    """The row numbers of normalized keys in ascending order; equal keys keep theirs."""
+    """Returns the row numbers of normalized keys in ascending order; equal keys keep theirs."""
     if pa.types.is_integer(keys.type):
         return np.argsort(keys.to_numpy(), kind="stable")
     return np.asarray(pc.array_sort_indices(keys)).astype(np.int64)
@@ -95,7 +95,7 @@ def key_borders(sorted_keys: pa.Array) -> NDArray[np.bool_]:
 
 
 def number_keys(keys: HashedKeys) -> tuple[HashedKeys, NDArray[np.int64]]:
-    """The distinct keys, ascending, and for each row the number of its key among them."""
+    """Returns the distinct keys, ascending, and for each row the number of its key among them."""
     order = key_order(keys.normalized)
     borders = key_borders(keys.normalized.take(order))
     numbers = np.empty(len(order), np.int64)
@@ -117,14 +117,14 @@ def stored_keys(keys: pa.Array) -> list[bytes]:
 
 
 def stored_places(entries: KeyEntries) -> list[bytes]:
-    """The values of entries."""
+    """Returns the values of entries."""
     records = np.empty(len(entries), _VALUE)
     records["partition"], records["bucket"], records["seconds"] = entries.partitions, entries.buckets, entries.seconds
     return _bytes_list(records.view(np.uint8).reshape(-1, _VALUE.itemsize))
 
 
 def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> KeyPlaces:
-    """The places in stored values; NOWHERE for None, and for keys last written before `alive_since` (seconds).
+    """Returns the places in stored values; NOWHERE for None, and for keys last written before `alive_since` (seconds).
 
     Raises IndexStateError for a value of another format.
     """
@@ -157,6 +157,6 @@ def rows_key(code: int, bucket: int) -> bytes:
 
 
 def _bytes_list(octets: NDArray[np.uint8]) -> list[bytes]:
-    """The rows of a matrix of bytes."""
+    """Returns the rows of a matrix of bytes."""
     pieces: list[bytes] = np.ascontiguousarray(octets).view(f"V{octets.shape[1]}").ravel().tolist()
     return pieces

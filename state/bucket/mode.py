@@ -63,7 +63,9 @@ class BucketMode(Enum):
 
 
 def bucket_mode(schema: TableSchema) -> BucketMode:
-    """The table's bucket mode. Raises OptionError when `bucket` is not a number, or one that this table cannot have."""
+    """Returns the table's bucket mode. Raises OptionError when `bucket` is not a number, or one that this table cannot
+    have.
+    """
     total = total_buckets(schema)
     if total > 0:
         return BucketMode.FIXED
@@ -78,7 +80,8 @@ def bucket_mode(schema: TableSchema) -> BucketMode:
 
 
 def total_buckets(schema: TableSchema) -> int:
-    """The `bucket` option: the count of a fixed table, else -1 or -2; entries of new files record it as their total.
+    """Returns the `bucket` option: the count of a fixed table, else -1 or -2; entries of new files record it as their
+    total.
 
     A partition that has files keeps the total they were written with until a rescale.
     Raises OptionError as `bucket_mode` does.
@@ -96,8 +99,8 @@ def total_buckets(schema: TableSchema) -> int:
 
 
 def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
-    """The columns that decide a row's bucket inside its partition, in hashing order: `bucket-key`, else the trimmed
-    primary key; empty for an UNAWARE table.
+    """Returns the columns that decide a row's bucket inside its partition, in hashing order: `bucket-key`, else the
+    trimmed primary key; empty for an UNAWARE table.
 
     The index of a CROSS_PARTITION table is over `schema.primary_keys` instead.
     Raises OptionError when `bucket-key` is missing, forbidden, or names a column that cannot be one, and

@@ -52,7 +52,7 @@ class TagPlan:
         return self._local(snapshot.watermark)
 
     def named_time(self, name: str) -> int | None:
-        """The time in the name of a tag; None for a tag that no writer creates."""
+        """Returns the time in the name of a tag; None for a tag that no writer creates."""
         text = name.split(" ")[0] if self._is_daily else name
         match = re.fullmatch(self._form[1], text, re.ASCII)
         if match is None:
@@ -64,7 +64,7 @@ class TagPlan:
             return None
 
     def name_of(self, time_ms: int) -> str:
-        """The name of the tag of a time."""
+        """Returns the name of the tag of a time."""
         return (_EPOCH + timedelta(milliseconds=time_ms)).strftime(self._form[0])
 
     def next_name(self, snapshot: Snapshot, last_ms: int | None) -> str | None:
@@ -82,7 +82,7 @@ class TagPlan:
         return self.name_of(due_ms if self.settings.fills_gaps else _before(time, period))
 
     def batch_name(self, snapshot: Snapshot) -> str:
-        """The name of the tag that a batch write moves to its snapshot."""
+        """Returns the name of the tag that a batch write moves to its snapshot."""
         own = self.settings.batch_name
         if own is not None:
             return own
@@ -122,7 +122,7 @@ class TagPlan:
 
 
 def _before(time_ms: int, period_ms: int) -> int:
-    """The period before the one that a time lies in."""
+    """Returns the period before the one that a time lies in."""
     return time_ms // period_ms * period_ms - period_ms
 
 

@@ -68,17 +68,17 @@ def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
 
 
 def changed_buckets(entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry] = ()) -> frozenset[BucketId]:
-    """The (partition, bucket) pairs that entries change: the part of the table that a conflict check reads."""
+    """Returns the (partition, bucket) pairs that entries change: the part of the table that a conflict check reads."""
     return frozenset({(e.partition, e.bucket) for e in entries} | {(e.partition, e.bucket) for e in index})
 
 
 def combine_index(
     base: Sequence[IndexManifestEntry], delta: Sequence[IndexManifestEntry], *, vectors_by_file: bool
 ) -> tuple[IndexManifestEntry, ...]:
-    """The complete index list after the delta: untouched entries in their order, then the added ones.
+    """Returns the complete index list after the delta: untouched entries in their order, then the added ones.
 
-    A bucket has one HASH file and one deletion-vector file, so a new one replaces the old one. Global indexes, and
-    with `vectors_by_file` (append tables with unaware buckets) deletion vectors too, are distinguished by file name.
+    A bucket has one HASH file and one deletion-vector file, so a new one replaces the old one. Global indexes, and with
+    `vectors_by_file` (append tables with unaware buckets) deletion vectors too, are distinguished by file name.
     Source: Paimon 2.0 IndexManifestFileHandler.
     """
 

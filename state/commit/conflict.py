@@ -50,7 +50,7 @@ class Conflict:
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def error(self, message: str | None = None) -> CommitConflictError:
-        """The exception for callers that cannot try again, with another message if one is given."""
+        """Returns the exception for callers that cannot try again, with another message if one is given."""
         kind = FilesGoneError if self.rule == FILES_GONE else CommitConflictError
         return kind(self.message, rule=self.rule).reworded(message or self.message, **self.fields)
 
@@ -65,7 +65,7 @@ def check_conflicts(
     base_index: Sequence[IndexManifestEntry] = (),
     delta_index: Sequence[IndexManifestEntry] = (),
 ) -> Conflict | None:
-    """The first rule that the changes break, None when they may be published.
+    """Returns the first rule that the changes break, None when they may be published.
 
     `base_entries` are live (ADD) and hold at least the changed buckets; `partition_totals` adds the bucket counts of
     partitions whose other buckets are not among them. `key_order` is None for tables without a primary key.
@@ -370,7 +370,7 @@ def check_deletion_vectors(
 def apply_delta(
     live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """The live entries after a delta, in order. A DELETE without its file is ignored."""
+    """Returns the live entries after a delta, in order. A DELETE without its file is ignored."""
     delta = list(delta_entries)
     gone = {e.identity for e in delta if e.kind is FileKind.DELETE}
     return [e for i, e in live.items() if i not in gone] + [e for e in delta if e.kind is FileKind.ADD]

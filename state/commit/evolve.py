@@ -22,7 +22,7 @@ from bucketline.state.types.logical import DataType, TypeRoot
 def evolve_schema(
     schema: TableSchema, incoming: pa.Schema, policy: EvolutionPolicy, *, now_ms: int = 0
 ) -> TableSchema | None:
-    """The next version of the schema, with the incoming columns; None if the table has them already.
+    """Returns the next version of the schema, with the incoming columns; None if the table has them already.
 
     `ignore` never changes the table. Raises SchemaMismatchError naming the columns: under `fail` when something is
     missing, under `evolve` when a type can neither hold nor be widened to the incoming one, or is a key's.
@@ -45,7 +45,7 @@ def evolve_schema(
 
 
 def missing_changes(schema: TableSchema, incoming: pa.Schema) -> Iterator[AddColumn | ChangeType]:
-    """The schema changes that the incoming columns need, in the order of the input."""
+    """Yields the schema changes that the incoming columns need, in the order of the input."""
     keys = (*schema.primary_keys, *schema.partition_keys)
     known = {f.name: f for f in schema.fields}
     for field in logical_fields(incoming):

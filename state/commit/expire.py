@@ -86,7 +86,7 @@ def expiry_end(
     next_of_consumers: Iterable[int],
     time_of: Callable[[int], int | None],
 ) -> int:
-    """The id of the oldest snapshot that stays; snapshots from `earliest` up to it, exclusive, are removed.
+    """Returns the id of the oldest snapshot that stays; snapshots from `earliest` up to it, exclusive, are removed.
 
     A snapshot is removed once its successor is older than the retention time, so that every state within that time
     stays readable; snapshots beyond the largest count go at any age. `time_of` gives a snapshot's time, None when it is
@@ -128,9 +128,9 @@ def changelog_end(
 
 
 def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapshot]:
-    """The tagged snapshots that may share files with the snapshots [begin, end): those inside, and the nearest before.
-    A file is live in consecutive snapshots. So the nearest tag before has every file that an older tag shares with
-    them, and snapshot `end` has every file that a later tag shares with them.
+    """Returns the tagged snapshots that may share files with the snapshots [begin, end): those inside, and the nearest
+    before. A file is live in consecutive snapshots. So the nearest tag before has every file that an older tag shares
+    with them, and snapshot `end` has every file that a later tag shares with them.
     """
     ordered = sorted(tags, key=lambda s: s.id)
     before = [s for s in ordered if s.id < begin]
@@ -138,7 +138,7 @@ def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapsho
 
 
 def dead_files(deltas: Iterable[tuple[int, Sequence[ManifestEntry]]]) -> dict[FileKey, tuple[int, ManifestEntry]]:
-    """The data files that deltas delete, each with the id of the last snapshot that has it.
+    """Returns the data files that deltas delete, each with the id of the last snapshot that has it.
 
     `deltas` are (snapshot id, entries), ascending. A file that one delta both deletes and adds has changed its level
     only: whatever the order of the two entries, it stays.
@@ -187,7 +187,7 @@ class Footprint:
 
 
 def unite(footprints: Iterable[Footprint]) -> Footprint:
-    """All files of all footprints."""
+    """Returns all files of all footprints."""
     united = Footprint()
     for footprint in footprints:
         united = united.union(footprint)
@@ -195,8 +195,9 @@ def unite(footprints: Iterable[Footprint]) -> Footprint:
 
 
 def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict[int, Footprint]:
-    """The files removed with each snapshot (`footprints` ascending by id): those that no later snapshot and nothing
-    kept needs."""
+    """Returns the files removed with each snapshot (`footprints` ascending by id): those that no later snapshot and
+    nothing kept needs.
+    """
     needed, retired = kept, dict[int, Footprint]()
     for snapshot_id, footprint in reversed(footprints):
         retired[snapshot_id] = footprint.without(needed)

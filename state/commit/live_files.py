@@ -42,33 +42,35 @@ class LiveFiles:
     _totals: Mapping[bytes, int] = field(default_factory=dict, repr=False)
 
     def files(self, bucket_id: BucketId) -> tuple[DataFileMeta, ...]:
-        """The live files of a bucket, by name; empty when it has none."""
+        """Returns the live files of a bucket, by name; empty when it has none."""
         bucket = self._buckets.get(bucket_id)
         return () if bucket is None else bucket.files
 
     def buckets(self) -> Iterator[BucketId]:
-        """Every bucket with live files, partitions in byte order."""
+        """Yields every bucket with live files, partitions in byte order."""
         yield from sorted(self._buckets)
 
     def total_buckets(self, partition: bytes) -> int | None:
-        """The bucket count recorded for a partition; None when it has no live files."""
+        """Returns the bucket count recorded for a partition; None when it has no live files."""
         return self._totals.get(partition)
 
     def total_of_bucket(self, bucket_id: BucketId) -> int:
-        """The bucket count that a bucket's files record: -1 dynamic, -2 postponed; 0 when it has no live files."""
+        """Returns the bucket count that a bucket's files record: -1 dynamic, -2 postponed; 0 when it has no live
+        files.
+        """
         bucket = self._buckets.get(bucket_id)
         return 0 if bucket is None else bucket.total_buckets
 
     def totals(self) -> dict[bytes, int]:
-        """The bucket count of each partition that has live files."""
+        """Returns the bucket count of each partition that has live files."""
         return dict(self._totals)
 
     def other_totals(self, bucket_count: int) -> dict[bytes, int]:
-        """The partitions with a fixed bucket count that is not `bucket_count`, and theirs."""
+        """Returns the partitions with a fixed bucket count that is not `bucket_count`, and theirs."""
         return {p: total for p, total in self._totals.items() if total > 0 and total != bucket_count}
 
     def next_sequence_number(self, bucket_id: BucketId) -> int:
-        """One more than any live file of the bucket holds. Source: Paimon 2.0 AbstractFileStoreWrite."""
+        """Returns one more than any live file of the bucket holds. Source: Paimon 2.0 AbstractFileStoreWrite."""
         bucket = self._buckets.get(bucket_id)
         return 0 if bucket is None else bucket.next_sequence_number
 
@@ -76,7 +78,7 @@ class LiveFiles:
         return [e for bucket in self._buckets.values() for e in bucket.entries.values()]
 
     def after(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> "LiveFiles":
-        """The live files of a snapshot that follows this one by a delta."""
+        """Returns the live files of a snapshot that follows this one by a delta."""
         buckets, totals = dict(self._buckets), dict(self._totals)
         own: dict[BucketId, dict[EntryIdentity, ManifestEntry]] = {}
         touched: set[bytes] = set()

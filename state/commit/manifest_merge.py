@@ -53,7 +53,7 @@ class FullMerge:
 
     @property
     def with_deletes(self) -> tuple[ManifestFileMeta, ...]:
-        """The manifests whose DELETE entries have to be known first."""
+        """Returns the manifests whose DELETE entries have to be known first."""
         return tuple(m for m in self.merge if m.num_deleted_files > 0)
 
 
@@ -94,7 +94,8 @@ def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: Manifest
 def narrow_full_merge(
     full: FullMerge, deleted: Collection[EntryIdentity], partition_types: Sequence[DataType]
 ) -> FullMerge | None:
-    """The merge without the manifests that need not be read, or None when so few are left that it is not worth doing.
+    """Returns the merge without the manifests that need not be read, or None when so few are left that it is not worth
+    doing.
 
     A large manifest without deletes is kept unread if its partition bounds rule out every deleted partition.
     """
@@ -113,7 +114,7 @@ def narrow_full_merge(
 def rewrite_fully(
     full: FullMerge, meta: ManifestFileMeta, entries: Iterable[ManifestEntry], deleted: Collection[EntryIdentity]
 ) -> list[ManifestEntry] | None:
-    """The live entries of one manifest of a full merge, in order, or None when the manifest can stay as it is.
+    """Returns the live entries of one manifest of a full merge, in order, or None when the manifest can stay as it is.
 
     The rewritten entries come after the manifests that stay, in files of the target size.
     """
@@ -123,7 +124,7 @@ def rewrite_fully(
 
 
 def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """The entries, in order, without the files that are added and later deleted.
+    """Returns the entries, in order, without the files that are added and later deleted.
 
     A DELETE without its ADD stays: the ADD is in an older manifest. Raises CommitConflictError when a file is added
     twice, added again after its DELETE, or deleted twice; no committer may have written such a base.
@@ -150,12 +151,12 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def deleted_identities(entries: Iterable[ManifestEntry]) -> set[EntryIdentity]:
-    """The files that any of the entries deletes."""
+    """Returns the files that any of the entries deletes."""
     return {e.identity for e in entries if e.kind is FileKind.DELETE}
 
 
 def live_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """The ADD entries that none of the entries deletes, wherever it stands; what a scan of base and delta sees.
+    """Returns the ADD entries that none of the entries deletes, wherever it stands; what a scan of base and delta sees.
 
     Source: Paimon 2.0 AbstractFileStoreScan: deletes are gathered first, so a deleted file cannot be added again.
     """

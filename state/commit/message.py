@@ -55,7 +55,7 @@ class CommitMessage:
 
     @property
     def made_files(self) -> tuple[DataFileMeta, ...]:
-        """The files that this writer created: nothing else names them before the commit."""
+        """Returns the files that this writer created: nothing else names them before the commit."""
         old = {f.file_name for f in self.compact_before}
         later = (f for f in (*self.compact_after, *self.compact_changelog) if f.file_name not in old)
         return (*self.new_files, *self.changelog_files, *later)
@@ -82,7 +82,7 @@ _INDEX_LISTS = (
 
 
 def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
-    """The byte form of any number of messages, in order; the same messages give the same bytes."""
+    """Returns the byte form of any number of messages, in order; the same messages give the same bytes."""
     out = BytesIO()
     fastavro.schemaless_writer(out, _MESSAGES, [_message_record(m) for m in messages])
     payload = out.getvalue()
@@ -90,7 +90,7 @@ def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
 
 
 def decode_messages(data: bytes) -> tuple[CommitMessage, ...]:
-    """The messages in bytes that `encode_messages` made.
+    """Returns the messages in bytes that `encode_messages` made.
 
     Raises CorruptFileError when a byte differs, or another version of the library made them.
     """

@@ -45,12 +45,12 @@ class History:
 
     @property
     def newest(self) -> int:
-        """The highest id; 0 without snapshots."""
+        """Returns the highest id; 0 without snapshots."""
         return max(self.ids, default=0)
 
     @property
     def later(self) -> tuple[Reference, ...]:
-        """The tags and changelogs of snapshots after the newest."""
+        """Returns the tags and changelogs of snapshots after the newest."""
         return tuple(r for r in self.references if r.snapshot_id > self.newest)
 
 
@@ -86,7 +86,7 @@ class Vanished:
 
 
 def newest_of(history: History) -> NewestId | CutShort | Vanished:
-    """The newest snapshot.
+    """Returns the newest snapshot.
 
     A hint LATEST that names an existing snapshot counts more than references to later ones. The hint is low because a
     writer was stopped before writing it, or because a rollback lowered it before removing anything. Where a tag or

@@ -23,7 +23,7 @@ class Unknown:
     message: str
 
     def error(self) -> CommitOutcomeUnknownError:
-        """The exception for callers that cannot find out."""
+        """Returns the exception for callers that cannot find out."""
         return CommitOutcomeUnknownError(
             self.message,
             snapshot_id=self.snapshot_id,

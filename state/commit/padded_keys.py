@@ -47,7 +47,7 @@ def same_partitions(schema: TableSchema, partitions: Collection[bytes]) -> Calla
 
 
 def _unpadded(schema: TableSchema, view: LiveFiles) -> Iterator[tuple[str, str]]:
-    """The columns with a value that lacks its blanks, and the partition or file that has it."""
+    """Yields the columns with a value that lacks its blanks, and the partition or file that has it."""
     partition_fields = schema.select(schema.partition_keys)
     keys = schema.select(schema.trimmed_primary_key)
     types = [f.type for f in keys]

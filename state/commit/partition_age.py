@@ -77,7 +77,7 @@ def _first(schema: TableSchema, partitions: list[bytes]) -> tuple[bytes, ...]:
 
 
 def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
-    """The values of a partition as Java shows them; None for null, and where Java shows an address."""
+    """Returns the values of a partition as Java shows them; None for null, and where Java shows an address."""
     types = [f.type for f in schema.select(schema.partition_keys)]
     texts: dict[str, str | None] = {}
     for name, value, data_type in zip(schema.partition_keys, decode_row(partition, types), types, strict=True):
@@ -91,7 +91,7 @@ def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
 
 
 def _filled(pattern: str, texts: Mapping[str, str | None]) -> str | None:
-    """The pattern with each `$column` replaced, the longest name first; None when one has no text."""
+    """Returns the pattern with each `$column` replaced, the longest name first; None when one has no text."""
     names = sorted(texts, key=len, reverse=True)
     parts: list[str] = []
     position = 0

@@ -55,7 +55,7 @@ class SnapshotPlan:
     def snapshot(
         self, *, base: WrittenList, delta: WrittenList, changelog: WrittenList | None, index_manifest: str | None
     ) -> Snapshot:
-        """The snapshot, after its lists are written; `index_manifest` is used only if the plan writes one."""
+        """Returns the snapshot, after its lists are written; `index_manifest` is used only if the plan writes one."""
         latest = self.latest
         previous_rows = 0 if latest is None else latest.total_record_count
         kept_index = None if latest is None else latest.index_manifest
@@ -100,7 +100,7 @@ def plan_snapshot(
     now_ms: int,
     tracks_rows: bool = False,
 ) -> SnapshotPlan:
-    """The plan of the snapshot that follows `latest`.
+    """Returns the plan of the snapshot that follows `latest`.
 
     `index` is its complete index list (`combine_index`); None: that of `latest` stays.
     `schema_id` is the newest schema's at commit time, whatever the writers used. Entries must have their DELETEs first.
@@ -125,7 +125,7 @@ def plan_snapshot(
 
 
 def later_watermark(previous: int | None, new: int | None) -> int | None:
-    """The larger of two watermarks: a watermark never goes back; None is smaller than any."""
+    """Returns the larger of two watermarks: a watermark never goes back; None is smaller than any."""
     known = [w for w in (previous, new) if w is not None]
     return max(known) if known else None
 
@@ -137,6 +137,6 @@ def deletes_come_first(entries: Iterable[ManifestEntry]) -> bool:
 
 
 def overwrite_entries(live: Iterable[ManifestEntry], new: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    """The delta that replaces the live entries by `new`: their DELETEs, then the ADDs of `new`."""
+    """Returns the delta that replaces the live entries by `new`: their DELETEs, then the ADDs of `new`."""
     gone = [ManifestEntry(FileKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live]
     return (*gone, *(e for e in new if e.kind is FileKind.ADD))

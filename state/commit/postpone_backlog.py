@@ -20,12 +20,12 @@ class PostponeBacklog:
     since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
-        """The age of the oldest postponed file."""
+        """Returns the age of the oldest postponed file."""
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
 def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> PostponeBacklog:
-    """The backlog, from the live files of buckets."""
+    """Returns the backlog, from the live files of buckets."""
     waiting = [(bucket_id[0], files) for bucket_id, files in buckets if bucket_id[1] == POSTPONE_BUCKET]
     postponed = [f for _, files in waiting for f in files]
     return PostponeBacklog(

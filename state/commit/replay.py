@@ -28,18 +28,20 @@ def is_marker(state: str) -> bool:
 
 
 def commit_user(prefix: str | None, writer: str) -> str:
-    """The commit user of a writer's snapshots."""
+    """Returns the commit user of a writer's snapshots."""
     return f"{prefix}_{writer}" if prefix else writer
 
 
 def writer_of(user: str) -> str:
-    """The name of the writer that commits as `user`: the part after the prefix. A name without an id has no prefix."""
+    """Returns the name of the writer that commits as `user`: the part after the prefix. A name without an id has no
+    prefix.
+    """
     match = _PREFIXED.fullmatch(user)
     return user if match is None else match[1]
 
 
 def compactor_user(writer: str) -> str:
-    """The name of a writer's compactions outside its batches; to `writer_of` it is another writer.
+    """Returns the name of a writer's compactions outside its batches; to `writer_of` it is another writer.
 
     A compaction may be published after a later batch. Under the writer's own name it would look like its newest commit.
     """
@@ -47,12 +49,14 @@ def compactor_user(writer: str) -> str:
 
 
 def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
-    """The newest snapshot that the user made: all identifiers up to its own are done. `snapshots` come newest first."""
+    """Returns the newest snapshot that the user made: all identifiers up to its own are done. `snapshots` come newest
+    first.
+    """
     return next((s for s in snapshots if writer_of(s.commit_user) == writer_of(user)), None)
 
 
 def find_twin(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
-    """The APPEND snapshot of this identifier that another run with the same commit user has published.
+    """Returns the APPEND snapshot of this identifier that another run with the same commit user has published.
 
     Two runs of one job can be alive for a moment; the slower one must not add its rows again. Compactions may share an
     identifier, and so may batch commits, so neither counts.

@@ -156,7 +156,7 @@ SchemaChange = (
 def change_schema(
     schema: TableSchema, changes: Sequence[SchemaChange], *, now_ms: int, has_snapshots: bool
 ) -> TableSchema:
-    """The next version of a schema; the given one if nothing changes.
+    """Returns the next version of a schema; the given one if nothing changes.
 
     With `has_snapshots` the options that old files depend on can no longer change. Adding a column that exists with the
     same type changes nothing, so two writers that add one column end with one. Raises SchemaMismatchError, with
@@ -207,7 +207,7 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
 
 
 def _with_place(schema: TableSchema, change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """The change of a schema; a new column stands before those of partitions, if the schema asks for it."""
+    """Returns the change of a schema; a new column stands before those of partitions, if the schema asks for it."""
     if not (isinstance(change, AddColumn) and len(change.path) == 1 and change.position is None):
         return change
     if not schema.settings.commit.adds_before_partition:

@@ -31,7 +31,7 @@ Position = First | After
 
 
 def plain_type(data_type: DataType) -> DataType:
-    """The type without the ids and comments of its fields, for comparing two declarations."""
+    """Returns the type without the ids and comments of its fields, for comparing two declarations."""
     return _rebuilt(data_type, lambda f: DataField(0, f.name, plain_type(f.type)))
 
 
@@ -46,7 +46,7 @@ class FreshIds:
         return self.last
 
     def renumber(self, data_type: DataType) -> DataType:
-        """The type with new ids for all fields in it, depth first."""
+        """Returns the type with new ids for all fields in it, depth first."""
 
         def numbered(field: DataField) -> DataField:
             field_id = self.next()
@@ -79,7 +79,9 @@ def set_field(schema: TableSchema, path: ColumnPath, change: Callable[[DataField
 def edit_field(
     schema: TableSchema, path: ColumnPath, edit: Callable[[list[DataField], int], list[DataField]]
 ) -> TableSchema:
-    """The schema after an edit of the row that has the path's last field; the edit gets that field's position."""
+    """Returns the schema after an edit of the row that has the path's last field; the edit gets that field's
+    position.
+    """
 
     def find(fields: list[DataField]) -> list[DataField]:
         at = next((i for i, f in enumerate(fields) if f.name == path[-1]), None)
@@ -127,7 +129,7 @@ def _edit_type(
 
 
 def placed(fields: list[DataField], at: int, position: Position | None, path: ColumnPath) -> list[DataField]:
-    """The fields with the one at `at` moved."""
+    """Returns the fields with the one at `at` moved."""
     field, rest = fields[at], [*fields[:at], *fields[at + 1 :]]
     if position is None:
         return [*rest[:at], field, *rest[at:]]

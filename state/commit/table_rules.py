@@ -160,13 +160,13 @@ def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def branches_read(schema: TableSchema) -> dict[str, str]:
-    """The branches that the table reads in addition to its own, by the options that name them."""
+    """Returns the branches that the table reads in addition to its own, by the options that name them."""
     named = {o.key: schema.options.get(o.key, "") for o in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)}
     return {key: name for key, name in named.items() if name.strip()}
 
 
 def branches_exist(schema: TableSchema, branches: Collection[str]) -> Iterator[OptionError]:
-    """A table that reads another branch names one that is there."""
+    """Yields a table that reads another branch names one that is there."""
     for key, name in branches_read(schema).items():
         if name not in branches:
             yield OptionError(

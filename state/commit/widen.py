@@ -19,7 +19,7 @@ _TIMES = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def narrows(old: DataType, new: DataType) -> str | None:
-    """The reason why not all values of `old` fit `new`; None if they do. Nullability is ignored."""
+    """Returns the reason why not all values of `old` fit `new`; None if they do. Nullability is ignored."""
     if old.root in _WHOLE:
         return _whole_number(old, new)
     if old.root is TypeRoot.FLOAT and new.root is TypeRoot.DOUBLE:

@@ -56,7 +56,7 @@ class DataFileMeta:
     write_cols: tuple[str, ...] | None = None
 
     def upgraded(self, level: int) -> "DataFileMeta":
-        """The same file on a higher level; nothing else changes, and no byte of it is rewritten."""
+        """Returns the same file on a higher level; nothing else changes, and no byte of it is rewritten."""
         assert level > self.level, f"{self.file_name}: upgrade from {self.level} to {level}"
         return replace(self, level=level)
 

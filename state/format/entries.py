@@ -97,7 +97,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> EntryIdentity:
-        """The fields that a DELETE must share with its ADD. Source: Paimon 2.0 FileEntry.Identifier."""
+        """Returns the fields that a DELETE must share with its ADD. Source: Paimon 2.0 FileEntry.Identifier."""
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_index, f.external_path)
 

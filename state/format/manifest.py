@@ -27,30 +27,35 @@ _KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
 
 
 def encode_manifest(entries: Sequence[ManifestEntry], encoding: Encoding = AVRO) -> bytes:
-    """The bytes of a manifest holding the entries in order; the caller puts a DELETE before an ADD of the same file."""
+    """Returns the bytes of a manifest holding the entries in order; the caller puts a DELETE before an ADD of the same
+    file.
+    """
     return write_records([_entry_record(e) for e in entries], ENTRY_FORMAT, encoding)
 
 
 def decode_manifest(data: bytes) -> list[ManifestEntry]:
-    """The entries of a manifest in file order. Raises CorruptFileError, also for a version other than ours."""
+    """Returns the entries of a manifest in file order. Raises CorruptFileError, also for a version other than ours."""
     shared = _Shared()
     return [_entry(i, record, shared) for i, record in enumerate(read_records(data, ENTRY_FORMAT))]
 
 
 def encode_manifest_list(metas: Sequence[ManifestFileMeta], encoding: Encoding = AVRO) -> bytes:
-    """The bytes of a manifest list, oldest manifest first; an empty list is a file without records."""
+    """Returns the bytes of a manifest list, oldest manifest first; an empty list is a file without records."""
     return write_records([_meta_record(m) for m in metas], LIST_FORMAT, encoding)
 
 
 def decode_manifest_list(data: bytes) -> list[ManifestFileMeta]:
-    """The metas of a manifest list in file order. Raises CorruptFileError, also for a version other than ours."""
+    """Returns the metas of a manifest list in file order. Raises CorruptFileError, also for a version other than
+    ours.
+    """
     return [_meta(i, r) for i, r in enumerate(read_records(data, LIST_FORMAT))]
 
 
 def describe_manifest(
     name: str, size: int, entries: Sequence[ManifestEntry], partition_types: Sequence[DataType], schema_id: int
 ) -> ManifestFileMeta:
-    """The meta by which a manifest list names a manifest of these entries; `size` is the manifest's exact bytes.
+    """Returns the meta by which a manifest list names a manifest of these entries; `size` is the manifest's exact
+    bytes.
 
     Bounds are over ADD and DELETE alike. The schema id is the greatest of the files', and `schema_id` when there are no
     files. Row ids are bounded, both ends included, only if every file has them.
@@ -225,7 +230,7 @@ def _to_stats(record: dict[str, Any]) -> SimpleStats:
 
 
 def _file_stats(record: dict[str, Any], shared: _Shared, low: bytes = b"", high: bytes = b"") -> SimpleStats:
-    """The statistics of a file; where their bounds are `low` and `high`, they are these objects."""
+    """Returns the statistics of a file; where their bounds are `low` and `high`, they are these objects."""
     stats = _to_stats(record)
     if stats is EMPTY_STATS:
         return stats

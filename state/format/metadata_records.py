@@ -48,8 +48,8 @@ _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, A
 
 
 def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
-    """The records of a file, as `avro.iterate_records` gives them. Raises CorruptFileError, here or while they are
-    read.
+    """Returns the records of a file, as `avro.iterate_records` gives them. Raises CorruptFileError, here or while they
+    are read.
     """
     read = next((read for magic, read in _READERS.items() if data.startswith(magic)), None)
     if read is None:
@@ -64,7 +64,9 @@ def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
 
 
 def write_records(records: Sequence[Record], form: AvroRecordFormat, encoding: Encoding) -> bytes:
-    """The bytes of a file with these records; a format other than Avro has them in columns of the same names."""
+    """Returns the bytes of a file with these records; a format other than Avro has them in columns of the same
+    names.
+    """
     if encoding.form is FileFormat.AVRO:
         return encode_records(records, form, encoding.codec)
     table = pa.Table.from_pylist(list(records), schema=pa.schema(_arrow_fields(form.schema)))
@@ -100,7 +102,7 @@ def _arrow_field(name: str, kind: Json) -> pa.Field:
 
 
 def _in_millis(data_type: pa.DataType) -> pa.DataType:
-    """The type with milliseconds for all timestamps, which Python's own can hold."""
+    """Returns the type with milliseconds for all timestamps, which Python's own can hold."""
     if pa.types.is_timestamp(data_type):
         return pa.timestamp("ms")
     if pa.types.is_struct(data_type):
@@ -111,7 +113,7 @@ def _in_millis(data_type: pa.DataType) -> pa.DataType:
 
 
 def _record(row: object, schema: Mapping[str, Json], place: str) -> Record:
-    """The fields that the schema knows; those that may be null may be missing."""
+    """Returns the fields that the schema knows; those that may be null may be missing."""
     fields = schema["fields"]
     if not isinstance(row, dict) or not isinstance(fields, list):
         raise CorruptFileError(f"{place} is no record", offset=0)

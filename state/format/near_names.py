@@ -19,7 +19,9 @@ def check_names(present: Iterable[str], known: Collection[str], kind: str) -> No
 
 
 def flipped_name(name: str, known: Collection[str]) -> str | None:
-    """The known name that differs from this unknown one in one bit; None when it is known, or there is no such name."""
+    """Returns the known name that differs from this unknown one in one bit; None when it is known, or there is no such
+    name.
+    """
     if name in known:
         return None
     return next((k for k in known if len(k) == len(name) and _is_one_bit_off(name, k)), None)

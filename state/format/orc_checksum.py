@@ -49,7 +49,8 @@ class BlockChecksums:
 
 
 def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence[int], started: bytes) -> bytes:
-    """The last bytes of an ORC file with checksums of all that comes before them; unchanged where they do not fit in.
+    """Returns the last bytes of an ORC file with checksums of all that comes before them; unchanged where they do not
+    fit in.
 
     `tail` are the file's bytes from `offset` on, its postscript among them; `values` are the checksums of the blocks
     before `offset` that are whole, and `started` are the bytes of the one that is not.
@@ -83,7 +84,7 @@ def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence
 
 
 def read_checksums(tail: bytes, size: int) -> BlockChecksums | int | None:
-    """The checksums at the end of a file of `size` bytes; None when it has none.
+    """Returns the checksums at the end of a file of `size` bytes; None when it has none.
 
     `tail` are its last bytes, at least TAIL_BYTES or all; where they are too few, the answer is how many are needed.
     Raises CorruptFileError when the end of the file is not as it was written.
@@ -118,7 +119,7 @@ def read_checksums(tail: bytes, size: int) -> BlockChecksums | int | None:
 
 
 def _varint_members(postscript: bytes) -> dict[int, int]:
-    """The members of a postscript that are numbers."""
+    """Returns the members of a postscript that are numbers."""
     members: dict[int, int] = {}
     at = 0
     while at < len(postscript):
@@ -132,7 +133,7 @@ def _varint_members(postscript: bytes) -> dict[int, int]:
 
 
 def _with_footer_length(postscript: bytes, footer_bytes: int) -> bytes:
-    """The postscript with another length of the footer, which is its first member."""
+    """Returns the postscript with another length of the footer, which is its first member."""
     tag, at = _read_varint(postscript, 0)
     assert tag == 1 << 3, "ORC's postscript begins with the length of the footer"
     _, at = _read_varint(postscript, at)

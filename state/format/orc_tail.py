@@ -43,7 +43,7 @@ class OrcTail:
 
 
 def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
-    """The tail of a file of `size` bytes; `read_at(offset, length)` reads of it. Raises CorruptFileError."""
+    """Returns the tail of a file of `size` bytes; `read_at(offset, length)` reads of it. Raises CorruptFileError."""
     length = _exactly(read_at, size - 1, 1)[0] if size > len(MAGIC) else 0
     if not 0 < length < size:
         raise CorruptFileError("no ORC file: it has no postscript", offset=max(size - 1, 0))
@@ -62,7 +62,7 @@ def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
 
 
 def writer_zone(read_at: Callable[[int, int], bytes], tail: OrcTail, stripe: Stripe) -> str:
-    """The time zone a stripe's writer was in, `UTC` where it says none. Raises CorruptFileError."""
+    """Returns the time zone a stripe's writer was in, `UTC` where it says none. Raises CorruptFileError."""
     at = stripe.footer_offset
     packed = _exactly(read_at, at, stripe.footer_length)
     zone = dict(_members(_unpacked(packed, tail.codec, tail.block_bytes, at), at)).get(3, b"UTC")
@@ -123,7 +123,7 @@ def _varint(data: bytes, place: int, at: int) -> tuple[int, int]:
 
 
 def _unpacked(data: bytes, codec: str | None, block_bytes: int, at: int) -> bytes:
-    """The bytes of a part that is packed block by block; a block's header says whether it is packed at all."""
+    """Returns the bytes of a part that is packed block by block; a block's header says whether it is packed at all."""
     if codec is None:
         return data
     parts: list[bytes] = []

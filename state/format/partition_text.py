@@ -22,7 +22,7 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def legacy_text(value: object, data_type: DataType) -> str:
-    """The text under `partition.legacy-name` = true: Java's toString of the internal value.
+    """Returns the text under `partition.legacy-name` = true: Java's toString of the internal value.
 
     `value` is in the internal form of `binary_row` and not null.
     Raises UnsupportedTableError for BINARY: Java writes the identity of an array there, which nobody can repeat.
@@ -36,7 +36,7 @@ def legacy_text(value: object, data_type: DataType) -> str:
 
 
 def cast_text(value: object, data_type: DataType) -> str:
-    """The text under `partition.legacy-name` = false: the value cast to STRING.
+    """Returns the text under `partition.legacy-name` = false: the value cast to STRING.
 
     `value` is in the internal form of `binary_row` and not null.
     Raises UnsupportedTableError for TIMESTAMP_LTZ, whose text depends on the zone of the writing JVM, and for bytes

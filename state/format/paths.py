@@ -40,17 +40,17 @@ _COMPRESSIONS = frozenset({"gz", "bz2", "deflate", "snappy", "lz4", "zst"})
 
 
 def escape(text: str) -> str:
-    """The text as part of a folder name: control characters and `"#%'*/:=?\\{}[]^` become %XX."""
+    """Returns the text as part of a folder name: control characters and `"#%'*/:=?\\{}[]^` become %XX."""
     return text.translate(_ESCAPED)
 
 
 def unescape(text: str) -> str:
-    """The text that `escape` was given; a % that begins no escape stays."""
+    """Returns the text that `escape` was given; a % that begins no escape stays."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def default_partition_name(schema: TableSchema) -> str:
-    """The text that stands for null, empty and blank values."""
+    """Returns the text that stands for null, empty and blank values."""
     return schema.settings.paths.default_partition
 
 
@@ -84,20 +84,22 @@ def _utc_text(value: object, data_type: DataType) -> str:
 
 
 def partition_path(schema: TableSchema, partition: bytes) -> str:
-    """The folder of a partition, `k=v/k2=v2/`; empty for a table without partitions."""
+    """Returns the folder of a partition, `k=v/k2=v2/`; empty for a table without partitions."""
     if not schema.partition_keys:
         return ""
     return "".join(f"{escape(key)}={escape(text)}/" for key, text in partition_values(schema, partition))
 
 
 def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """The folder of a bucket's data files, `k=v/bucket-0`, below `data-file.path-directory` if the table has one."""
+    """Returns the folder of a bucket's data files, `k=v/bucket-0`, below `data-file.path-directory` if the table has
+    one.
+    """
     directory = schema.settings.paths.data_directory
     return (f"{directory}/" if directory else "") + partition_path(schema, partition) + bucket_dir(bucket)
 
 
 def index_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """The folder of a bucket's index files: that of all, or that of its data files if the table says so."""
+    """Returns the folder of a bucket's index files: that of all, or that of its data files if the table says so."""
     return bucket_path(schema, partition, bucket) if schema.settings.paths.index_in_data_directory else INDEX_DIR
 
 
@@ -112,7 +114,7 @@ def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
 
 
 def bucket_dir(bucket: int) -> str:
-    """The last part of a bucket's folder; postponed rows have one of their own."""
+    """Returns the last part of a bucket's folder; postponed rows have one of their own."""
     return "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
 
 
@@ -123,7 +125,7 @@ def parse_partition_path(path: str) -> tuple[tuple[str, str], ...]:
 
 
 def data_file_name(prefix: str, uuid: str, counter: int, extension: str) -> str:
-    """The name of a data or changelog file: one uuid for each bucket's writer, counted from 0."""
+    """Returns the name of a data or changelog file: one uuid for each bucket's writer, counted from 0."""
     return f"{prefix}{uuid}-{counter}.{extension}"
 
 
@@ -137,7 +139,8 @@ def postpone_prefix(prefix: str, commit_user: str, write_id: int) -> str:
 
 
 def extension_of(file_name: str) -> str:
-    """The format of a data file, as its name says: `parquet`, `orc`, `avro`. Raises CorruptFileError without one.
+    """Returns the format of a data file, as its name says: `parquet`, `orc`, `avro`. Raises CorruptFileError without
+    one.
 
     Source: Paimon 2.0 DataFilePathFactory.formatIdentifier.
     """
@@ -150,7 +153,7 @@ def extension_of(file_name: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name of a file as metadata gives it, which leads into no other folder. Raises CorruptFileError."""
+    """Returns the name of a file as metadata gives it, which leads into no other folder. Raises CorruptFileError."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise CorruptFileError(f"{name!r} is no name of a file", file_name=name)
     return name
@@ -161,7 +164,7 @@ def snapshot_name(snapshot_id: int) -> str:
 
 
 def parse_snapshot_id(name: str) -> int | None:
-    """The id in a snapshot file's name; None for hints, temporary files and strays."""
+    """Returns the id in a snapshot file's name; None for hints, temporary files and strays."""
     return _number_after("snapshot-", name)
 
 
@@ -170,7 +173,7 @@ def schema_name(schema_id: int) -> str:
 
 
 def parse_schema_id(name: str) -> int | None:
-    """The id in a schema file's name; None for anything else."""
+    """Returns the id in a schema file's name; None for anything else."""
     return _number_after("schema-", name)
 
 
@@ -179,7 +182,7 @@ def changelog_name(snapshot_id: int) -> str:
 
 
 def parse_changelog_id(name: str) -> int | None:
-    """The id of a decoupled changelog's file; None for anything else."""
+    """Returns the id of a decoupled changelog's file; None for anything else."""
     return _number_after("changelog-", name)
 
 
@@ -188,28 +191,30 @@ def tag_name(tag: str) -> str:
 
 
 def parse_tag(name: str) -> str | None:
-    """The tag that a file in the tag folder holds; None for anything else."""
+    """Returns the tag that a file in the tag folder holds; None for anything else."""
     return name.removeprefix("tag-") if name.startswith("tag-") and name not in ("tag-", TAG_SUCCESS_DIR) else None
 
 
 def branch_folder(path: str, branch: str) -> str:
-    """The folder of a branch's metadata, of the table at `path`."""
+    """Returns the folder of a branch's metadata, of the table at `path`."""
     return f"{path}/{BRANCH_DIR}/branch-{branch}"
 
 
 def parse_branch(name: str) -> str | None:
-    """The branch that a folder in the folder of branches holds; None for anything else."""
+    """Returns the branch that a folder in the folder of branches holds; None for anything else."""
     return name.removeprefix("branch-") if name.startswith("branch-") and name != "branch-" else None
 
 
 def branch_at(path: str, folder: str) -> str | None:
-    """The branch of the table at `path` whose metadata folder is `folder`; None when it is no branch's."""
+    """Returns the branch of the table at `path` whose metadata folder is `folder`; None when it is no branch's."""
     name = folder.removeprefix(f"{path}/{BRANCH_DIR}/")
     return None if name == folder or "/" in name else parse_branch(name)
 
 
 def history_of(folder: str) -> tuple[str, str]:
-    """The path of the table, and the branch's folder below it, from a metadata folder; "" for the table's own."""
+    """Returns the path of the table, and the branch's folder below it, from a metadata folder; "" for the table's
+    own.
+    """
     parent, _, name = folder.rpartition("/")
     path = parent.removesuffix(f"/{BRANCH_DIR}")
     if path == parent or parse_branch(name) is None:
@@ -234,7 +239,7 @@ def index_file_name(uuid: str, counter: int) -> str:
 
 
 def temporary_name(target: str, uuid: str) -> str:
-    """The name under which a file is written before it is renamed to `target`, in the same folder."""
+    """Returns the name under which a file is written before it is renamed to `target`, in the same folder."""
     return f".{target}.{uuid}.tmp"
 
 

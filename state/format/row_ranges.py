@@ -37,12 +37,12 @@ class RowRange:
 
     @property
     def anchor(self) -> DataFileMeta:
-        """The file whose deletion vector stands for all: the oldest of ordinary columns."""
+        """Returns the file whose deletion vector stands for all: the oldest of ordinary columns."""
         return min(self.files, key=lambda f: (f.max_sequence_number, f.file_name))
 
 
 def with_tracked(schema: TableSchema) -> TableSchema:
-    """The schema with the columns of row tracking at its end."""
+    """Returns the schema with the columns of row tracking at its end."""
     return schema if has_tracked(schema) else replace(schema, fields=(*schema.fields, *TRACKED))
 
 
@@ -62,18 +62,21 @@ def tracks_rows(schema: TableSchema) -> bool:
 
 
 def kept_schema(schema: TableSchema) -> TableSchema:
-    """The columns of files with rows that stay as they are: in tables with row tracking they keep ids and versions."""
+    """Returns the columns of files with rows that stay as they are: in tables with row tracking they keep ids and
+    versions.
+    """
     return with_tracked(schema) if tracks_rows(schema) else schema
 
 
 def changed_schema(schema: TableSchema) -> TableSchema:
-    """The columns of files with rows that get new values: in tables with row tracking they keep their ids, and their
-    version is that of the file."""
+    """Returns the columns of files with rows that get new values: in tables with row tracking they keep their ids, and
+    their version is that of the file.
+    """
     return replace(schema, fields=(*schema.fields, TRACKED[0])) if tracks_rows(schema) else schema
 
 
 def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
-    """The columns that a file holds, of the schema it was written under."""
+    """Returns the columns that a file holds, of the schema it was written under."""
     if file.write_cols is None:
         return stored.fields
     of_name = {f.name: f for f in stored.fields}
@@ -81,7 +84,7 @@ def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, 
 
 
 def stats_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
-    """The columns that a file's statistics are about, in their order."""
+    """Returns the columns that a file's statistics are about, in their order."""
     if file.value_stats_cols is not None:
         return with_tracked(stored).select(file.value_stats_cols)
     return written_fields(stored if file.write_cols is None else with_tracked(stored), file)
@@ -96,7 +99,7 @@ def is_vector_file(file: DataFileMeta) -> bool:
 
 
 def row_ranges(files: Iterable[DataFileMeta]) -> list[RowRange]:
-    """The files by range of row ids, ascending.
+    """Returns the files by range of row ids, ascending.
 
     Raises CorruptFileError for a file without row ids, for ranges that overlap without being the same, and for a range
     that no file of ordinary columns covers.

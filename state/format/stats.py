@@ -63,13 +63,15 @@ class ColumnStats:
     columns: tuple[ColumnBounds, ...]
 
     def merge(self, other: "ColumnStats") -> "ColumnStats":
-        """The statistics of the rows of both. Both must be of the same fields and modes."""
+        """Returns the statistics of the rows of both. Both must be of the same fields and modes."""
         assert self.fields == other.fields and self.modes == other.modes, "statistics of different columns"
         columns = tuple(mine.merge(its) for mine, its in zip(self.columns, other.columns, strict=True))
         return ColumnStats(self.fields, self.modes, columns)
 
     def of_keys(self, keys: Sequence[DataField]) -> "ColumnStats | None":
-        """The statistics of some of the columns under `KEY_MODE`; None where they were not collected in full."""
+        """Returns the statistics of some of the columns under `KEY_MODE`; None where they were not collected in
+        full.
+        """
         places = {f.name: i for i, f in enumerate(self.fields)}
         positions = [places[k.name] for k in keys if k.name in places and self.modes[places[k.name]].has_bounds]
         if len(positions) < len(keys):
@@ -87,7 +89,8 @@ class ColumnStats:
         return stats, None if len(kept) == len(self.fields) else tuple(self.fields[i].name for i in kept)
 
     def to_full_stats(self) -> SimpleStats:
-        """The same with one element for every field, unknown ones null: key statistics, and the form that is not dense.
+        """Returns the same with one element for every field, unknown ones null: key statistics, and the form that is
+        not dense.
 
         Source: Paimon 2.0 SimpleStatsConverter.toBinaryAllMode.
         """
@@ -107,7 +110,8 @@ class ColumnStats:
 def collect_stats(
     table: pa.Table | pa.RecordBatch, fields: Sequence[DataField], modes: Sequence[StatsMode]
 ) -> ColumnStats:
-    """The statistics of the rows of `table`; columns are found by the names of `fields` and have their Arrow types.
+    """Returns the statistics of the rows of `table`; columns are found by the names of `fields` and have their Arrow
+    types.
 
     Shapes: f fields and f modes in, f columns of statistics out; other columns of the table are ignored.
     """
@@ -123,7 +127,9 @@ def is_within(bounds: ColumnBounds, low: Bound | None, high: Bound | None) -> bo
 
 
 def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
-    """One null element for every field: what key statistics hold when nothing was collected (postpone files)."""
+    """Returns one null element for every field: what key statistics hold when nothing was collected (postpone
+    files).
+    """
     nothing = [None] * len(fields)
     row = encode_row(nothing, [f.type.as_nullable() for f in fields])
     return SimpleStats(row, row, tuple(nothing))
@@ -132,7 +138,7 @@ def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
 def stats_modes(
     fields: Sequence[DataField], settings: TableSettings, level: int | None = None
 ) -> tuple[StatsMode, ...]:
-    """The mode of each table column, for a file of the given level.
+    """Returns the mode of each table column, for a file of the given level.
 
     A column's own mode wins; the rest follows that of the level, then that of the table; columns from
     `metadata.stats-keep-first-n-columns` on have none. Raises OptionError.
@@ -153,12 +159,12 @@ def stats_modes(
 
 
 def truncate_min(value: Bound, length: int) -> Bound:
-    """A value not above the given one, of at most `length` code points (text) or bytes (binary)."""
+    """Returns a value not above the given one, of at most `length` code points (text) or bytes (binary)."""
     return value[:length] if isinstance(value, str | bytes) else value
 
 
 def truncate_max(value: Bound, length: int) -> Bound | None:
-    """A value not below the given one, of at most `length` code points or bytes; None when there is none.
+    """Returns a value not below the given one, of at most `length` code points or bytes; None when there is none.
 
     Source: Paimon 2.0 TruncateSimpleColStatsCollector; unlike it, never a surrogate, which UTF-8 cannot hold.
     """

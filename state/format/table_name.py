@@ -26,7 +26,7 @@ class TableName:
 
     @property
     def object_name(self) -> str:
-        """The name within the database: `table`, or `table$branch_name`."""
+        """Returns the name within the database: `table`, or `table$branch_name`."""
         return self.table if self.branch is None else f"{self.table}{_SYSTEM_TABLE}{_BRANCH}{self.branch}"
 
     @property
@@ -35,7 +35,8 @@ class TableName:
 
 
 def parse_table_name(text: str) -> TableName:
-    """The name in `database.table`, `database.table$branch_name` or `table`, which is in the database `default`.
+    """Returns the name in `database.table`, `database.table$branch_name` or `table`, which is in the database
+    `default`.
 
     Raises OptionError for names that no folder can have, and for system tables.
     """

@@ -65,7 +65,7 @@ def choose_keyed(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
-    """The items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
+    """Returns the items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
 
     `busy` are the buckets with an open item; `chosen` says which partitions are looked at.
     Buckets that pass `fully` are compacted fully, whatever the strategy takes. Rows that wait in a postpone bucket come
@@ -95,8 +95,9 @@ def _moves(
     busy: Collection[tuple[bytes, int]],
     is_full: Callable[[PlannedBucket], bool],
 ) -> list[_Choice]:
-    """The postpone buckets whose rows are moved to real buckets. A partition with an item in any bucket is left out, as
-    the work on that item would be lost."""
+    """Returns the postpone buckets whose rows are moved to real buckets. A partition with an item in any bucket is left
+    out, as the work on that item would be lost.
+    """
     busy_partitions = {partition for partition, _ in busy}
     waiting = [b for b in buckets if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions]
     partitions = {b.partition for b in waiting}
@@ -134,7 +135,7 @@ def choose_append(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
-    """The items of a plan for an append table: each a group of small files that follow each other.
+    """Returns the items of a plan for an append table: each a group of small files that follow each other.
 
     A bucket may have several items, because they are independent; `busy_files` are inputs of open items. `fully` as in
     `choose_keyed`.

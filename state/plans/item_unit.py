@@ -25,7 +25,7 @@ class Obsolete:
 def live_inputs(
     item: Item, files: Sequence[DataFileMeta], *, total_buckets: int, vector_files: Collection[str]
 ) -> tuple[DataFileMeta, ...] | Obsolete:
-    """The item's input files among the bucket's live ones, in the item's order.
+    """Returns the item's input files among the bucket's live ones, in the item's order.
 
     `total_buckets` and `vector_files` are the bucket's present ones, which must equal those in the item. Rows of a
     postpone bucket may go to any number of buckets if there were none before.
@@ -44,7 +44,7 @@ def live_inputs(
 def unit_of(
     item: Item, inputs: Sequence[DataFileMeta], levels: Levels, options: CompactOptions
 ) -> CompactUnit | Obsolete:
-    """The item's compact unit in the bucket's tree as it is now.
+    """Returns the item's compact unit in the bucket's tree as it is now.
 
     Deletes are dropped only if no older run is outside of the unit now, even if that was different at planning.
     """

@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def user(self) -> str:
-        """The commit user of the plan's items; the commit identifier is the number of an item in the commit."""
+        """Returns the commit user of the plan's items; the commit identifier is the number of an item in the commit."""
         return compactor_user(self.plan_id)
 
 

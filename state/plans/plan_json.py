@@ -40,7 +40,7 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> Plan:
-    """The plan in a file. Raises CorruptFileError naming the file."""
+    """Returns the plan in a file. Raises CorruptFileError naming the file."""
     members = _decode(data, path)
     with _naming(path):
         return Plan(
@@ -58,7 +58,7 @@ def encode_lease(lease: Lease) -> bytes:
 
 
 def decode_lease(data: bytes, path: str) -> Lease:
-    """The lease in a file. Raises CorruptFileError naming the file."""
+    """Returns the lease in a file. Raises CorruptFileError naming the file."""
     members = _decode(data, path)
     with _naming(path):
         return Lease(str(members["owner"]), int(members["periodMs"]))

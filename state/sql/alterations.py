@@ -174,7 +174,7 @@ def _modified(words: Words) -> list[SchemaChange]:
 
 
 def _column(words: Words) -> tuple[ColumnPath, DataField]:
-    """A path and the column that its declaration makes."""
+    """Returns a path and the column that its declaration makes."""
     path = words.path("the name of a column")
     start, end = words.clause(*_COLUMN_ENDS)
     return path, _declared(path, words.source(start, end))

@@ -10,7 +10,7 @@ from bucketline.state.sql.words import Words
 
 
 def read_call(words: Words) -> Call | Merge:
-    """The call, with its arguments as texts. Raises OptionError for arguments that are no literals."""
+    """Returns the call, with its arguments as texts. Raises OptionError for arguments that are no literals."""
     words.expect("CALL")
     words.verb = "CALL"
     path = words.path("the name of a procedure")

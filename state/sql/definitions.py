@@ -137,7 +137,7 @@ def _create_table(words: Words) -> CreateTable:
 
 
 def _columns(words: Words) -> tuple[list[str], tuple[str, ...]]:
-    """The columns as column text, and the primary key."""
+    """Returns the columns as column text, and the primary key."""
     columns: list[str] = []
     keys: tuple[str, ...] = ()
     words.expect("(")
@@ -189,7 +189,7 @@ def _refuse_columns(words: Words) -> None:
 
 
 def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
-    """One clause after the columns: its name and its value."""
+    """Returns one clause after the columns: its name and its value."""
     if words.take("COMMENT"):
         return "COMMENT", words.string("a comment")
     if words.take("WITH") or words.take("TBLPROPERTIES") or words.take("OPTIONS"):

@@ -40,7 +40,7 @@ _IN_TEXT = re.compile(r"\\.|''", re.DOTALL)
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text, one a word. Raises OptionError for a text or a comment that does not end."""
+    """Returns the tokens of a text, one a word. Raises OptionError for a text or a comment that does not end."""
     try:
         return [word for token in sqlglot.tokenize(text, read=DIALECT) for word in _single_words(token)]
     except SqlglotError as e:
@@ -61,8 +61,9 @@ def _single_words(token: Token) -> Iterator[Token]:
 
 
 def sql_text(node: exp.Expression) -> str:
-    """A value or a condition as the SQL text that `bl.expr` takes: '' in texts, quoted names. TIMESTAMP has no time
-    zone, as in Paimon."""
+    """Returns a value or a condition as the SQL text that `bl.expr` takes: '' in texts, quoted names. TIMESTAMP has no
+    time zone, as in Paimon.
+    """
 
     def plain(part: exp.Expression) -> exp.Expression:
         is_zoned = isinstance(part, exp.DataType) and part.is_type("timestamptz")
@@ -82,7 +83,7 @@ def as_spark_reads(text: str) -> str:
 
 
 def parse_one(text: str) -> exp.Expression:
-    """One query or change of rows. Raises OptionError with the place where the text cannot be read."""
+    """Returns one query or change of rows. Raises OptionError with the place where the text cannot be read."""
     try:
         statements = [s for s in sqlglot.parse(text, read=DIALECT) if s is not None]
     except SqlglotError as e:
@@ -95,7 +96,7 @@ def parse_one(text: str) -> exp.Expression:
 
 
 def refused(why: str, **fields: object) -> OptionError:
-    """The error of a statement that cannot be read, or is not supported."""
+    """Returns the error of a statement that cannot be read, or is not supported."""
     return OptionError(f"SQL: {why}", key="sql").reworded(f"SQL: {why}", **fields)
 
 

@@ -60,7 +60,7 @@ def read_merge(text: str) -> Merge:
 
 
 def _source(text: str, parsed: Parsed, source: exp.Expression) -> tuple[Query, tuple[str, ...]]:
-    """The query after USING: a table, or SELECT or VALUES in brackets; and the names that its columns get."""
+    """Returns the query after USING: a table, or SELECT or VALUES in brackets; and the names that its columns get."""
     alias = source.args.get("alias")
     columns = tuple(c.name for c in alias.columns) if isinstance(alias, exp.TableAlias) else ()
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):

@@ -22,7 +22,7 @@ _KEEPS_LEFT = ("LEFT", "SEMI", "ANTI")
 
 
 def needed_columns(query: Query, relation: Relation, fields: Sequence[DataField]) -> tuple[str, ...] | None:
-    """The columns of a table that the query may use, in their order; at least one. None for all."""
+    """Returns the columns of a table that the query may use, in their order; at least one. None for all."""
     place = _table(query, relation)
     if place is None or _names_columns_otherwise(query.tree) or _has_star(place[1]):
         return None
@@ -37,7 +37,7 @@ def needed_columns(query: Query, relation: Relation, fields: Sequence[DataField]
 
 
 def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -> str | None:
-    """A condition, as SQL, that every row of a table passes that the query needs. None if nothing is known."""
+    """Returns a condition, as SQL, that every row of a table passes that the query needs. None if nothing is known."""
     place = _table(query, relation)
     if place is None or _names_columns_otherwise(query.tree):
         return None
@@ -58,7 +58,7 @@ def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -
 
 
 def _table(query: Query, relation: Relation) -> tuple[exp.Table, exp.Select] | None:
-    """The table in the tree and the SELECT whose FROM or JOIN names it; None where it stands elsewhere."""
+    """Returns the table in the tree and the SELECT whose FROM or JOIN names it; None where it stands elsewhere."""
     for table in query.tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier) or int(table.parts[0].meta.get("start", -1)) != relation.start:
             continue
@@ -116,7 +116,7 @@ def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *, needs_alias: bool) -> str | None:
-    """The part as SQL on the table alone, if it compares a column with literals of its own type."""
+    """Returns the part as SQL on the table alone, if it compares a column with literals of its own type."""
 
     def field(operand: exp.Expression) -> DataField | None:
         if not isinstance(operand, exp.Column) or isinstance(operand.this, exp.Star) or operand.args.get("db"):

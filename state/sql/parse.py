@@ -23,12 +23,14 @@ from bucketline.state.sql.words import Words, split_script
 
 
 def parse_script(text: str) -> list[tuple[str, Statement]]:
-    """Each statement with its text. Raises OptionError, naming it, for one that cannot be read or is not supported."""
+    """Returns each statement with its text. Raises OptionError, naming it, for one that cannot be read or is not
+    supported.
+    """
     return [(part.strip(), parse_statement(part)) for part in split_script(text)]
 
 
 def parse_statement(text: str) -> Statement:
-    """One statement. Raises OptionError as `parse_script`."""
+    """Returns one statement. Raises OptionError as `parse_script`."""
     words = Words(text)
     verb = words.peek()
     words.verb = verb

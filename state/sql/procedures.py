@@ -135,7 +135,7 @@ _CHOICES = {"compact_strategy": STRATEGIES, "order_strategy": ("none", *SORT_STR
 
 
 def bind_call(call: Call) -> dict[str, str]:
-    """The arguments by parameter; those left out, NULL or empty are not among them.
+    """Returns the arguments by parameter; those left out, NULL or empty are not among them.
 
     Raises OptionError for an unknown procedure or argument, and for one that is missing.
     """

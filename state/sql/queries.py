@@ -19,7 +19,7 @@ from bucketline.state.sql.words import Words
 
 
 def read_query(text: str) -> Query:
-    """A SELECT, VALUES, or several joined by UNION and its like. Raises OptionError for anything else."""
+    """Returns a SELECT, VALUES, or several joined by UNION and its like. Raises OptionError for anything else."""
     return _query(read_relations(text))
 
 
@@ -121,7 +121,7 @@ def _delete(parsed: Parsed, tree: exp.Delete) -> Delete:
 
 
 def assignments(nodes: Sequence[exp.Expression], verb: str) -> Sequence[exp.Expression]:
-    """The `column = value` of a SET. Raises OptionError for anything else."""
+    """Returns the `column = value` of a SET. Raises OptionError for anything else."""
     for e in nodes:
         if not isinstance(e, exp.EQ) or not _is_path(e.this):
             raise refused(f"{verb}: SET takes column = value, not {e.sql()}", statement=verb)
@@ -135,13 +135,13 @@ def _is_path(node: exp.Expression) -> bool:
 
 
 def target_of(assignment: exp.Expression, alias: str) -> tuple[str, ...]:
-    """The column that an assignment sets, or the path of a field inside of one."""
+    """Returns the column that an assignment sets, or the path of a field inside of one."""
     path = path_of(assignment.this)
     return path[1:] if len(path) > 1 and path[0].lower() == alias.lower() else path
 
 
 def path_of(node: exp.Expression) -> tuple[str, ...]:
-    """The names with dots between them that a node is."""
+    """Returns the names with dots between them that a node is."""
     if isinstance(node, exp.Dot):
         return (*path_of(node.this), str(node.expression.name))
     return tuple(str(part.name) for part in node.parts)

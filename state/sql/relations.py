@@ -57,13 +57,13 @@ class Parsed:
     relations: tuple[Relation, ...]
 
     def relation(self, table: exp.Expression) -> Relation:
-        """The relation that a table of the tree is."""
+        """Returns the relation that a table of the tree is."""
         start, _ = _span(table)
         return next(r for r in self.relations if r.start == start)
 
 
 def read_relations(text: str) -> Parsed:
-    """The statement's tree and tables. Raises OptionError for what cannot be read."""
+    """Returns the statement's tree and tables. Raises OptionError for what cannot be read."""
     tokens = tokens_of(text)
     marks = [*_hints(text, tokens), *_travels(text, tokens)]
     plain = text
@@ -79,7 +79,7 @@ def read_relations(text: str) -> Parsed:
 
 
 def parse_hint(text: str) -> dict[str, str]:
-    """The options of `OPTIONS('key'='value', ...)`. Raises OptionError for another hint."""
+    """Returns the options of `OPTIONS('key'='value', ...)`. Raises OptionError for another hint."""
     words = Words(text)
     words.verb = f"hint /*+ {text.strip()} */"
     words.expect("OPTIONS")
@@ -91,7 +91,7 @@ def parse_hint(text: str) -> dict[str, str]:
 
 
 def hints_between(text: str, start: int, end: int) -> dict[str, str]:
-    """The options of the hints in a stretch of blanks and comments."""
+    """Returns the options of the hints in a stretch of blanks and comments."""
     options: dict[str, str] = {}
     for match in hints_in(text, start, end):
         options |= parse_hint(match["hint"])
@@ -137,7 +137,7 @@ def _version(words: Words) -> str:
 
 
 def _instant(words: Words) -> str:
-    """A time as epoch milliseconds: seconds since 1970 as a number (Spark), or a text in the local zone."""
+    """Returns a time as epoch milliseconds: seconds since 1970 as a number (Spark), or a text in the local zone."""
     words.take("TIMESTAMP")
     if not words.comes_string():
         return str(words.whole_number("a time, as '2026-01-31 12:00:00' or seconds since 1970") * 1000)
@@ -161,7 +161,7 @@ def _interval(words: Words) -> timedelta:
 
 
 def local_ms(text: str, more: timedelta = timedelta()) -> int:
-    """A time in the local zone, unless it has an offset, as epoch milliseconds."""
+    """Returns a time in the local zone, unless it has an offset, as epoch milliseconds."""
     try:
         instant = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
         return round((instant + more).timestamp() * 1000)

@@ -21,8 +21,9 @@ _NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, Toke
 
 
 def split_script(text: str) -> Iterator[str]:
-    """The statements of a text, without the semicolons between them; empty ones are left out. After CALL the semicolon
-    may be missing at the end of a line, since nothing can follow the bracket."""
+    """Yields the statements of a text, without the semicolons between them; empty ones are left out. After CALL the
+    semicolon may be missing at the end of a line, since nothing can follow the bracket.
+    """
     start, at, depth, tokens = 0, 0, 0, tokens_of(text)
     for i, token in enumerate(tokens):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
@@ -58,7 +59,7 @@ def gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def hints_in(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-    """The hints among blanks and comments; the group `hint` is what one says."""
+    """Returns the hints among blanks and comments; the group `hint` is what one says."""
     return (comment for comment in _COMMENT.finditer(text, start, end) if comment["hint"] is not None)
 
 
@@ -82,7 +83,7 @@ class Words:
         return self.at >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> str:
-        """The keyword or sign that comes, in capitals; empty for a text in quotes and at the end."""
+        """Returns the keyword or sign that comes, in capitals; empty for a text in quotes and at the end."""
         at = self.at + ahead
         if at >= len(self.tokens):
             return ""
@@ -110,7 +111,7 @@ class Words:
             raise self.wrong("expected , or )")
 
     def name(self, expected: str) -> str:
-        """A name, quoted or not."""
+        """Returns a name, quoted or not."""
         if self.is_done or not self.comes_name():
             raise self.wrong(f"expected {expected}")
         self.at += 1
@@ -134,31 +135,31 @@ class Words:
         return tuple(parts)
 
     def table(self) -> TableReference:
-        """The name of a table."""
+        """Returns the name of a table."""
         return table_name(self.path("the name of a table"))
 
     def string(self, expected: str) -> str:
-        """A text in quotes."""
+        """Returns a text in quotes."""
         if self.is_done or self.tokens[self.at].token_type is not TokenType.STRING:
             raise self.wrong(f"expected {expected} in quotes")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
     def number(self, expected: str) -> str:
-        """A number as it is written."""
+        """Returns a number as it is written."""
         if self.is_done or self.tokens[self.at].token_type is not TokenType.NUMBER:
             raise self.wrong(f"expected {expected}")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
     def whole_number(self, expected: str) -> int:
-        """A number without sign, point and exponent."""
+        """Returns a number without sign, point and exponent."""
         if self.is_done or not self.peek().isdigit():
             raise self.wrong(f"expected {expected}, a whole number")
         return whole_number(self.number(expected))
 
     def literal(self) -> str | None:
-        """A text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""
+        """Returns a text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""
         if self.comes_string():
             return self.string("a value")
         if self.take("NULL"):
@@ -240,7 +241,7 @@ class Words:
         return start, self.at
 
     def source(self, start: int, end: int) -> str:
-        """The text of these tokens: comments are left out and quotes are '."""
+        """Returns the text of these tokens: comments are left out and quotes are '."""
         parts, last = [], None
         for token in self.tokens[start:end]:
             if last is not None and token.start == last.start:
@@ -253,14 +254,14 @@ class Words:
         return "".join(parts)
 
     def rest(self) -> str:
-        """The text from here to the last token."""
+        """Returns the text from here to the last token."""
         if self.is_done:
             return ""
         start, self.at = self.tokens[self.at].start, len(self.tokens)
         return self.text[start : self.tokens[-1].end + 1]
 
     def query(self) -> str:
-        """The text from here to the end, hints included. Raises OptionError for a wrong hint before it."""
+        """Returns the text from here to the end, hints included. Raises OptionError for a wrong hint before it."""
         self._refuse_hints(self.at)
         start = len(self.text) if self.is_done else self.tokens[self.at].start
         self.at = len(self.tokens)
@@ -280,7 +281,7 @@ class Words:
                 raise refused(f"{self.verb}: the hint {hint[0]!r} has no effect; leave it out", statement=self.verb)
 
     def wrong(self, why: str) -> OptionError:
-        """The error that names what comes."""
+        """Returns the error that names what comes."""
         if self.is_done:
             place = "but the statement ends"
         else:
@@ -290,7 +291,7 @@ class Words:
 
 
 def table_name(parts: Sequence[str]) -> TableReference:
-    """The table that `[[catalog.]database.]table[$branch_name][$system]` names. Raises OptionError."""
+    """Returns the table that `[[catalog.]database.]table[$branch_name][$system]` names. Raises OptionError."""
     if len(parts) > 3:
         raise refused(f"{'.'.join(parts)!r} has more parts than catalog, database and table; quote odd names with `")
     folder, slash, last = parts[-1].rpartition("/")
@@ -304,7 +305,9 @@ def table_name(parts: Sequence[str]) -> TableReference:
 
 
 def database_name(parts: Sequence[str]) -> tuple[str | None, str]:
-    """The catalog, None for the current one, and the database that `[catalog.]database` names. Raises OptionError."""
+    """Returns the catalog, None for the current one, and the database that `[catalog.]database` names. Raises
+    OptionError.
+    """
     if len(parts) > 2:
         raise refused(f"{'.'.join(parts)!r} is no database; give a database, or catalog.database")
     return (parts[0] if len(parts) == 2 else None), parts[-1]

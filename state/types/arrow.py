@@ -64,7 +64,7 @@ class TableColumns(Protocol):
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type that holds values of a logical type exactly; nested fields carry no field ids.
+    """Returns the Arrow type that holds values of a logical type exactly; nested fields carry no field ids.
 
     Raises UnsupportedTableError for VARIANT and BLOB.
     """
@@ -73,7 +73,8 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 @lru_cache(4096)
 def arrow_field(field: DataField) -> pa.Field:
-    """The column as an Arrow field: name, type, nullability, and Parquet field ids down to the innermost element.
+    """Returns the column as an Arrow field: name, type, nullability, and Parquet field ids down to the innermost
+    element.
 
     Source: Paimon 2.0 ParquetSchemaConverter, SpecialFields.getArrayElementFieldId and its map siblings.
     """
@@ -85,12 +86,12 @@ def arrow_field(field: DataField) -> pa.Field:
 
 
 def representable(fields: Sequence[DataField]) -> tuple[DataField, ...]:
-    """The columns that have an Arrow type."""
+    """Returns the columns that have an Arrow type."""
     return tuple(f for f in fields if _is_representable(f.type))
 
 
 def arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
-    """The Arrow schema of the given columns, in the given order."""
+    """Returns the Arrow schema of the given columns, in the given order."""
     return _arrow_schema(tuple(fields))
 
 
@@ -100,7 +101,7 @@ def _arrow_schema(fields: tuple[DataField, ...]) -> pa.Schema:
 
 
 def key_value_fields(schema: TableColumns) -> tuple[DataField, ...]:
-    """The system columns `_KEY_*`, sequence number and row kind as logical fields, in file order."""
+    """Returns the system columns `_KEY_*`, sequence number and row kind as logical fields, in file order."""
     return _key_value_fields(schema.fields, schema.trimmed_primary_key)
 
 
@@ -112,7 +113,7 @@ def _key_value_fields(fields: tuple[DataField, ...], key: tuple[str, ...]) -> tu
 
 
 def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | None = None) -> DataType:
-    """The logical type that a table created from an Arrow type gets; unsigned integers widen.
+    """Returns the logical type that a table created from an Arrow type gets; unsigned integers widen.
 
     `ids` numbers the sub-fields of ROWs, depth first, and starts at 0 when absent.
     Raises SchemaMismatchError for a type Paimon has no place for (uint64, durations, null, decimals beyond 38 digits).
@@ -146,7 +147,7 @@ def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | Non
 
 
 def logical_fields(schema: pa.Schema) -> tuple[DataField, ...]:
-    """The columns of a table created from an Arrow schema, ids from 0; a ROW gets its id before its sub-fields.
+    """Returns the columns of a table created from an Arrow schema, ids from 0; a ROW gets its id before its sub-fields.
 
     Raises SchemaMismatchError naming the column. Source: Paimon 2.0 ReassignFieldId.
     """
@@ -154,7 +155,7 @@ def logical_fields(schema: pa.Schema) -> tuple[DataField, ...]:
 
 
 def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()) -> AnyRows:
-    """The rows with exactly the table's columns, in the table's order and types; same kind of container.
+    """Returns the rows with exactly the table's columns, in the table's order and types; same kind of container.
 
     Shapes: n rows in, n rows out; columns are matched by name; columns named in `extra` that are present follow
     unchanged. The schema out is `arrow_schema(schema.fields)`, nullability and field ids included.
@@ -177,7 +178,7 @@ def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()
 
 
 def with_types(rows: AnyRows, schema: pa.Schema) -> AnyRows:
-    """The rows with the types of `schema`, whose columns are theirs; same kind of container.
+    """Returns the rows with the types of `schema`, whose columns are theirs; same kind of container.
 
     Arrow cannot cast a list with an absent struct whose fields are NOT NULL, even to its own type: a column that has
     its type stays as it is.

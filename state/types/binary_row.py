@@ -90,7 +90,7 @@ def is_wide(data_type: DataType) -> bool:
 def encode_rows(
     columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType], *, with_arity: bool
 ) -> pa.LargeBinaryArray:
-    """The BinaryRow of each row, led by the 4-byte arity if `with_arity` (metadata) or bare (hashing).
+    """Returns the BinaryRow of each row, led by the 4-byte arity if `with_arity` (metadata) or bare (hashing).
 
     Shapes: at least one column, n rows each, nulls allowed; n byte strings without nulls out. Equal rows give equal
     bytes. Raises SchemaMismatchError when a column does not hold its type, UnsupportedTableError for nested types.
@@ -111,7 +111,7 @@ def encode_rows(
 
 
 def hash_rows(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> pa.Int32Array:
-    """The hash of each row's BinaryRow without arity: what buckets and HASH indexes are made of.
+    """Returns the hash of each row's BinaryRow without arity: what buckets and HASH indexes are made of.
 
     Shapes: at least one column, n rows each, nulls allowed; n hashes without nulls out. Raises as `encode_rows` does.
     """
@@ -178,7 +178,7 @@ def _null_area_words(field_count: int) -> int:
 
 
 def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
-    """The words of the null area; one that all rows share as zero has length 1."""
+    """Returns the words of the null area; one that all rows share as zero has length 1."""
     words = [_ZERO_WORD] * _null_area_words(len(arrays))
     for i, array in enumerate(arrays):
         valid = validity(array)
@@ -303,7 +303,7 @@ def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], UInt64s, UInt64s
 
 
 def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
-    """The serialized BinaryRow, arity first, of one row of internal values (see `decode_row`).
+    """Returns the serialized BinaryRow, arity first, of one row of internal values (see `decode_row`).
 
     Raises SchemaMismatchError for a value its type cannot hold, UnsupportedTableError for a nested value but None.
     """
@@ -375,7 +375,7 @@ def _minimal_bytes(number: int) -> bytes:
 
 
 def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
-    """The internal values of one serialized row that starts with its arity.
+    """Returns the internal values of one serialized row that starts with its arity.
 
     Internal values: bool, int (DATE in days, TIME in milliseconds), float, str, bytes, Decimal of the type's scale,
     Timestamp; None for null. Raises CorruptFileError when the bytes are no such row, UnsupportedTableError for a nested

@@ -55,7 +55,9 @@ class ByteColumn:
     lengths: NDArray[np.int64]
 
     def load(self, positions: NDArray[np.int64]) -> UInt64s:
-        """The 8 bytes from each position on, as little-endian words. Positions lie in [0, end of the last row]."""
+        """Returns the 8 bytes from each position on, as little-endian words. Positions lie in [0, end of the last
+        row].
+        """
         count = len(self.data) - _LOAD_BYTES + 1
         # A view with overlapping, unaligned words; gathering from it costs one index per word instead of per byte.
         overlapping: UInt64s = np.ndarray((count,), dtype="<u8", buffer=self.data, strides=(1,))
@@ -63,24 +65,26 @@ class ByteColumn:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column as one array, without a copy where it is one already; it may be a slice."""
+    """Returns the column as one array, without a copy where it is one already; it may be a slice."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def repeated(value: pa.Scalar, count: int) -> pa.Array:
-    """The value so many times. Arrow repeats a list, a map and a struct no times."""
+    """Returns the value so many times. Arrow repeats a list, a map and a struct no times."""
     return pa.repeat(value, count) if count else pa.array([], value.type)
 
 
 def own_copy(array: pa.Array) -> pa.Array:
-    """The lists or maps in buffers of their own, which begin with the first item and have none under a null."""
+    """Returns the lists or maps in buffers of their own, which begin with the first item and have none under a null."""
     return array.take(pa.array(np.arange(len(array))))
 
 
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column as one array that is neither chunked, nor dictionary-encoded, nor an extension; bytes as large_*."""
+    """Returns the column as one array that is neither chunked, nor dictionary-encoded, nor an extension; bytes as
+    large_*.
+    """
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
             return plain_array(column.chunk(0))
@@ -100,7 +104,9 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """The arrays of atomic values that a column is made of, itself if it is not nested; those of maps may be longer."""
+    """Yields the arrays of atomic values that a column is made of, itself if it is not nested; those of maps may be
+    longer.
+    """
     if pa.types.is_struct(array.type):
         for child in array.flatten():
             yield from leaves(child)
@@ -114,7 +120,7 @@ def leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def physical_array(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
-    """The column in the one Arrow type that the codecs read for `data_type`.
+    """Returns the column in the one Arrow type that the codecs read for `data_type`.
 
     Integers, floats, dates, times and decimals are cast within their family, without loss; timestamps keep their unit
     (ms, us or ns). Raises SchemaMismatchError when the column holds something else, UnsupportedTableError for nested
@@ -172,7 +178,7 @@ def _unpack(bits: NDArray[np.uint8], offset: int, count: int) -> NDArray[np.bool
 
 
 def fixed_values(array: pa.Array, dtype: str) -> NDArray[Any]:
-    """The values of a fixed-width physical array as `dtype`, which has the array's width; 0 where null.
+    """Returns the values of a fixed-width physical array as `dtype`, which has the array's width; 0 where null.
 
     Shapes: n values. Booleans come as 0 and 1 of `|u1`.
     """

@@ -26,7 +26,7 @@ _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
 
 
 def declared(column: pa.Array, stored: DataType) -> pa.Array:
-    """A physical leaf column in the Arrow type of its declared type, as most formats mean it."""
+    """Returns a physical leaf column in the Arrow type of its declared type, as most formats mean it."""
     target = arrow_type(stored)
     if column.type.equals(target):
         return column
@@ -40,11 +40,11 @@ def declared(column: pa.Array, stored: DataType) -> pa.Array:
 
 
 def read_column(column: pa.Array, stored: DataType, wanted: DataType, *, declare: Declare = declared) -> pa.Array:
-    """A file's column in the Arrow type of `wanted`.
+    """Returns a file's column in the Arrow type of `wanted`.
 
     Shapes: n values in, n out; nulls stay nulls.
-    `stored` is the type in the file's own schema version; `declare` is how its format means a leaf of that type.
-    Raises UnsupportedTableError for a change of type that cannot be read, or a value that the current type cannot hold.
+    `stored` is the type in the file's own schema version; `declare` is how its format means a leaf of that type. Raises
+    UnsupportedTableError for a change of type that cannot be read, or a value that the current type cannot hold.
     """
     try:
         return _convert(column, stored, wanted, declare)
@@ -113,7 +113,9 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
 
 
 def with_placeholders(array: pa.Array) -> pa.Array:
-    """The same with some value in each NOT NULL field of a row that is null, as writers of Arrow data ask for it."""
+    """Returns the same with some value in each NOT NULL field of a row that is null, as writers of Arrow data ask for
+    it.
+    """
     if not pa.types.is_struct(array.type):
         return array
     nulls = array.is_null() if array.null_count else None
@@ -126,7 +128,7 @@ def _parts(array: pa.StructArray) -> list[pa.Array]:
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
-    """The array with some value in place of each null, because a null row cannot have missing values."""
+    """Returns the array with some value in place of each null, because a null row cannot have missing values."""
     if pa.types.is_struct(array.type):
         return pa.StructArray.from_arrays(_parts(array), fields=list(array.type))
     if pa.types.is_map(array.type):

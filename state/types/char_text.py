@@ -17,7 +17,7 @@ _BLANK = " "
 
 
 def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
-    """The texts with blanks up to the length of the CHAR; longer ones only lose blanks beyond it.
+    """Returns the texts with blanks up to the length of the CHAR; longer ones only lose blanks beyond it.
 
     Shapes: n texts in, n out; nulls stay. A text that is too long without its blanks stays too long.
     """
@@ -33,12 +33,12 @@ def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def padded(text: str, data_type: DataType) -> str:
-    """One text as `pad` makes it."""
+    """Returns one text as `pad` makes it."""
     return text.rstrip(_BLANK).ljust(data_type.length or 0, _BLANK)
 
 
 def padded_value(value: object, data_type: DataType) -> object:
-    """An internal value of any type; a CHAR with its blanks."""
+    """Returns an internal value of any type; a CHAR with its blanks."""
     return padded(value, data_type) if data_type.root is TypeRoot.CHAR and isinstance(value, str) else value
 
 
@@ -56,12 +56,12 @@ def upper_bound(value: object, data_type: DataType) -> object:
 
 
 def chars_of(fields: Iterable[DataField]) -> dict[str, DataType]:
-    """The columns that are CHAR, and their types. One inside of a nested column is not looked for."""
+    """Returns the columns that are CHAR, and their types. One inside of a nested column is not looked for."""
     return {f.name: f.type for f in fields if f.type.root is TypeRoot.CHAR}
 
 
 def pad_columns(batch: pa.RecordBatch, chars: Mapping[str, DataType]) -> pa.RecordBatch:
-    """The batch with the blanks of each of the named columns that it has."""
+    """Returns the batch with the blanks of each of the named columns that it has."""
     for name, data_type in chars.items():
         position = batch.schema.get_field_index(name)
         if position >= 0:

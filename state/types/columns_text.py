@@ -45,7 +45,7 @@ _NEEDS_LENGTH = {"VARCHAR": "STRING", "VARBINARY": "BYTES"}
 
 
 def parse_columns(text: str) -> tuple[DataField, ...]:
-    """The columns that the text lists, with ids from 0 in Paimon's order: a ROW before its sub-fields.
+    """Returns the columns that the text lists, with ids from 0 in Paimon's order: a ROW before its sub-fields.
 
     Raises OptionError, naming the place, for text that is no list of columns and for types that Paimon does not have.
     """
@@ -53,27 +53,27 @@ def parse_columns(text: str) -> tuple[DataField, ...]:
 
 
 def columns_text(fields: Sequence[DataField]) -> str:
-    """The columns as `parse_columns` reads them, comments included."""
+    """Returns the columns as `parse_columns` reads them, comments included."""
     return ", ".join(map(_field_text, fields))
 
 
 def quoted_name(name: str) -> str:
-    """A name as it stands in SQL: in backticks, unless it is plain."""
+    """Returns a name as it stands in SQL: in backticks, unless it is plain."""
     return name if _WORD.fullmatch(name) else in_backticks(name)
 
 
 def in_backticks(name: str) -> str:
-    """A name in backticks, plain or not."""
+    """Returns a name in backticks, plain or not."""
     return f"`{name.replace('`', '``')}`"
 
 
 def quoted_text(text: str) -> str:
-    """A text as it stands in SQL."""
+    """Returns a text as it stands in SQL."""
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
 
 
 def type_text(data_type: DataType, quote: Callable[[str], str] = quoted_name) -> str:
-    """The type as `parse_columns` reads it, nullability included; `quote` writes the names of sub-fields."""
+    """Returns the type as `parse_columns` reads it, nullability included; `quote` writes the names of sub-fields."""
     return _text_without_null(data_type, quote) + ("" if data_type.nullable else " NOT NULL")
 
 
@@ -96,7 +96,7 @@ def _field_text(field: DataField, quote: Callable[[str], str] = quoted_name) -> 
 
 
 def default_in_sql(field: DataField) -> str:
-    """A column's default as it stands in SQL: texts and times in quotes, whoever wrote the schema."""
+    """Returns a column's default as it stands in SQL: texts and times in quotes, whoever wrote the schema."""
     text = str(field.default_value)
     is_plain = text[:1] == "'" or not field.type.is_atomic or field.type.root in _UNQUOTED
     return text if is_plain else quoted_text(text)
@@ -186,7 +186,7 @@ class _Parser:
         return self._pass().text
 
     def _default(self, place: str) -> str | None:
-        """The literal after DEFAULT as Paimon keeps it; None for NULL."""
+        """Returns the literal after DEFAULT as Paimon keeps it; None for NULL."""
         parts, depth = list[_Token](), 0
         while self._next.kind != "end":
             token = self._next
@@ -272,7 +272,7 @@ class _Parser:
         return self.tokens[self.at]
 
     def _pass(self) -> _Token:
-        """The next token; at the end it stays the end."""
+        """Returns the next token; at the end it stays the end."""
         token = self._next
         if token.kind != "end":
             self.at += 1
@@ -302,8 +302,8 @@ class _Parser:
 
 
 def _default_text(parts: Sequence[str], place: str) -> str | None:
-    """A literal, given as its tokens, as Paimon keeps the default of a column; None for NULL. Raises OptionError for
-    anything else.
+    """Returns a literal, given as its tokens, as Paimon keeps the default of a column; None for NULL. Raises
+    OptionError for anything else.
 
     Paimon casts the text without its quotes to the column's type, so a text with a quote inside has no such form, and a
     number has no letter behind it.

@@ -31,7 +31,7 @@ class OrderStrategy(Enum):
 
 
 def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
-    """The sort key of rows, of which these are the columns to sort by."""
+    """Returns the sort key of rows, of which these are the columns to sort by."""
     if strategy is OrderStrategy.ORDER:
         parts = [part for column in columns for part in _ordered(_plain(column))]
         return pa.table(parts, names=[str(n) for n in range(len(parts))])
@@ -46,7 +46,7 @@ def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
 
 
 def curve_words(column: pa.Array, *, nulls_last: bool = False) -> CurveWords:
-    """The values as 64 bits that compare as the values do."""
+    """Returns the values as 64 bits that compare as the values do."""
     plain = _plain(column)
     words: CurveWords
     if pa.types.is_boolean(plain.type):
@@ -64,14 +64,16 @@ def curve_words(column: pa.Array, *, nulls_last: bool = False) -> CurveWords:
 
 
 def interleaved(words: Sequence[CurveWords]) -> np.ndarray:
-    """The bits of all words of a row in turns, the highest first. Shape: (rows, 8 * words), uint8."""
+    """Returns the bits of all words of a row in turns, the highest first. Shape: (rows, 8 * words), uint8."""
     stacked: np.ndarray = np.stack(words, axis=1).astype(">u8")
     bits: np.ndarray = np.unpackbits(stacked.view(np.uint8).reshape(len(stacked), len(words), _TEXT_BYTES), axis=2)
     return np.packbits(bits.transpose(0, 2, 1).reshape(len(stacked), -1), axis=1)
 
 
 def hilbert_transposed(words: Sequence[CurveWords]) -> list[CurveWords]:
-    """The index of each row on a Hilbert curve of 64 bits a dimension, its bits dealt out to the words in turns."""
+    """Returns the index of each row on a Hilbert curve of 64 bits a dimension, its bits dealt out to the words in
+    turns.
+    """
     x = [w.copy() for w in words]
     for bit in range(_BITS - 1, 0, -1):
         q = np.uint64(1 << bit)
@@ -142,7 +144,7 @@ def _numbers(column: pa.Array) -> CurveWords:
 
 
 def _prefixes(column: pa.Array) -> CurveWords:
-    """The first eight bytes of each value, shorter ones filled with zeros."""
+    """Returns the first eight bytes of each value, shorter ones filled with zeros."""
     cut = pc.binary_slice(column.fill_null(b""), 0, _TEXT_BYTES)
     lengths = np.asarray(pc.binary_length(cut), np.int64)
     data = np.frombuffer(cut.buffers()[2] or b"", np.uint8)
@@ -155,7 +157,7 @@ def _prefixes(column: pa.Array) -> CurveWords:
 
 
 def _decimal_halves(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The high half of each decimal as a signed number, the low one without a sign."""
+    """Returns the high half of each decimal as a signed number, the low one without a sign."""
     whole = column.cast(pa.decimal128(column.type.precision, column.type.scale))
     raw = np.frombuffer(whole.buffers()[1], "<u8")[2 * whole.offset : 2 * (whole.offset + len(whole))].reshape(-1, 2)
     absent = whole.is_null().to_numpy(zero_copy_only=False)

@@ -13,7 +13,7 @@ _WIDTH = 16
 
 
 def decimals(column: pa.Array, target: pa.DataType, *, needs_values: bool = False) -> pa.Array:
-    """The unscaled values in a binary column as decimals of type `target`, a decimal128.
+    """Returns the unscaled values in a binary column as decimals of type `target`, a decimal128.
 
     Shapes: n values in, n out; nulls stay nulls, and a value of more digits than the type has is null, as Paimon reads
     it. A column that `needs_values` keeps such a value, as in formats that store it in 64 bits, if its type has at most

@@ -10,8 +10,9 @@ _MOST_DIGITS = 38
 
 
 def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
-    """The type to read texts as before they become decimals of the target; or numbers of so many digits that have its
-    scale without any digit of it (None: as many as the target has)."""
+    """Returns the type to read texts as before they become decimals of the target; or numbers of so many digits that
+    have its scale without any digit of it (None: as many as the target has).
+    """
     most = (target.precision if digits is None else digits) + target.scale
     return target if most <= _MOST_DIGITS else pa.decimal256(target.precision, target.scale)
 

@@ -23,7 +23,7 @@ def bounds_of(sample: pa.Table, count: int) -> pa.Table:
 
 
 def ranges_of(key: pa.Table, bounds: pa.Table) -> np.ndarray:
-    """The number of each key's range. Shapes: n rows in, n int64 out, from 0 to the number of bounds."""
+    """Returns the number of each key's range. Shapes: n rows in, n int64 out, from 0 to the number of bounds."""
     low = np.zeros(key.num_rows, np.int64)
     high = np.full(key.num_rows, bounds.num_rows, np.int64)
     for _ in range(bounds.num_rows.bit_length()):

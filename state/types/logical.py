@@ -103,7 +103,7 @@ _TEXT = re.compile(
 
 
 def all_fields(fields: Iterable[DataField]) -> Iterator[DataField]:
-    """The fields and those inside their types, depth first, each before what is in it."""
+    """Yields the fields and those inside their types, depth first, each before what is in it."""
     for field in fields:
         yield field
         yield from _fields_in(field.type)
@@ -117,7 +117,7 @@ def _fields_in(data_type: DataType) -> Iterator[DataField]:
 
 
 def types_in(data_type: DataType) -> Iterator[DataType]:
-    """The type and those inside it, depth first, each before what is in it."""
+    """Yields the type and those inside it, depth first, each before what is in it."""
     yield data_type
     for inner in (*(f.type for f in data_type.fields), data_type.element, data_type.key, data_type.value):
         if inner is not None:
@@ -125,7 +125,7 @@ def types_in(data_type: DataType) -> Iterator[DataType]:
 
 
 def parse_type(json_value: object) -> DataType:
-    """The type that a schema file's `type` value names.
+    """Returns the type that a schema file's `type` value names.
 
     Raises CorruptFileError for text that is no Paimon type, and for numbers that are out of range.
     Source: Paimon 2.0 DataTypeJsonParser.
@@ -157,7 +157,7 @@ def parse_type(json_value: object) -> DataType:
 
 
 def parse_type_text(text: str) -> DataType:
-    """The atomic type that a text like `DECIMAL(9, 2) NOT NULL` names."""
+    """Returns the atomic type that a text like `DECIMAL(9, 2) NOT NULL` names."""
     match = _TEXT.match(text.strip().upper())
     if match is None:
         raise CorruptFileError(f"unknown type {text!r}", type=text)
@@ -209,7 +209,7 @@ def _atomic(name: str, args: list[int], nullable: bool) -> DataType:
 
 
 def parse_field(json_value: Mapping[str, object]) -> DataField:
-    """The field that a JSON object describes; an absent description or default stays None."""
+    """Returns the field that a JSON object describes; an absent description or default stays None."""
     description, default = json_value.get("description"), json_value.get("defaultValue")
     return DataField(
         id=int(str(json_value["id"])),
@@ -258,7 +258,9 @@ def _atomic_text(data_type: DataType) -> str:
 
 
 def field_to_json(field: DataField) -> dict[str, object]:
-    """The JSON object of a field. Absent texts are left out: Java turns an explicit null into the text "null"."""
+    """Returns the JSON object of a field. Absent texts are left out: Java turns an explicit null into the text
+    "null".
+    """
     json_object: dict[str, object] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
     if field.description is not None:
         json_object["description"] = field.description

@@ -11,7 +11,7 @@ COMPACT_DIGITS = 18
 
 
 def null_where_too_long(values: pa.Array) -> pa.Array:
-    """The decimals, null where they have more digits than their type says. Shapes: n in, n out."""
+    """Returns the decimals, null where they have more digits than their type says. Shapes: n in, n out."""
     limit = 10**values.type.precision
     low, high = decimal_words(values)
     if values.type.precision <= COMPACT_DIGITS:
@@ -26,7 +26,9 @@ def null_where_too_long(values: pa.Array) -> pa.Array:
 
 
 def without_long(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
-    """The batch, with null in place of decimals in the named columns that are too long; others are not looked for."""
+    """Returns the batch, with null in place of decimals in the named columns that are too long; others are not looked
+    for.
+    """
     for name in names:
         position = batch.schema.get_field_index(name)
         if position < 0:

@@ -85,7 +85,9 @@ def key_changes(table: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> npt.ND
 
 
 def key_order(types: Sequence[DataType]) -> Callable[[bytes], tuple[Any, ...]]:
-    """A function from a serialized key (BinaryRow with arity prefix) to a tuple that Python compares in key order."""
+    """Returns a function from a serialized key (BinaryRow with arity prefix) to a tuple that Python compares in key
+    order.
+    """
     comparable = [_comparable_of(t) for t in types]
 
     def order_of(key: bytes) -> tuple[Any, ...]:
@@ -95,7 +97,7 @@ def key_order(types: Sequence[DataType]) -> Callable[[bytes], tuple[Any, ...]]:
 
 
 def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
-    """One array whose natural order is the key order of the given columns.
+    """Returns one array whose natural order is the key order of the given columns.
 
     Shapes: c columns of n rows in; out n rows, no nulls: int64 for a single column of fixed width (decimals up to 18
     digits, floats by total order), else large_binary compared byte by byte, unsigned. Only the types decide the form,
@@ -135,7 +137,7 @@ def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _stable_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The positions of the values by value, then by position.
+    """Returns the positions of the values by value, then by position.
 
     numpy sorts several times faster when it need not be stable; so only rows with equal values are put in order again.
     """

@@ -31,7 +31,7 @@ _UNITS_PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def recast(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
-    """The values in the Arrow type of `wanted`; they come in the Arrow type of `stored`. Both types are atomic.
+    """Returns the values in the Arrow type of `wanted`; they come in the Arrow type of `stored`. Both types are atomic.
 
     Shapes: n in, n out; nulls stay nulls, and decimals that do not fit become null.
     Raises what Arrow raises (ArrowInvalid, ArrowNotImplementedError) for a cast or a value that is not supported.

@@ -13,14 +13,14 @@ class SchemaNeed:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that are new or need a wider type."""
+        """Returns the columns that are new or need a wider type."""
         return pa.schema([] if pa.types.is_null(self.type) else list(self.type))
 
     def __bool__(self) -> bool:
         return not pa.types.is_null(self.type)
 
     def encode(self) -> bytes:
-        """The need as bytes."""
+        """Returns the need as bytes."""
         encoded: bytes = self.columns.serialize().to_pybytes()
         return encoded
 
@@ -29,5 +29,5 @@ NOTHING_NEEDED = SchemaNeed(pa.null())
 
 
 def decode_need(data: bytes) -> SchemaNeed:
-    """The need that `encode` has made these bytes of."""
+    """Returns the need that `encode` has made these bytes of."""
     return SchemaNeed(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(data)))))

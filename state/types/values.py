@@ -16,7 +16,7 @@ _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
-    """The value as a scalar of the type's Arrow type; None becomes a null.
+    """Returns the value as a scalar of the type's Arrow type; None becomes a null.
 
     Raises CorruptFileError when the Arrow type cannot hold it, as a year beyond 2262 in nanoseconds.
     """
@@ -31,7 +31,7 @@ def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
 
 
 def from_scalar(value: pa.Scalar, data_type: DataType) -> Any:
-    """The internal value of a scalar of the type's Arrow type; None for a null. Nested values have none."""
+    """Returns the internal value of a scalar of the type's Arrow type; None for a null. Nested values have none."""
     root = data_type.root
     if root in (TypeRoot.DATE, TypeRoot.TIME):
         return value.cast(pa.int32()).as_py()

@@ -32,12 +32,14 @@ _SKIPPED = (0x184D2A5B).to_bytes(4, "little") + _CHECK_BYTES.to_bytes(4, "little
 
 
 def pack_block(codec: str, data: pa.Buffer | bytes, level: int | None = None) -> bytes:
-    """The packed block. `level` is the compression level, for codecs that have levels; None: the codec's default."""
+    """Returns the packed block. `level` is the compression level, for codecs that have levels; None: the codec's
+    default.
+    """
     return AVRO_CODECS[codec](data, level)
 
 
 def unpack_block(codec: str, data: bytes, offset: int) -> bytes:
-    """The bytes of a packed block that begins at an offset of its file.
+    """Returns the bytes of a packed block that begins at an offset of its file.
 
     Raises CorruptFileError, also for more than MAX_BLOCK_BYTES.
     """
@@ -79,7 +81,7 @@ def _with_checksum(packed: bytes, header: bytes) -> bytes:
 
 
 def _without_checksum(data: bytes, header: bytes) -> bytes:
-    """The packed data without its checksum, if any. Raises ValueError when the checksum does not match."""
+    """Returns the packed data without its checksum, if any. Raises ValueError when the checksum does not match."""
     end = len(data) - _CHECK_BYTES - len(header)
     if end < 0 or data[end:-4] != header + _CHECKED:
         return data

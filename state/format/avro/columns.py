@@ -61,12 +61,12 @@ class AvroColumns:
 
     @property
     def names(self) -> list[str]:
-        """The names of the record's fields."""
+        """Returns the names of the record's fields."""
         return [f.name for f in self._layout.record]
 
     @property
     def declared(self) -> dict[str, pa.DataType]:
-        """The columns' types as the annotations mean them; empty if the file is not by a Paimon writer."""
+        """Returns the columns' types as the annotations mean them; empty if the file is not by a Paimon writer."""
         return dict(self._layout.declared)
 
     @property
@@ -75,7 +75,7 @@ class AvroColumns:
         return self._blocks.offset
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The named columns, one batch for each block; names that the file does not have are left out.
+        """Yields the named columns, one batch for each block; names that the file does not have are left out.
 
         Raises CorruptFileError with the offset of the block.
         """
@@ -110,7 +110,7 @@ def _layout(text: bytes) -> _Layout:
 
 
 def _arrow_of(schema: Json, path: str, *, has_decimals: bool = False) -> pa.DataType:
-    """The type of values as they are stored, but for decimals if `has_decimals`: those are stored as bytes."""
+    """Returns the type of values as they are stored, but for decimals if `has_decimals`: those are stored as bytes."""
     if isinstance(schema, list):
         branches = [b for b in schema if b != "null"]
         if len(branches) != 1:

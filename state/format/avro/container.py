@@ -125,7 +125,7 @@ class Container:
 
 
 def encode_records(records: Sequence[Record], form: AvroRecordFormat, codec: str = DEFAULT_CODEC) -> bytes:
-    """The bytes of a container holding the records, in order; the same records give the same bytes.
+    """Returns the bytes of a container holding the records, in order; the same records give the same bytes.
 
     The sync marker is computed from the content, because this code uses no randomness.
     """
@@ -148,7 +148,9 @@ def encode_records(records: Sequence[Record], form: AvroRecordFormat, codec: str
 
 
 def container_header(schema_text: bytes, codec: str) -> bytes:
-    """The header of a container, without the sync marker that follows it: schema, codec, and a checksum of both."""
+    """Returns the header of a container, without the sync marker that follows it: schema, codec, and a checksum of
+    both.
+    """
     entries = (b"avro.schema", schema_text, b"avro.codec", codec.encode())
     checksum = (_CHECKSUM.encode(), _header_checksum(schema_text, codec.encode()))
     return b"".join((MAGIC, encode_varint(3), *(_prefixed(b) for b in (*entries, *checksum)), encode_varint(0)))
@@ -159,7 +161,8 @@ def _header_checksum(schema_text: bytes, codec: bytes) -> bytes:
 
 
 def iterate_records(data: bytes, form: AvroRecordFormat) -> Iterator[Record]:
-    """The records of a container, as dicts by the *writer's* field names: a nullable field may be missing altogether.
+    """Yields the records of a container, as dicts by the *writer's* field names: a nullable field may be missing
+    altogether.
 
     Fields that `form` does not know are in the dicts too; a timestamp is its plain long. Blocks are unpacked one by
     one. Raises CorruptFileError, once records are asked for, when the bytes are no container, or its schema lacks a
@@ -183,7 +186,7 @@ def iterate_records(data: bytes, form: AvroRecordFormat) -> Iterator[Record]:
 
 
 def open_container(data: bytes) -> Container:
-    """The container in the bytes, its framing checked and nothing unpacked yet.
+    """Returns the container in the bytes, its framing checked and nothing unpacked yet.
 
     Raises CorruptFileError for a bad magic, header, block size or sync marker, naming the offset, and for a codec other
     than Avro's own.
@@ -215,7 +218,7 @@ def _no_records(offset: int, size_bytes: int) -> CorruptFileError:
 
 
 def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:
-    """The header's entries, and the offset behind its sync marker."""
+    """Returns the header's entries, and the offset behind its sync marker."""
     if data[: len(MAGIC)] != MAGIC:
         raise CorruptFileError("no Avro container: the first four bytes are not Obj1", offset=0)
     entries, at = _header(data, len(MAGIC))
@@ -252,7 +255,7 @@ def _header(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """A long as Avro writes it."""
+    """Returns a long as Avro writes it."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:

@@ -55,7 +55,7 @@ def refuse_unread_by_java(fields: Sequence[DataField]) -> None:
 
 
 def data_schema(fields: Sequence[DataField]) -> bytes:
-    """The schema of records of these columns, as JSON text.
+    """Returns the schema of records of these columns, as JSON text.
 
     Raises UnsupportedTableError, naming the column, for a type or a name that Avro does not have.
     """

@@ -55,11 +55,11 @@ class AvroEncoder:
     seed: bytes
 
     def header(self) -> bytes:
-        """The first part."""
+        """Returns the first part."""
         return self._header() + self._sync()
 
     def block(self, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
-        """The part that holds these rows; columns are found by name. No rows make no part.
+        """Returns the part that holds these rows; columns are found by name. No rows make no part.
 
         Raises SchemaMismatchError for a null in a column that is NOT NULL.
         """
@@ -77,7 +77,7 @@ class AvroEncoder:
 
 
 def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[DataField]) -> pa.Buffer:
-    """The bytes of records of these columns, one record after the other.
+    """Returns the bytes of records of these columns, one record after the other.
 
     Raises SchemaMismatchError for a null in a column that is NOT NULL.
     """
@@ -91,7 +91,9 @@ def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[
 
 
 def _pieces(column: pa.Array, data_type: DataType, wanted: Mask | None) -> list[pa.LargeBinaryArray]:
-    """The pieces of one column; a row that is not `wanted` has no bytes at all, since what it lies in is null."""
+    """Returns the pieces of one column; a row that is not `wanted` has no bytes at all, since what it lies in is
+    null.
+    """
     valid = validity(column)
     if valid is not None and not data_type.nullable:
         if not (valid if wanted is None else valid | ~wanted).all():
@@ -165,7 +167,7 @@ class _Row:
         return self.valid & self.wanted
 
     def pieces(self, octets: Octets, kept: Mask | None = None) -> list[pa.LargeBinaryArray]:
-        """The union's branch where there is one, and those bytes of a row that are `kept`.
+        """Returns the union's branch where there is one, and those bytes of a row that are `kept`.
 
         Shapes: n x w octets and marks in, n rows out.
         """
@@ -185,7 +187,7 @@ class _Row:
         return [_compact(octets, kept)]
 
     def list_pieces(self, offsets: NDArray[np.int64], items: pa.LargeBinaryArray) -> list[pa.LargeBinaryArray]:
-        """One block of items, if there are any, and the empty block that ends a list."""
+        """Returns one block of items, if there are any, and the empty block that ends a list."""
         counts = np.diff(offsets)
         octets, kept = _varints(counts)
         kept = np.ones(octets.shape, np.bool_) if kept is None else kept
@@ -198,7 +200,7 @@ class _Row:
 
 
 def _varints(values: NDArray[np.int64]) -> tuple[Octets, Mask | None]:
-    """The values as variable-length zig-zag longs, aligned left; and which octets count, None for all.
+    """Returns the values as variable-length zig-zag longs, aligned left; and which octets count, None for all.
 
     Shapes: n values in, n x w octets out, where w is what the longest takes.
     """
@@ -235,7 +237,7 @@ def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
 
 
 def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
-    """One value per row of those octets that count."""
+    """Returns one value per row of those octets that count."""
     count, width = octets.shape
     if kept is None or kept.all():
         data, ends = np.ascontiguousarray(octets).reshape(-1), np.arange(1, count + 1, dtype=np.int64) * width
@@ -246,7 +248,9 @@ def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
 
 
 def _counts(mask: Mask) -> NDArray[np.int64]:
-    """How many are true in each row. Rows are a few octets wide, and numpy is slow at adding up many short rows."""
+    """Returns how many are true in each row. Rows are a few octets wide, and numpy is slow at adding up many short
+    rows.
+    """
     counts = np.zeros(len(mask), np.int64)
     for place in range(mask.shape[1]):
         counts += mask[:, place]
@@ -254,7 +258,7 @@ def _counts(mask: Mask) -> NDArray[np.int64]:
 
 
 def _joined(pieces: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """The pieces of each row, one after the other; nulls are nothing."""
+    """Returns the pieces of each row, one after the other; nulls are nothing."""
     if len(pieces) == 1:
         return pieces[0]
     nothing = pa.scalar(b"", pa.large_binary())
@@ -262,7 +266,7 @@ def _joined(pieces: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
 
 
 def _bytes_of(array: pa.LargeBinaryArray) -> pa.Buffer:
-    """The bytes of all rows, one after the other."""
+    """Returns the bytes of all rows, one after the other."""
     if len(array) == 0:
         return pa.py_buffer(b"")
     places = np.frombuffer(array.buffers()[1], "<i8")[array.offset :][: len(array) + 1]

@@ -57,13 +57,14 @@ class AvroRecordFormat:
 
 
 def nullable(name: str, kind: Json) -> dict[str, Json]:
-    """A nullable field. Null comes first in the union: Java cannot read it in the other order."""
+    """Returns a nullable field. Null comes first in the union: Java cannot read it in the other order."""
     return {"name": name, "type": ["null", kind], "default": None}
 
 
 @lru_cache(maxsize=64)
 def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
-    """The parsed schema of an array of the writer's records, and if it makes records nullable that `form` does not.
+    """Returns the parsed schema of an array of the writer's records, and if it makes records nullable that `form` does
+    not.
 
     Writers up to Paimon 0.9 do so, and never write a null there: what was read is to pass `holds_records`.
     """
@@ -96,7 +97,7 @@ ANNOTATION = "annotation"
 
 
 def inline_schema(text: bytes) -> Json:
-    """The schema without references; logical types are under `ANNOTATION`, a map is an array of its entries.
+    """Returns the schema without references; logical types are under `ANNOTATION`, a map is an array of its entries.
 
     An entry is a record of `key` and `value`, which has the same bytes. Raises CorruptFileError.
     """

@@ -61,7 +61,7 @@ class _Container:
 
 
 def encode_bitmap64(bitmap: BitMap64) -> bytes:
-    """The bytes of a bitmap. Containers become runs where that is shorter."""
+    """Returns the bytes of a bitmap. Containers become runs where that is shorter."""
     if not bitmap:
         return _EMPTY
     compact = BitMap64(bitmap)
@@ -79,7 +79,7 @@ def encode_bitmap64(bitmap: BitMap64) -> bytes:
 
 
 def decode_bitmap64(data: bytes) -> BitMap64:
-    """The bitmap of these bytes. Raises CorruptFileError when they are no bitmap, or something follows it."""
+    """Returns the bitmap of these bytes. Raises CorruptFileError when they are no bitmap, or something follows it."""
     if data == _EMPTY:
         return BitMap64()
     if data[:1] != b"\x01":
@@ -129,7 +129,7 @@ def _read_leaves(data: bytes) -> tuple[list[tuple[int, int]], int]:
 
 
 def _read_containers(data: bytes, at: int) -> tuple[dict[int, _Container], int]:
-    """The containers by number, and where they end."""
+    """Returns the containers by number, and where they end."""
     containers: dict[int, _Container] = {}
     (array_count,) = struct.unpack_from("<i", data, at)
     at += 4
@@ -168,7 +168,7 @@ def _read_container(data: bytes, at: int) -> tuple[_Container, int]:
 
 
 def _container_at(data: bytes, at: int, kind: _Kind, cardinality: int) -> tuple[_Container, int]:
-    """The container whose payload begins at `at`, and where it ends; a payload may be cut short."""
+    """Returns the container whose payload begins at `at`, and where it ends; a payload may be cut short."""
     if kind is _Kind.RUN:
         (run_count,) = struct.unpack_from("<H", data, at)
         end = at + 2 + 4 * run_count
@@ -209,7 +209,7 @@ def _turned(data: bytes, group: int) -> bytes:
 
 
 def _write_portable(containers: Sequence[tuple[int, _Container]]) -> bytes:
-    """The portable 64-bit form: a count, then the high 32 bits and a 32-bit bitmap each. Ascending keys."""
+    """Returns the portable 64-bit form: a count, then the high 32 bits and a 32-bit bitmap each. Ascending keys."""
     parts = [b""]
     for high, group in groupby(containers, key=lambda entry: entry[0] >> 16):
         parts.append(struct.pack("<I", high) + _write_portable32([(key & 0xFFFF, c) for key, c in group]))

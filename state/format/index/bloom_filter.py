@@ -44,8 +44,9 @@ class BloomSize:
 
     @staticmethod
     def of(items: int, wrong_share: float) -> "BloomSize":
-        """The size of a filter that answers wrongly for `wrong_share` of other values once it holds `items` different
-        ones."""
+        """Returns the size of a filter that answers wrongly for `wrong_share` of other values once it holds `items`
+        different ones.
+        """
         bits = int(-items * math.log(wrong_share) / (math.log(2) * math.log(2)))
         bits += 8 - bits % 8
         return BloomSize(bits, max(1, math.floor(bits / items * math.log(2) + 0.5)))
@@ -64,7 +65,7 @@ class BloomFilter:
             self._flags[bits] = True
 
     def to_bytes(self) -> bytes:
-        """The filter as it lies in an index file."""
+        """Returns the filter as it lies in an index file."""
         packed = np.packbits(self._flags, bitorder="little")
         return self._size.hash_count.to_bytes(_COUNT_BYTES, "big") + packed.tobytes()
 
@@ -84,7 +85,7 @@ def may_hold(stored: bytes, hashes: Hashes) -> NDArray[np.bool_]:
 
 
 def bloom_hashes(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> Hashes:
-    """The hashes of a column's values, nulls left out.
+    """Returns the hashes of a column's values, nulls left out.
 
     Times of at most three digits are hashed as milliseconds, others as microseconds, rounded down.
     """
@@ -106,7 +107,7 @@ def bloom_hashes(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> Has
 
 
 def _one_nan(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The values, every NaN as Java's own."""
+    """Returns the values, every NaN as Java's own."""
     return np.where(np.isnan(values), np.array(np.nan, dtype=values.dtype), values)
 
 
@@ -123,7 +124,7 @@ def _of_numbers(key: Hashes) -> Hashes:
 
 
 def _bits(hashes: Hashes, size: BloomSize) -> Sequence[NDArray[np.int64]]:
-    """The places of the bits of the values, once for each hash function."""
+    """Returns the places of the bits of the values, once for each hash function."""
     low, high = hashes.astype(np.int32), (hashes >> 32).astype(np.int32)
     found = []
     for number in range(1, size.hash_count + 1):

@@ -43,7 +43,8 @@ _MAX_POSITIONS = 2**32
 def encode_deletion_vectors(
     vectors: Mapping[str, BitMap], bitmap64: bool
 ) -> tuple[bytes, tuple[DeletionVectorRange, ...]]:
-    """The bytes of a deletion-vector file, and where each data file's vector lies in it, in the mapping's order.
+    """Returns the bytes of a deletion-vector file, and where each data file's vector lies in it, in the mapping's
+    order.
 
     `bitmap64` is the table option deletion-vectors.bitmap64. Positions are 32 bit in both kinds.
     """
@@ -67,7 +68,7 @@ def read_span(at: DeletionVectorRange) -> tuple[int, int]:
 
 
 def decode_deletion_vector(blob: bytes, at: DeletionVectorRange) -> BitMap:
-    """The deleted row positions of one data file.
+    """Returns the deleted row positions of one data file.
 
     `blob` begins at `at.offset` and may go on beyond the vector's end. Raises CorruptFileError when lengths, magic, CRC
     or cardinality do not agree, and UnsupportedTableError for positions of 2^32 and more.
@@ -93,7 +94,9 @@ def decode_deletion_vector(blob: bytes, at: DeletionVectorRange) -> BitMap:
 
 
 def decode_deletion_vectors(data: bytes, ranges: Sequence[DeletionVectorRange]) -> dict[str, BitMap]:
-    """The vectors of a whole index file by data file name, in the order of `ranges`. Errors as for one vector."""
+    """Returns the vectors of a whole index file by data file name, in the order of `ranges`. Errors as for one
+    vector.
+    """
     if data[:1] != FILE_VERSION:
         raise CorruptFileError(f"no deletion-vector file: the first byte is {data[:1].hex() or 'missing'}", offset=0)
     vectors: dict[str, BitMap] = {}

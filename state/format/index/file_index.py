@@ -42,7 +42,7 @@ def index_name(column: str, map_key: str | None = None) -> str:
 
 
 def encode_file_index(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
-    """The bytes of an index with these parts: for each column, the stored index of each kind."""
+    """Returns the bytes of an index with these parts: for each column, the stored index of each kind."""
     head_length = _START.size + 2 * _NUMBER.size
     for column, kinds in columns.items():
         head_length += len(_modified_utf8(column)) + _NUMBER.size
@@ -58,7 +58,7 @@ def encode_file_index(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
 
 
 def head_bytes(start: bytes) -> int:
-    """How many bytes the head has, by the first `HEAD_START_BYTES`. Raises CorruptFileError."""
+    """Returns how many bytes the head has, by the first `HEAD_START_BYTES`. Raises CorruptFileError."""
     if len(start) < _START.size:
         raise CorruptFileError(f"a file index of {counted(len(start), 'byte')} ends inside its head", offset=len(start))
     magic, version, length = _START.unpack_from(start)
@@ -70,7 +70,7 @@ def head_bytes(start: bytes) -> int:
 
 
 def decode_head(head: bytes) -> tuple[StoredIndex, ...]:
-    """The indexes that a head of `head_bytes` names, or that a whole index does. Raises CorruptFileError."""
+    """Returns the indexes that a head of `head_bytes` names, or that a whole index does. Raises CorruptFileError."""
     at, found = _START.size, []
     try:
         if head_bytes(head) > len(head):
@@ -104,7 +104,7 @@ def _name_at(head: bytes, at: int) -> tuple[str, int]:
 
 
 def _modified_utf8(text: str) -> bytes:
-    """A name with its length before it."""
+    """Returns a name with its length before it."""
     units = text.encode("utf-16-be", "surrogatepass")
     halves = "".join(chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2))
     encoded = halves.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")

@@ -14,7 +14,7 @@ HASH = "HASH"
 
 
 def encode_hash_index(hashes: NDArray[np.int32]) -> bytes:
-    """The bytes of a HASH index file holding the hashes in the order given; shape (n,), 4 * n bytes.
+    """Returns the bytes of a HASH index file holding the hashes in the order given; shape (n,), 4 * n bytes.
 
     The file has no header and no order, and its row count in the index manifest is n.
     """
@@ -23,7 +23,7 @@ def encode_hash_index(hashes: NDArray[np.int32]) -> bytes:
 
 
 def decode_hash_index(data: bytes) -> NDArray[np.int32]:
-    """The hashes of a HASH index file in file order, shape (n,), writable.
+    """Returns the hashes of a HASH index file in file order, shape (n,), writable.
 
     Raises CorruptFileError when the size is no multiple of four bytes: the last write was cut short.
     """

@@ -78,13 +78,15 @@ FORMAT = AvroRecordFormat(
 
 
 def encode_index_manifest(entries: Sequence[IndexManifestEntry], encoding: Encoding = AVRO) -> bytes:
-    """The bytes of an index manifest: all index files of a snapshot, never a change of them, so every kind is ADD."""
+    """Returns the bytes of an index manifest: all index files of a snapshot, never a change of them, so every kind is
+    ADD.
+    """
     assert all(e.kind is FileKind.ADD for e in entries), "an index manifest lists what is live"
     return write_records([_to_record(e) for e in entries], FORMAT, encoding)
 
 
 def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:
-    """The entries of an index manifest in file order.
+    """Returns the entries of an index manifest in file order.
 
     `global_index` is the global index record by Avro field name, missing fields None. Raises CorruptFileError.
     """

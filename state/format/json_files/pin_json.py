@@ -50,7 +50,7 @@ class Removal:
 
 
 def encode_pin(pin: Pin) -> bytes:
-    """The bytes of a pin's file."""
+    """Returns the bytes of a pin's file."""
     holds = [{"history": h.history, "first": h.first} for h in pin.holds]
     states = [json.loads(encode_snapshot(s)) for s in pin.states]
     members = {"version": _VERSION, "holds": holds, "states": states}
@@ -58,7 +58,7 @@ def encode_pin(pin: Pin) -> bytes:
 
 
 def decode_pin(path: str, data: bytes) -> Pin:
-    """The pin in a file. Raises CorruptFileError."""
+    """Returns the pin in a file. Raises CorruptFileError."""
     members = _members(path, data)
     try:
         holds = tuple(Hold(str(h["history"]), int(h["first"])) for h in members["holds"])
@@ -69,13 +69,13 @@ def decode_pin(path: str, data: bytes) -> Pin:
 
 
 def encode_removal(removal: Removal) -> bytes:
-    """The bytes of an announcement's file."""
+    """Returns the bytes of an announcement's file."""
     members = {"version": _VERSION, "history": removal.history, "end": removal.end, "last": removal.last}
     return json.dumps(members).encode()
 
 
 def decode_removal(path: str, data: bytes) -> Removal:
-    """The announcement in a file. Raises CorruptFileError."""
+    """Returns the announcement in a file. Raises CorruptFileError."""
     members = _members(path, data)
     try:
         return Removal(str(members["history"]), int(members["end"]), str(members["last"]))

@@ -65,7 +65,7 @@ class TableSchema:
 
 
 def decode_schema(data: bytes) -> TableSchema:
-    """The schema in a schema file; defaults of old versions are written out as options.
+    """Returns the schema in a schema file; defaults of old versions are written out as options.
 
     Raises CorruptFileError when it is no schema, or of a version newer than ours.
     """
@@ -118,7 +118,7 @@ def _check(schema: TableSchema) -> None:
 
 
 def encode_schema(schema: TableSchema) -> bytes:
-    """The bytes of a schema file, members in Java's order."""
+    """Returns the bytes of a schema file, members in Java's order."""
     members: dict[str, object] = {
         "version": schema.version,
         "id": schema.id,

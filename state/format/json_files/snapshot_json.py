@@ -25,7 +25,9 @@ _MEMBERS = frozenset(
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The bytes of a snapshot file, members in Java's order; absent ones are left out, as Java never writes null."""
+    """Returns the bytes of a snapshot file, members in Java's order; absent ones are left out, as Java never writes
+    null.
+    """
     s = snapshot
     members: dict[str, object] = {
         "version": s.version,
@@ -56,7 +58,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """The snapshot in a snapshot or tag file. Unknown members are ignored, null members are absent ones.
+    """Returns the snapshot in a snapshot or tag file. Unknown members are ignored, null members are absent ones.
 
     Raises CorruptFileError, naming the member, when it is no snapshot, when it is of a version newer than ours, or when
     a file of version 1 or 2 lacks its record counts.

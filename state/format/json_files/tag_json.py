@@ -37,7 +37,7 @@ class Tag:
 
 
 def encode_tag(tag: Tag) -> bytes:
-    """The bytes of a tag file: those of the snapshot's file when the tag has no end."""
+    """Returns the bytes of a tag file: those of the snapshot's file when the tag has no end."""
     data = encode_snapshot(tag.snapshot)
     if tag.created_local_ms is None or tag.retained_ms is None:
         return data
@@ -48,7 +48,7 @@ def encode_tag(tag: Tag) -> bytes:
 
 
 def decode_tag(name: str, data: bytes) -> Tag:
-    """The tag in a tag file. Raises CorruptFileError as `decode_snapshot`, and for invalid times."""
+    """Returns the tag in a tag file. Raises CorruptFileError as `decode_snapshot`, and for invalid times."""
     snapshot = decode_snapshot(data)
     members = json.loads(data)
     created, retained = members.get(_CREATED), members.get(_RETAINED)

@@ -158,7 +158,7 @@ class _Extreme(Choice):
 
     @abstractmethod
     def _best(self, ranks: np.ndarray, live: Mask, events: Events) -> np.ndarray:
-        """The best rank of the live rows of each key. Shapes: n ranks and bools in, k ranks out."""
+        """Returns the best rank of the live rows of each key. Shapes: n ranks and bools in, k ranks out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ class ColumnAggregate:
     is_strict: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """One value per key. A retract that the function cannot take back leaves the column unchanged, and where a NOT
-        NULL column would be null it has the newest value that was added. If strict, both raise SchemaMismatchError.
+        """Returns one value per key. A retract that the function cannot take back leaves the column unchanged, and
+        where a NOT NULL column would be null it has the newest value that was added. If strict, both raise
+        SchemaMismatchError.
         """
         if self.ignores_retracts:
             events = events.ignoring_retracts()
@@ -66,7 +67,7 @@ class ColumnAggregate:
 
 
 def _newest(events: Events) -> Indices:
-    """The newest row of each key that sets or adds a value; the last row where there is none."""
+    """Returns the newest row of each key that sets or adds a value; the last row where there is none."""
     rows = events.last(events.is_any(Op.ADD, Op.SEED))
     return np.where(rows >= 0, rows, events.starts + events.lengths - 1)
 

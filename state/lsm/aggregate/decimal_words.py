@@ -10,14 +10,16 @@ _LIMB = np.uint64(0xFFFFFFFF)
 
 
 def unscaled(values: pa.Array) -> np.ndarray:
-    """The unscaled values as Python integers, 0 where null. Shapes: n in, n objects out."""
+    """Returns the unscaled values as Python integers, 0 where null. Shapes: n in, n objects out."""
     low, high = decimal_words(values)
     numbers: np.ndarray = (high.astype(object) << 64) + low.astype(object)
     return numbers
 
 
 def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal128Type) -> pa.Array:
-    """The decimals with the given unscaled values, null where not valid; values may exceed the type's precision."""
+    """Returns the decimals with the given unscaled values, null where not valid; values may exceed the type's
+    precision.
+    """
     kept = np.where(valid, numbers, 0)
     words = np.empty((len(kept), 2), np.uint64)
     words[:, 0] = (kept & (2**64 - 1)).astype(np.uint64)

@@ -24,7 +24,7 @@ class Entries:
 
 
 def entries_of(values: pa.Array, chosen: Mask) -> Entries:
-    """The elements of the chosen rows of a list or map array, in order; absent rows have none."""
+    """Returns the elements of the chosen rows of a list or map array, in order; absent rows have none."""
     offsets = values.offsets.to_numpy().astype(np.int64)
     lengths = np.where(chosen, np.diff(offsets), 0)
     if values.null_count:
@@ -35,7 +35,7 @@ def entries_of(values: pa.Array, chosen: Mask) -> Entries:
 
 
 def arrival(events: Events, rows: Indices) -> Indices:
-    """The order of rows in their key: late rows come before all others, the latest of them first."""
+    """Returns the order of rows in their key: late rows come before all others, the latest of them first."""
     order: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
     return order
 
@@ -50,7 +50,9 @@ def chronology(events: Events, entries: Entries) -> Indices:
 
 
 def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> tuple[Indices, Events]:
-    """The entries sorted by key, code and `order`, and the events of each (key, code) group. Shapes: e >= 1 entries."""
+    """Returns the entries sorted by key, code and `order`, and the events of each (key, code) group. Shapes: e >= 1
+    entries.
+    """
     sorted_by = np.lexsort((order, codes, keys))
     changes = np.ones(len(keys), bool)
     changes[1:] = (np.diff(keys[sorted_by]) != 0) | (np.diff(codes[sorted_by]) != 0)
@@ -58,7 +60,7 @@ def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> t
 
 
 def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask, data_type: pa.ListType) -> pa.Array:
-    """One list per key. Shapes: e elements with ascending keys; k lists out, null where not present."""
+    """Returns one list per key. Shapes: e elements with ascending keys; k lists out, null where not present."""
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
     return pa.ListArray.from_arrays(offsets, elements, type=data_type, mask=mask)
@@ -67,7 +69,7 @@ def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask,
 def map_array(
     keys: Indices, key_count: int, names: pa.Array, items: pa.Array, present: Mask, data_type: pa.MapType
 ) -> pa.Array:
-    """One map per key. Shapes as in `list_array`."""
+    """Returns one map per key. Shapes as in `list_array`."""
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
     return pa.MapArray.from_arrays(offsets, names, items, type=data_type, mask=mask)

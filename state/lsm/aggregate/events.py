@@ -62,7 +62,7 @@ class Events:
 
     @cached_property
     def seeds(self) -> Indices:
-        """The last row of each key that sets the accumulator, -1 if there is none."""
+        """Returns the last row of each key that sets the accumulator, -1 if there is none."""
         return self.last(self.ops == Op.SEED)
 
     @cached_property
@@ -93,7 +93,7 @@ class Events:
         return np.where(first_rows == self.row_count, -1, first_rows)
 
     def steps(self, keys: Indices) -> tuple[Indices, Iterator[Indices]]:
-        """The keys reordered, and for step 0, 1, ... the row of that number of each key that has one.
+        """Yields the keys reordered, and for step 0, 1, ... the row of that number of each key that has one.
 
         Shapes: m keys in; m positions into `keys`, longest key first, so that each step's rows belong to a prefix of
         the reordered keys. This is for results that depend on every earlier row; the number of steps is that of the
@@ -124,7 +124,9 @@ def validity(values: pa.Array) -> Mask:
 
 
 def take_or_null(values: Any, rows: Indices) -> Any:
-    """The values at the given rows, null where a row is -1. An array gives an array, a chunked one a chunked one."""
+    """Returns the values at the given rows, null where a row is -1. An array gives an array, a chunked one a chunked
+    one.
+    """
     missing = rows < 0
     if not missing.any():
         return values.take(pa.array(rows))

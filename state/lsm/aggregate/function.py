@@ -52,18 +52,18 @@ class AggregateFunction(ABC):
 
     @classmethod
     def of(cls, field: DataField, options: FieldOptions) -> Self:
-        """The function for a column of a type it takes. Raises OptionError naming option, column and remedy for
+        """Returns the function for a column of a type it takes. Raises OptionError naming option, column and remedy for
         parameters that do not fit.
         """
         return cls()
 
     @abstractmethod
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """One value per key. Shapes: n values and events in, k values out."""
+        """Returns one value per key. Shapes: n values and events in, k values out."""
 
     def strict(self) -> Self:
-        """The function for rows that are not in the table yet: it raises SchemaMismatchError where a result does not
-        exist, instead of giving null.
+        """Returns the function for rows that are not in the table yet: it raises SchemaMismatchError where a result
+        does not exist, instead of giving null.
         """
         return self
 

@@ -52,7 +52,7 @@ UNNAMED_FUNCTION = "last_non_null_value"
 
 
 def column_aggregate(field: DataField, name: str, options: FieldOptions, key: str) -> ColumnAggregate:
-    """The aggregate of a column; `key` is the option that named the function.
+    """Returns the aggregate of a column; `key` is the option that named the function.
 
     Raises OptionError for an unknown function, a column of a type it does not take, or parameters it cannot read,
     UnsupportedTableError for functions that need a package which is not installed.

@@ -121,7 +121,7 @@ class NestedUpdate(AggregateFunction):
         )
 
     def _usable(self, values: pa.Array, entries: Entries) -> Entries:
-        """The entries that are rows, less those whose key is refused."""
+        """Returns the entries that are rows, less those whose key is refused."""
         items = values.values.take(pa.array(entries.places))
         usable = validity(items)
         if self.key and self.null_keys is not NullKeys.MERGE:
@@ -228,7 +228,7 @@ def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
 
 
 def _opening(live: Mask, events: Events) -> Indices:
-    """The row that each key's accumulator starts from."""
+    """Returns the row that each key's accumulator starts from."""
     rows = np.flatnonzero(live & (events.ops != Op.RETRACT))
     order = np.lexsort((arrival(events, rows), events.key_of_row[rows]))
     _, first = np.unique(events.key_of_row[rows[order]], return_index=True)
@@ -265,7 +265,7 @@ def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
 
 
 def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indices:
-    """How many other positions of the same key come before an entry's own."""
+    """Returns how many other positions of the same key come before an entry's own."""
     owners = events.key_of_row[entries.rows]
     pairs, inverse = np.unique(np.stack([owners, position], axis=1), axis=0, return_inverse=True)
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")
@@ -274,7 +274,7 @@ def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indice
 
 
 def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
-    """The lists; a key with a single array keeps it as it is, null rows and repeated keys included."""
+    """Returns the lists; a key with a single array keeps it as it is, null rows and repeated keys included."""
     present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
     lists = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)
     single = _single(live, events)

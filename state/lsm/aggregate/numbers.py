@@ -58,7 +58,7 @@ Rule = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def overflow(column: str, function: str, limit: str) -> SchemaMismatchError:
-    """The error for a result that the column's type cannot hold."""
+    """Returns the error for a result that the column's type cannot hold."""
     return SchemaMismatchError(
         f"column {column}: the {function} of its values does not fit {limit}; give the column a wider type",
         column=column,
@@ -66,7 +66,7 @@ def overflow(column: str, function: str, limit: str) -> SchemaMismatchError:
 
 
 def filled(values: pa.Array) -> np.ndarray:
-    """The numbers, 0 where null. Shapes: n in, n out."""
+    """Returns the numbers, 0 where null. Shapes: n in, n out."""
     numbers: np.ndarray = values.fill_null(0).to_numpy(zero_copy_only=False)
     return numbers
 

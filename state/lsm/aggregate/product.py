@@ -99,7 +99,7 @@ class Product(Computed):
         return multiply, divide
 
     def _divisor(self, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The values with 1 in place of 0, and whether each can divide a product."""
+        """Returns the values with 1 in place of 0, and whether each can divide a product."""
         divides = (value != 0).astype(bool)
         if self.is_strict and not divides.all():
             raise SchemaMismatchError(self._zero, column=self.column)

@@ -33,7 +33,7 @@ _CERTAIN = np.float32(1).tobytes()
 
 
 def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-    """The union of compact theta sketches, with 4096 entries at most, in ascending order.
+    """Returns the union of compact theta sketches, with 4096 entries at most, in ascending order.
 
     Their order makes no difference. Raises CorruptFileError for bytes that are not a compact theta sketch.
     """
@@ -44,7 +44,7 @@ def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes
 
 
 def unite_hll_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-    """The union of HLL sketches, compact, with 4 bits a register.
+    """Returns the union of HLL sketches, compact, with 4 bits a register.
 
     Sketches of several sizes become as small as the last one added, or smaller; to a late one, everything before is
     added. Raises CorruptFileError for bytes that are not an HLL sketch.
@@ -75,7 +75,9 @@ def _hll_of_two(held: bytes, added: bytes) -> bytes:
 
 
 def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
-    """The sketch marked as in order. Out of order its running estimate is useless; Java keeps it, C++ does not."""
+    """Returns the sketch marked as in order. Out of order its running estimate is useless; Java keeps it, C++ does
+    not.
+    """
     check_hll_sketch(data)
     try:
         return datasketches.hll_sketch.deserialize(data[:5] + bytes([data[5] & ~_OUT_OF_ORDER]) + data[6:])
@@ -94,7 +96,7 @@ def _check_entries(sketch: "datasketches.compact_theta_sketch") -> None:
 
 
 def _as_java_writes(data: bytes) -> bytes:
-    """A compact theta sketch with the fields that Java writes and the C++ library leaves out."""
+    """Returns a compact theta sketch with the fields that Java writes and the C++ library leaves out."""
     sketch = bytearray(data)
     if sketch[0] > 1:
         sketch[12:16] = _CERTAIN

@@ -51,7 +51,7 @@ class Sum(Computed):
                 yield bad, overflow(self.column, "sum", f"{limits.bits} bits").message
 
     def _sum_integers(self, values: np.ndarray, minus: np.ndarray, events: Events) -> tuple[np.ndarray, np.ndarray]:
-        """The sum of each key, and whether it fits the type."""
+        """Returns the sum of each key, and whether it fits the type."""
         limits = np.iinfo(values.dtype)
         wide = values.astype(np.int64)
         running = np.cumsum(np.where(minus, -wide, wide))

@@ -74,7 +74,7 @@ class ListAgg(AggregateFunction):
         return pc.coalesce(joined, take_or_null(values, blank))
 
     def _distinct(self, texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
-        """The first text of each key as it is, then the parts of the others that are new."""
+        """Returns the first text of each key as it is, then the parts of the others that are new."""
         tokens = pc.split_pattern(texts, self.delimiter)
         entries = entries_of(tokens, np.ones(len(texts), bool))
         parts = tokens.values.take(pa.array(entries.places))

@@ -105,7 +105,7 @@ class AggregationMerging(Merging):
         return self.schema.settings.merge.aggregation_removes
 
     def _function(self, column: str) -> tuple[str, str]:
-        """The function of a column and the option that says so."""
+        """Returns the function of a column and the option that says so."""
         columns = self.schema.settings.columns
         if column not in self.schema.settings.merge.sequence_fields:
             return columns.function_of(column) or (UNNAMED_FUNCTION, DEFAULT_FUNCTION)

@@ -44,7 +44,7 @@ def is_add(rows: pa.Table) -> Mask:
 
 
 def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
-    """The changelog rows of k keys, each with the sequence number of the row it was.
+    """Returns the changelog rows of k keys, each with the sequence number of the row it was.
 
     Shapes: `before_at` and `after_at` hold the row of each key in `before` and `after`, -1 for none; a -U or -D row
     counts as none. A new row gives +I, a removed row -D, a changed row -U and +U.
@@ -79,7 +79,7 @@ def marked(stored: pa.Table, logged: pa.Table | None) -> pa.Table:
 
 
 def split_marked(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The rows to store and the rows to log, without the column PART."""
+    """Returns the rows to store and the rows to log, without the column PART."""
     parts = rows.column(PART)
     bare = rows.drop_columns([PART])
     if len(parts) == 0 or pc.max(parts).as_py() == STORED:

@@ -53,7 +53,7 @@ class FullChangelog:
 
 
 def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
-    """One row per key, and for each key its row number, -1 for none, because some folds drop keys."""
+    """Returns one row per key, and for each key its row number, -1 for none, because some folds drop keys."""
     numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))
     if isinstance(fold, Selection):
         merged = fold.fold(numbered, starts)

@@ -44,12 +44,12 @@ class ComputedFold(ABC):
     @property
     @abstractmethod
     def aggregated(self) -> Mapping[str, ColumnAggregate]:
-        """The columns that a function computes, by name."""
+        """Returns the columns that a function computes, by name."""
 
     @abstractmethod
     def strict(self) -> Self:
-        """The fold for rows that are not in the table yet: where merging gives no result that a column can hold, it
-        raises SchemaMismatchError.
+        """Returns the fold for rows that are not in the table yet: where merging gives no result that a column can
+        hold, it raises SchemaMismatchError.
         """
 
     def removes_beside(self, column: str) -> bool:
@@ -58,5 +58,5 @@ class ComputedFold(ABC):
 
     @abstractmethod
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
-        """One row per key, with the schema of `table`. Shapes: n sorted rows, k >= 1 first rows of keys."""
+        """Returns one row per key, with the schema of `table`. Shapes: n sorted rows, k >= 1 first rows of keys."""
         ...

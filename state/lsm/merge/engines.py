@@ -21,10 +21,10 @@ _ENGINES: Mapping[MergeEngine, type[Merging]] = {
 
 
 def merging_of(schema: TableSchema) -> Merging:
-    """The merge engine of a table; that of a table without a primary key keeps every row."""
+    """Returns the merge engine of a table; that of a table without a primary key keeps every row."""
     return _ENGINES[schema.settings.merge.engine](schema) if schema.primary_keys else NoKey(schema)
 
 
 def fold_for(schema: TableSchema) -> Fold:
-    """The fold of a table. Raises as `Merging`."""
+    """Returns the fold of a table. Raises as `Merging`."""
     return merging_of(schema).fold()

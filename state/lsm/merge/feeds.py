@@ -52,16 +52,16 @@ class FeedSpans:
 
     @classmethod
     def of(cls, feeds: Feeds, first_rank: int) -> "FeedSpans":
-        """The spans of rows with consecutive ranks, one row at least."""
+        """Returns the spans of rows with consecutive ranks, one row at least."""
         borders = np.flatnonzero(np.append(True, feeds[1:] != feeds[:-1]))
         return cls(borders + first_rank, feeds[borders].astype(np.int32))
 
     def moved(self, by: int) -> "FeedSpans":
-        """The spans with all ranks larger by this number."""
+        """Returns the spans with all ranks larger by this number."""
         return FeedSpans(self.starts + by, self.feeds)
 
     def of_ranks(self, ranks: Ranks) -> NDArray[np.int32]:
-        """The feed of each rank. Shapes: n in, n out; all of them lie in spans."""
+        """Returns the feed of each rank. Shapes: n in, n out; all of them lie in spans."""
         found: NDArray[np.int32] = self.feeds[np.searchsorted(self.starts, ranks, side="right") - 1]
         return found
 
@@ -80,7 +80,7 @@ class FeedSpans:
 
 
 def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
-    """All spans together; None without any. Spans may come more than once, and do not overlap otherwise."""
+    """Returns all spans together; None without any. Spans may come more than once, and do not overlap otherwise."""
     every = list(spans)
     if not every:
         return None
@@ -89,15 +89,15 @@ def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
 
 
 def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
-    """The first row that came from another feed than the row before it, which is of the same key; None if there is
-    none. Shapes: n rows by key, `starts` true at the first row of each key.
+    """Returns the first row that came from another feed than the row before it, which is of the same key; None if there
+    is none. Shapes: n rows by key, `starts` true at the first row of each key.
     """
     mixed = np.flatnonzero((feeds[1:] != feeds[:-1]) & ~starts[1:])
     return int(mixed[0]) + 1 if len(mixed) else None
 
 
 def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
-    """The feed of the first row of each key.
+    """Returns the feed of the first row of each key.
 
     Shapes: n rows in any order, the number of each one's key, from 0 on without gaps; k feeds out, by number.
     """
@@ -107,7 +107,7 @@ def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
 
 
 def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tuple[int, int]] | None:
-    """The first row whose key has an earlier row of another feed, and the two feeds; None if there is none.
+    """Returns the first row whose key has an earlier row of another feed, and the two feeds; None if there is none.
 
     Shapes: as `first_feeds`.
     """
@@ -121,13 +121,13 @@ def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tupl
 def mixed_key_of(
     rows: pa.Table | pa.RecordBatch, numbers: NDArray[np.int64], feeds: Feeds, keys: Sequence[str]
 ) -> MixedKey | None:
-    """A key with rows of several feeds; None where each key has one. Shapes: as `first_feeds`."""
+    """Returns a key with rows of several feeds; None where each key has one. Shapes: as `first_feeds`."""
     found = first_mixed_row(numbers, feeds)
     return None if found is None else mixed_key(rows, found[0], keys, found[1])
 
 
 def mixed_key(rows: pa.Table | pa.RecordBatch, row: int, keys: Sequence[str], feeds: tuple[int, int]) -> MixedKey:
-    """The key of a row, which came from two feeds; the smaller number comes first."""
+    """Returns the key of a row, which came from two feeds; the smaller number comes first."""
     values = rows.select(list(keys)).slice(row, 1).to_pylist()[0]
     text = ", ".join(f"{name} = {json.dumps(v, default=str, ensure_ascii=False)}" for name, v in values.items())
     if len(text) > _MOST_OF_A_KEY:

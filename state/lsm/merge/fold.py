@@ -59,7 +59,7 @@ class Selection(ABC):
 
     @abstractmethod
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        """The rows that `fold` keeps, ascending. `kinds` are the rows' kinds."""
+        """Returns the rows that `fold` keeps, ascending. `kinds` are the rows' kinds."""
         ...
 
 
@@ -84,7 +84,7 @@ class Visible(Selection):
 
 
 def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches without -D and -U rows, for the last level, where nothing older is left to delete."""
+    """Yields the batches without -D and -U rows, for the last level, where nothing older is left to delete."""
     for batch in batches:
         retracts = is_retract(batch.column(VALUE_KIND))
         if not pc.any(retracts).as_py():

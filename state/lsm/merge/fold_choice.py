@@ -12,8 +12,8 @@ from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, N
 
 
 def reading_fold(schema: TableSchema) -> Fold:
-    """The fold of readers over a bucket's files. Raises as `fold_for`. If compactions complete rows from older ones,
-    the older rows must not count again.
+    """Returns the fold of readers over a bucket's files. Raises as `fold_for`. If compactions complete rows from older
+    ones, the older rows must not count again.
     """
     fold = fold_for(schema)
     if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:
@@ -22,16 +22,16 @@ def reading_fold(schema: TableSchema) -> Fold:
 
 
 def sealing_fold(schema: TableSchema) -> Fold | None:
-    """The fold that may merge some rows of a flush early; None if every row is needed, or there is no key."""
+    """Returns the fold that may merge some rows of a flush early; None if every row is needed, or there is no key."""
     if not schema.primary_keys or schema.settings.changelog.producer.logs_input:
         return None
     return fold_for(schema)
 
 
 def strict_fold(fold: Fold) -> Fold:
-    """A fold of the table for rows that are not in it yet. It raises SchemaMismatchError if a column cannot hold the
-    result, such as a sum that overflows. The plain fold gives null or an older value instead, because it must be able
-    to merge whatever a table holds.
+    """Returns a fold of the table for rows that are not in it yet. It raises SchemaMismatchError if a column cannot
+    hold the result, such as a sum that overflows. The plain fold gives null or an older value instead, because it must
+    be able to merge whatever a table holds.
     """
     if isinstance(fold, ComputedFold | NewestValue):
         return fold.strict()
@@ -39,7 +39,7 @@ def strict_fold(fold: Fold) -> Fold:
 
 
 def early_fold(schema: TableSchema) -> Fold:
-    """The fold that may merge some runs of a flush early: that of sealing if it selects rows, else none."""
+    """Returns the fold that may merge some runs of a flush early: that of sealing if it selects rows, else none."""
     fold = sealing_fold(schema)
     return fold if isinstance(fold, Selection) else KeepAll()
 

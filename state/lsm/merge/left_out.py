@@ -21,8 +21,9 @@ Mask = NDArray[np.bool_]
 
 
 def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int, gone: Mask | None = None) -> pa.Array:
-    """The column `UNAVAILABLE`. `left_out` is true for a value that is left out, by column; `gone` is true for a row
-    after a delete."""
+    """Returns the column `UNAVAILABLE`. `left_out` is true for a value that is left out, by column; `gone` is true for
+    a row after a delete.
+    """
     if not left_out:
         return pa.nulls(count, pa.binary())
     bits = np.zeros((count, len(names) + 1), dtype=bool)
@@ -38,7 +39,7 @@ def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int
 
 
 def unpack_left_out(column: pa.Array, column_count: int) -> NDArray[np.bool_]:
-    """A bit for each row, column and, last, for a delete before. Shapes: n in, n x (columns + 1) out."""
+    """Returns a bit for each row, column and, last, for a delete before. Shapes: n in, n x (columns + 1) out."""
     width = (column_count + 8) // 8
     filled = column.fill_null(bytes(width)).cast(pa.binary(width))
     octets = np.frombuffer(filled.buffers()[1] or b"", np.uint8, len(filled) * width, filled.offset * width)

@@ -40,7 +40,7 @@ class OlderRows(Protocol):
     """The rows on levels above a compaction's output."""
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """The newest row of each key that has one. `keys` ascend, from call to call too."""
+        """Returns the newest row of each key that has one. `keys` ascend, from call to call too."""
         ...
 
 
@@ -132,7 +132,7 @@ class LookupFold(Unmoved):
         return marked(merged if self.stores else merged.slice(0, 0), logged)
 
     def _completed(self, table: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """The rows together with those of higher levels, by age."""
+        """Returns the rows together with those of higher levels, by age."""
         if self.older is None:
             return table, numbers
         lacking = np.ones(int(numbers[-1]) + 1, bool)
@@ -150,7 +150,7 @@ class LookupFold(Unmoved):
         return joined.take(pa.array(order)), numbers[order]
 
     def _merged(self, rows: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """One row per key, and for each key its row number, -1 for none."""
+        """Returns one row per key, and for each key its row number, -1 for none."""
         fold = self.inner
         if isinstance(fold, Deduplicate) and fold.ignore_delete:
             kept = is_add(rows)

@@ -43,7 +43,7 @@ def merge_runs(
     oldest_first: bool = False,
     look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs by ascending key, each key folded to at most one row.
+    """Yields the rows of all runs by ascending key, each key folded to at most one row.
 
     Shapes: every run ascends by the `keys` columns and has the same schema, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
     included; batches out have that schema, in key order, at most `batch_rows` rows each, none empty. With `columns`
@@ -109,7 +109,7 @@ def sort_rows(
     sequence_fields: Sequence[str],
     descending: bool,
 ) -> tuple[pa.Table, Starts]:
-    """The rows by group, key and age, and where a group or a key starts.
+    """Returns the rows by group, key and age, and where a group or a key starts.
 
     Shapes: n rows in any order, the group of each, from 0 on; no two rows of a group with the same sequence number.
     """
@@ -203,7 +203,7 @@ class _Cursor:
         return True
 
     def take_up_to(self, frontier: Any) -> Iterator[_Slice]:
-        """The next rows whose keys are at most `frontier`, including further batches that start with it."""
+        """Yields the next rows whose keys are at most `frontier`, including further batches that start with it."""
         while self.batch is not None and self._keys is not None:
             rest = self._keys.slice(self._taken)
             # Most often all remaining rows are taken; otherwise the border is searched.
@@ -231,7 +231,9 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
 
 
 def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOrder, plan: _Plan) -> pa.Table:
-    """The rows, each key folded; the n-th by key is row `order[n]`, which comes from the run `ranks[order[n]]`."""
+    """Returns the rows, each key folded; the n-th by key is row `order[n]`, which comes from the run
+    `ranks[order[n]]`.
+    """
     if plan.look is not None:
         plan.look(rows, order, starts)
     if not plan.keeps_order and not starts.all():
@@ -249,7 +251,7 @@ def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOr
 
 
 def _by_age(order: RowOrder | None, starts: Starts, ranks: RowOrder, rows: pa.Table, plan: _Plan) -> RowOrder | None:
-    """The order with the rows of each key oldest first; only keys with several rows in disorder are touched."""
+    """Returns the order with the rows of each key oldest first; only keys with several rows in disorder are touched."""
     tied = np.flatnonzero(~starts)
     before, after = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
     columns = [rows[f].combine_chunks() for f in plan.sequence_fields]

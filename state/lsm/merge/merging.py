@@ -46,7 +46,7 @@ class Merging(ABC):
 
     @abstractmethod
     def fold(self) -> Fold:
-        """The fold of the table.
+        """Returns the fold of the table.
 
         Folds that select rows may be applied to any part of a key's rows, any number of times; map tasks do so. Folds
         that compute rows must get all rows of a flush, or all runs of a merge, as in Paimon: their result for a retract
@@ -54,7 +54,7 @@ class Merging(ABC):
         """
 
     def row_checks(self) -> RowChecks | None:
-        """The checks of single rows; None if every row can be merged."""
+        """Returns the checks of single rows; None if every row can be merged."""
         return None
 
     def order_matters(self) -> bool:
@@ -65,7 +65,7 @@ class Merging(ABC):
         return not self.schema.settings.merge.sequence_fields
 
     def columns_to_merge(self, needed: Sequence[str]) -> tuple[str, ...]:
-        """The requested columns and those that merging them needs, each once."""
+        """Returns the requested columns and those that merging them needs, each once."""
         return tuple(dict.fromkeys(needed))
 
     def takes_back(self) -> bool:
@@ -77,11 +77,12 @@ class Merging(ABC):
         return False
 
     def counts_again(self) -> tuple[str, ...]:
-        """The columns in which a row counts once more when it is written again."""
+        """Returns the columns in which a row counts once more when it is written again."""
         return ()
 
     def unchanged(self, before: pa.RecordBatch, after: pa.RecordBatch, names: Collection[str]) -> Unchanged | None:
-        """The first of the named columns that keeps its value of `before` in some row though `after` is written.
+        """Returns the first of the named columns that keeps its value of `before` in some row though `after` is
+        written.
 
         Shapes: n rows each, with all columns of the table; row i of `after` follows row i of `before`.
         """

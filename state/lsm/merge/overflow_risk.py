@@ -25,7 +25,7 @@ def may_overflow(schema: TableSchema) -> bool:
 
 
 def long_decimals(schema: TableSchema) -> tuple[str, ...]:
-    """The columns in which files of Paimon may hold decimals with more digits than their type says."""
+    """Returns the columns in which files of Paimon may hold decimals with more digits than their type says."""
     if not may_overflow(schema):
         return ()
     return tuple(
@@ -38,16 +38,16 @@ def long_decimals(schema: TableSchema) -> tuple[str, ...]:
 
 
 def shortened_decimals(schema: TableSchema) -> tuple[str, ...]:
-    """The columns of `long_decimals` in which a decimal with too many digits is written as null. A NOT NULL column has
-    no null, so it keeps the decimal.
+    """Returns the columns of `long_decimals` in which a decimal with too many digits is written as null. A NOT NULL
+    column has no null, so it keeps the decimal.
     """
     return tuple(name for name in long_decimals(schema) if schema.field(name).type.nullable)
 
 
 def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, TableSchema]]) -> tuple[str, ...]:
-    """The columns that may have no result for some key of these files: a `sum` or `product` that does not fit an
-    integer, or a decimal that must not be null; a product that is divided; a value taken back that must not be null, or
-    that cannot be taken back.
+    """Returns the columns that may have no result for some key of these files: a `sum` or `product` that does not fit
+    an integer, or a decimal that must not be null; a product that is divided; a value taken back that must not be null,
+    or that cannot be taken back.
 
     `files` are all live files of one bucket, each with the schema that it was written with. A run holds a key once, so
     the largest values of the runs bound every result. A column without statistics counts as safe.
@@ -86,7 +86,7 @@ def _fails_to_retract(fold: ComputedFold, field: DataField, column: ColumnAggreg
 def _largest(
     schema: TableSchema, file: DataFileMeta, stored: TableSchema, names: Iterable[str]
 ) -> Iterable[tuple[str, Fraction]]:
-    """The largest magnitude in each of the named columns that the file has statistics of."""
+    """Yields the largest magnitude in each of the named columns that the file has statistics of."""
     fields = stored.fields if file.value_stats_cols is None else stored.select(file.value_stats_cols)
     stats = file.value_stats
     if stats.null_counts is None or len(stats.null_counts) != len(fields):

@@ -153,7 +153,7 @@ class _Rows:
     retracts: Mask
 
     def result_kinds(self) -> pa.Array:
-        """A delete when the last row removed everything or nothing was ever added."""
+        """Returns a delete when the last row removed everything or nothing was ever added."""
         last = self.events.starts + self.events.lengths - 1
         removed = (self.events.ops[last] == Op.SEED) & (self.kinds[last] == RowKind.DELETE)
         added = np.logical_or.reduceat(~self.retracts, self.events.starts)
@@ -168,8 +168,9 @@ class _Rows:
 
 
 def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
-    """The rows that a group's sequence columns and its plain columns are taken from; `values` is for plain columns that
-    are NOT NULL: where a retract would leave null, they keep the newest value."""
+    """Returns the rows that a group's sequence columns and its plain columns are taken from; `values` is for plain
+    columns that are NOT NULL: where a retract would leave null, they keep the newest value.
+    """
     seeds = rows.events.ops == Op.SEED
     acts = newer & ~seeds
     ops = np.where(seeds, np.int8(Op.SEED), np.where(acts, np.int8(Op.ADD), np.int8(Op.SKIP)))
@@ -197,7 +198,7 @@ def _ops(retracts: Mask, seeds: Mask) -> np.ndarray:
 
 
 def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table, Indices, Mask]:
-    """The rows with leading retracts repeated, the first of the two marked as a reset."""
+    """Returns the rows with leading retracts repeated, the first of the two marked as a reset."""
     copies = np.where(leading, 2, 1)
     order = np.repeat(np.arange(len(copies)), copies)
     place = np.cumsum(copies) - copies

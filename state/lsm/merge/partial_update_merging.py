@@ -106,7 +106,7 @@ class PartialUpdateMerging(Merging):
         return None
 
     def _aggregates(self, groups: Sequence[SequenceGroup]) -> dict[str, ColumnAggregate]:
-        """The columns of groups that have a function. Raises OptionError for functions of others."""
+        """Returns the columns of groups that have a function. Raises OptionError for functions of others."""
         columns = self.schema.settings.columns
         protected = {column for group in groups for column in group.columns}
         sequences = {column for group in groups for column in group.sequence}

@@ -41,7 +41,7 @@ class RowChecks:
     groups: tuple[SequenceGroup, ...] | None = None
 
     def find(self, rows: pa.Table, kinds: pa.Array) -> Iterator[Unmergeable]:
-        """The rows that cannot be merged, by reason; a row may come several times.
+        """Yields the rows that cannot be merged, by reason; a row may come several times.
 
         Shapes: n rows with the table's columns, n int8 row kinds.
         """

@@ -25,7 +25,9 @@ class AppendCompactOptions:
 def pick_append(
     files: Sequence[DataFileMeta], options: AppendCompactOptions, *, full: bool
 ) -> list[tuple[DataFileMeta, ...]]:
-    """The groups of files that become one file each, or a few of the target size; each has two files or more."""
+    """Returns the groups of files that become one file each, or a few of the target size; each has two files or
+    more.
+    """
     groups = []
     for run in _small_runs(sorted(files, key=_age), options.small_bytes):
         for group in _packed(run, options.target_bytes):

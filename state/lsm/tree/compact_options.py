@@ -90,7 +90,7 @@ class CompactOptions:
         return self.lookup_cause is None and not self.force_up_level0 and all(o is None for o in others)
 
     def format_of(self, level: int) -> FileFormat:
-        """The format of data files that are written on a level."""
+        """Returns the format of data files that are written on a level."""
         return self.file_format_per_level.get(level, self.file_format)
 
     @property

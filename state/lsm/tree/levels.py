@@ -25,7 +25,7 @@ class Levels:
 
     @staticmethod
     def from_files(files: Iterable[DataFileMeta], num_levels: int, key_order: ToComparable) -> "Levels":
-        """The tree of a bucket's live files; `num_levels` counts level 0.
+        """Returns the tree of a bucket's live files; `num_levels` counts level 0.
 
         Raises CorruptFileError when a file comes twice, or when files of a level above 0 overlap.
         """
@@ -46,21 +46,23 @@ class Levels:
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:
-        """All files, level 0 newest first, then upward in key order."""
+        """Returns all files, level 0 newest first, then upward in key order."""
         return (*self.level0, *(f for run in self.upper for f in run.files))
 
     @property
     def highest_level(self) -> int:
-        """The highest level with files; 0 when there is none above level 0, and when there are no files at all."""
+        """Returns the highest level with files; 0 when there is none above level 0, and when there are no files at
+        all.
+        """
         return max((level for level, run in enumerate(self.upper, 1) if run.files), default=0)
 
     def run_of(self, level: int) -> SortedRun:
-        """The run of a level above 0, empty if it has no files."""
+        """Returns the run of a level above 0, empty if it has no files."""
         assert level > 0
         return self.upper[level - 1] if level <= len(self.upper) else SortedRun()
 
     def runs(self) -> tuple[LevelSortedRun, ...]:
-        """All runs that have files, newest first: every file of level 0, then the levels upward."""
+        """Returns all runs that have files, newest first: every file of level 0, then the levels upward."""
         return (
             *(LevelSortedRun(0, SortedRun((f,))) for f in self.level0),
             *(LevelSortedRun(level, run) for level, run in enumerate(self.upper, 1) if run.files),

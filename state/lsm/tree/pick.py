@@ -63,7 +63,7 @@ def last_full_ms(levels: Levels) -> int | None:
 
 
 def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
-    """The compaction that a bucket needs after new files have come, by the rules of universal compaction.
+    """Returns the compaction that a bucket needs after new files have come, by the rules of universal compaction.
 
     `local_ms` is local wall-clock time, as the creation times of files are.
     What is picked leaves at most `stop_trigger` runs, the output included.
@@ -136,7 +136,7 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
 
 
 def pick_level0(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
-    """All of level 0, and the runs above that are not much larger; None when level 0 is empty."""
+    """Returns all of level 0, and the runs above that are not much larger; None when level 0 is empty."""
     bucket = _bucket_at(levels, options, local_ms)
     return _unit(levels, options, bucket, _level0_up(bucket))
 

@@ -43,14 +43,14 @@ class LevelSortedRun:
 
 
 def run_count(files: Iterable[DataFileMeta]) -> int:
-    """How many sorted runs a bucket's files are: each file of level 0, and each level above."""
+    """Returns how many sorted runs a bucket's files are: each file of level 0, and each level above."""
     levels = [f.level for f in files]
     level0 = levels.count(0)
     return level0 + len(set(levels)) - (level0 > 0)
 
 
 def sorted_run(files: Iterable[DataFileMeta], key_order: ToComparable) -> SortedRun:
-    """The run that the files of one level form, given in any order.
+    """Returns the run that the files of one level form, given in any order.
 
     Raises CorruptFileError naming both files when two of them overlap: no reader could tell which one is newer.
     """

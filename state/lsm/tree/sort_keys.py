@@ -27,12 +27,12 @@ SortKeys: TypeAlias = pa.Array
 
 
 def last_key(keys: SortKeys) -> Any:
-    """The last key as a value that Python compares in key order."""
+    """Returns the last key as a value that Python compares in key order."""
     return keys[len(keys) - 1].as_py()
 
 
 def count_up_to(keys: SortKeys, bound: Any) -> int:
-    """How many of the ascending keys are at most `bound`."""
+    """Returns how many of the ascending keys are at most `bound`."""
     if pa.types.is_large_binary(keys.type):
         return bisect_right(range(len(keys)), bound, key=lambda i: keys[i].as_py())
     values = keys.to_numpy()
@@ -42,7 +42,7 @@ def count_up_to(keys: SortKeys, bound: Any) -> int:
 def merge_order(
     pieces: Sequence[SortKeys], *, fixed_width_bytes: int = MAX_FIXED_WIDTH_BYTES, are_sorted: bool = True
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
-    """The stable order of the keys of all pieces together, and where the key changes in that order.
+    """Returns the stable order of the keys of all pieces together, and where the key changes in that order.
 
     Shapes: pieces of keys, ascending if they `are_sorted`, n in all; n positions into their concatenation (None when
     they are in order as they come) and n starts, of which the first is true.
@@ -85,7 +85,9 @@ def sequence_columns(
 
 
 def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
-    """The keys as integers or as fixed-width bytes that compare as they do; None where that takes too much memory."""
+    """Returns the keys as integers or as fixed-width bytes that compare as they do; None where that takes too much
+    memory.
+    """
     if not pa.types.is_large_binary(keys.type):
         values: NDArray[Any] = keys.to_numpy()
         return values
@@ -112,7 +114,7 @@ def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
 
 
 def _matrix(keys: SortKeys, width: int) -> NDArray[np.uint8]:
-    """The keys padded with zero bytes to one width. Shape: (n, width); read only."""
+    """Returns the keys padded with zero bytes to one width. Shape: (n, width); read only."""
     text = pa.LargeStringArray.from_buffers(len(keys), *keys.buffers()[1:], offset=keys.offset)
     padded = pc.ascii_rpad(text, width=width, padding="\0")
     start = int(_offsets(padded)[0])

@@ -49,7 +49,7 @@ def plan_rewrite(
     key_order: ToComparable,
     expired: Collection[str] = (),
 ) -> tuple[Upgrade | Rewrite, ...]:
-    """The steps of a compaction, in key order; outputs of one step never overlap those of another.
+    """Returns the steps of a compaction, in key order; outputs of one step never overlap those of another.
 
     A file that stays on its level is in no step, and belongs neither to the removed files nor to the new ones.
     `expired` names files with rows that are to be dropped, so that they are not only moved.

@@ -50,7 +50,7 @@ class FunctionCall:
 
     @property
     def text(self) -> str:
-        """The call as SQL, for messages."""
+        """Returns the call as SQL, for messages."""
         return str(self.node.sql(DIALECT))
 
 
@@ -64,13 +64,13 @@ class Function:
 
     @property
     def takes(self) -> str:
-        """How many arguments, in words."""
+        """Returns how many arguments, in words."""
         count = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
         return f"{count} argument{'' if self.most == 1 else 's'}"
 
 
 def literal(node: Any, kind: type[Any]) -> Any:
-    """The literal, a text or a whole number, as it stands. Raises OptionError for anything else."""
+    """Returns the literal, a text or a whole number, as it stands. Raises OptionError for anything else."""
     sign = 1
     if isinstance(node, exp.Neg) and kind is int:
         sign, node = -1, node.this

@@ -253,7 +253,7 @@ def _in_unit(moments: pa.Array, target: pa.TimestampType, texts: pa.Array | None
 
 
 def _nanoseconds(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """The seventh to ninth digit of the fractions in texts of times, as a number."""
+    """Returns the seventh to ninth digit of the fractions in texts of times, as a number."""
     digits = pc.struct_field(pc.extract_regex(texts, r"\.[0-9]{6}(?P<left>[0-9]{1,3})"), "left")
     counts = pc.utf8_rpad(pc.fill_null(digits, "0"), 3, "0").cast(pa.int64())
     return np.asarray(counts, np.int64)

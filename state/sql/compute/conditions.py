@@ -43,7 +43,7 @@ class Condition:
         return None if self.test is None else condition(self.test, columns_of(rows), rows.num_rows)
 
     def also(self, expression: pc.Expression) -> "Condition":
-        """The same with one more condition."""
+        """Returns the same with one more condition."""
         whole = expression if self.expression is None else self.expression & expression
         return replace(self, expression=whole)
 
@@ -55,7 +55,9 @@ Filter: TypeAlias = pc.Expression | str | SqlExpression | Condition
 
 
 def plan_condition(filter: Filter | None, fields: Sequence[DataField]) -> Condition:
-    """The condition of a filter. Raises OptionError and SchemaMismatchError for one that does not fit the table."""
+    """Returns the condition of a filter. Raises OptionError and SchemaMismatchError for one that does not fit the
+    table.
+    """
     if filter is None:
         return ALL_ROWS
     if isinstance(filter, Condition):
@@ -103,5 +105,5 @@ def _planned(text: str, fields: Sequence[DataField]) -> Condition:
 
 
 def columns_of(rows: pa.RecordBatch | pa.Table) -> Mapping[str, pa.Array]:
-    """The columns by name."""
+    """Returns the columns by name."""
     return dict(zip(rows.schema.names, map(one_array, rows.columns), strict=True))

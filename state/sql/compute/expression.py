@@ -34,7 +34,7 @@ class SqlExpression:
 
 
 def expr(text: str) -> SqlExpression:
-    """A value in SQL for `Table.update` and `Table.merge`: `bl.expr("amount * 2")`, `bl.expr("source.amount")`.
+    """Returns a value in SQL for `Table.update` and `Table.merge`: `bl.expr("amount * 2")`, `bl.expr("source.amount")`.
 
     Raises OptionError for text that is no expression, or meant something else before Spark's dialect was the one.
     """
@@ -46,7 +46,7 @@ def expr(text: str) -> SqlExpression:
 def evaluate(
     expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, context: Context = LOCAL_CONTEXT
 ) -> pa.Array:
-    """The value of each row. `columns` are the table's by name, those of a merge's source as `source.name`.
+    """Returns the value of each row. `columns` are the table's by name, those of a merge's source as `source.name`.
 
     Raises OptionError for a column that is unknown or SQL that is not understood, SchemaMismatchError for a value that
     cannot be computed: types that do not go together, overflow, division by zero.
@@ -62,7 +62,8 @@ def evaluate(
 
 
 def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, field: DataField) -> pa.Array:
-    """The value of each row as the column stores it: decimals are rounded, fields of structs are matched by name.
+    """Returns the value of each row as the column stores it: decimals are rounded, fields of structs are matched by
+    name.
 
     Raises as `evaluate`; also for a value that the column's type cannot hold.
     """
@@ -90,7 +91,7 @@ def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_co
 
 
 def with_blanks(expression: SqlExpression, fields: Sequence[DataField]) -> SqlExpression:
-    """The expression, with the blanks of a CHAR in each text that a column of the table is compared with."""
+    """Returns the expression, with the blanks of a CHAR in each text that a column of the table is compared with."""
     chars = chars_of(fields)
     if not chars:
         return expression

@@ -63,7 +63,7 @@ _MEMBERS: dict[type, frozenset[str]] = {
 
 
 def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Expression:
-    """The condition as an expression on the named columns.
+    """Returns the condition as an expression on the named columns.
 
     Raises OptionError naming the column that is unknown, the literal that does not fit, or the SQL that is not
     understood here, which `expression` may compute.
@@ -75,7 +75,7 @@ def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Ex
 
 
 def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
-    """A literal as a value of the column, exactly; NULL is null. Raises OptionError when it is none."""
+    """Returns a literal as a value of the column, exactly; NULL is null. Raises OptionError when it is none."""
     if isinstance(node, exp.Null):
         return pa.scalar(None, arrow_type(field.type))
     value = _exact_value(field, node)
@@ -85,8 +85,9 @@ def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
 
 
 def untyped_scalar(node: exp.Expression) -> pa.Scalar | None:
-    """A literal as it is written: text, true, false, NULL, whole numbers as INT or BIGINT, others as DECIMAL, dates and
-    times. None for what is no literal."""
+    """Returns a literal as it is written: text, true, false, NULL, whole numbers as INT or BIGINT, others as DECIMAL,
+    dates and times. None for what is no literal.
+    """
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.Null):
@@ -273,7 +274,7 @@ def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expressio
 
 
 def _exact_value(field: DataField, node: exp.Expression) -> pa.Scalar | None:
-    """The literal as a value of the column's type; None when the type has no such number."""
+    """Returns the literal as a value of the column's type; None when the type has no such number."""
     if field.type.root not in _EXACT:
         return _value(field, node)
     digits, low, high = _bounds(field)
@@ -294,7 +295,7 @@ def _bounds(field: DataField) -> tuple[int, int, int]:
 
 
 def _scaled(field: DataField, units: int) -> pa.Scalar:
-    """The value of so many units of the last digit."""
+    """Returns the value of so many units of the last digit."""
     if field.type.root is TypeRoot.DECIMAL:
         sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
         return pa.scalar(Decimal((sign, digits, -(field.type.scale or 0))), arrow_type(field.type))
@@ -302,7 +303,7 @@ def _scaled(field: DataField, units: int) -> pa.Scalar:
 
 
 def _shifted(number: Decimal, places: int) -> Decimal:
-    """The finite number with its point so many places further right. Arithmetic would round it to 28 digits."""
+    """Returns the finite number with its point so many places further right. Arithmetic would round it to 28 digits."""
     sign, digits, exponent = number.as_tuple()
     return Decimal((sign, digits, int(exponent) + places))
 
@@ -324,7 +325,7 @@ def _number(field: DataField, node: exp.Expression) -> Decimal:
 
 
 def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
-    """The literal as a value of the column's type. Raises OptionError when it is none."""
+    """Returns the literal as a value of the column's type. Raises OptionError when it is none."""
     root, target = field.type.root, arrow_type(field.type)
     while isinstance(node, exp.Paren):
         node = node.this
@@ -359,7 +360,7 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
 
 
 def _reach(target: pa.TimestampType) -> str:
-    """The limits of times that a column of this unit can hold, for messages."""
+    """Returns the limits of times that a column of this unit can hold, for messages."""
     years = " and of 1677-09-21 to 2262-04-11" if target.unit == "ns" else ""
     return f"no finer than {target.unit}{years}"
 
@@ -384,7 +385,7 @@ def _dated(field: DataField, node: exp.Expression, example: str, read: Callable[
 
 
 def _plain_text(field: DataField, node: exp.Expression, expected: str) -> str:
-    """The text of 'x', or of DATE 'x' and its like."""
+    """Returns the text of 'x', or of DATE 'x' and its like."""
     if isinstance(node, exp.Cast) and field.type.root not in _TEXTS and isinstance(node.this, exp.Literal):
         _check_members(node)
         if node.to.is_type("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz"):
@@ -401,7 +402,7 @@ def _text(node: exp.Expression) -> str:
 
 
 def _parts(node: exp.Expression, kind: type[Any]) -> Iterator[exp.Expression]:
-    """The operands of a chain of ANDs or ORs, left to right, however long it is."""
+    """Yields the operands of a chain of ANDs or ORs, left to right, however long it is."""
     waiting: list[Any] = [node]
     while waiting:
         operand = waiting.pop()
@@ -412,7 +413,7 @@ def _parts(node: exp.Expression, kind: type[Any]) -> Iterator[exp.Expression]:
 
 
 def _joined(join: Callable[[Any, Any], pc.Expression], parts: Sequence[pc.Expression]) -> pc.Expression:
-    """All parts under a tree of joins that is as flat as can be: Arrow walks expressions by recursion."""
+    """Returns all parts under a tree of joins that is as flat as can be: Arrow walks expressions by recursion."""
     while len(parts) > 2:
         parts = [reduce(join, parts[i : i + 2]) for i in range(0, len(parts), 2)]
     return reduce(join, parts)

@@ -31,7 +31,7 @@ from bucketline.state.types.if_else import if_else
 
 
 def function_call(node: Any) -> FunctionCall | None:
-    """The call that a node is; None for a node of another kind."""
+    """Returns the call that a node is; None for a node of another kind."""
     if isinstance(node, exp.Anonymous):
         return FunctionCall(str(node.this).lower(), tuple(node.expressions), node)
     read = _SPELLED.get(type(node))
@@ -39,7 +39,9 @@ def function_call(node: Any) -> FunctionCall | None:
 
 
 def call_function(call: FunctionCall, value: Evaluate) -> Value:
-    """The result of a function. Raises OptionError for an unknown one, and for an argument that is not understood."""
+    """Returns the result of a function. Raises OptionError for an unknown one, and for an argument that is not
+    understood.
+    """
     function = FUNCTIONS.get(call.name)
     if function is None:
         near = did_you_mean(call.name, FUNCTIONS) or ""
@@ -52,7 +54,9 @@ def call_function(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[Any], FunctionCall]:
-    """A function that reads a node with a grammar of its own as a call. `keys` name the parts of the node, in order."""
+    """Returns a function that reads a node with a grammar of its own as a call. `keys` name the parts of the node, in
+    order.
+    """
 
     def read(node: Any) -> FunctionCall:
         for key, said in node.args.items():
@@ -165,7 +169,7 @@ def _least(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _chosen(choose: Callable[..., Value], values: list[Value]) -> Value:
-    """The value that `choose` takes of each row. Raises ArrowNotImplementedError for types without an order."""
+    """Returns the value that `choose` takes of each row. Raises ArrowNotImplementedError for types without an order."""
     kind = values[0].type
     if pa.types.is_nested(kind):
         raise pa.ArrowNotImplementedError(f"the greatest and the least of {kind} are not supported")

@@ -24,8 +24,9 @@ _MISSING = object()
 
 @lru_cache(maxsize=256)
 def path_of(text: str) -> tuple[str | int, ...]:
-    """The steps of a path such as `$.a['b'][0]`. Raises OptionError for a path that is not supported, such as one with
-    *."""
+    """Returns the steps of a path such as `$.a['b'][0]`. Raises OptionError for a path that is not supported, such as
+    one with *.
+    """
     steps, at = list[str | int](), 1
     while at < len(text) and text.startswith("$"):
         match = _STEP.match(text, at)
@@ -45,8 +46,9 @@ def _get_json_object(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def json_values(texts: pa.Array, steps: tuple[str | int, ...]) -> pa.Array:
-    """The values at a path in JSON texts, as texts: a string without its quotes, anything else as JSON; null if there
-    is none."""
+    """Returns the values at a path in JSON texts, as texts: a string without its quotes, anything else as JSON; null if
+    there is none.
+    """
     # Each distinct text is read once. Arrow has no reader of paths.
     coded = texts.dictionary_encode()
     values = pa.array([_value_at(text, steps) for text in coded.dictionary.to_pylist()], pa.string())

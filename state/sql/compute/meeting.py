@@ -51,7 +51,7 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
 
 
 def _as_other(value: Value, other: pa.DataType, context: Context) -> Value:
-    """A text that is compared with another type, as one of that type; for numbers a BIGINT or DOUBLE."""
+    """Returns a text that is compared with another type, as one of that type; for numbers a BIGINT or DOUBLE."""
     if not pa.types.is_string(value.type) or pa.types.is_string(other):
         return value
     if pa.types.is_timestamp(other):
@@ -73,7 +73,7 @@ _TEXT_AS = {
 
 
 def common_type(types: Sequence[pa.DataType], context: Context = LOCAL_CONTEXT) -> pa.DataType:
-    """The type in which values of these types meet. Raises ArrowTypeError where there is none."""
+    """Returns the type in which values of these types meet. Raises ArrowTypeError where there is none."""
     known = list(dict.fromkeys(t for t in types if not pa.types.is_null(t)))
     if not known:
         return pa.null()
@@ -91,7 +91,7 @@ def common_type(types: Sequence[pa.DataType], context: Context = LOCAL_CONTEXT) 
 
 
 def to_common(value: Value, target: pa.DataType, context: Context = LOCAL_CONTEXT) -> Value:
-    """The value in a type that `common_type` has found."""
+    """Returns the value in a type that `common_type` has found."""
     if is_number(target) and is_number(value.type):
         return to_number(value, target)
     if context.has_instants and target == INSTANT and value.type != target and not pa.types.is_null(value.type):

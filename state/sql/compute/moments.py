@@ -28,8 +28,9 @@ INSTANT = pa.timestamp("us", "UTC")
 
 
 def by_array(value: Value, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """The result of `compute` for a column. A single value is computed as a column of one row, and gives a single
-    value."""
+    """Returns the result of `compute` for a column. A single value is computed as a column of one row, and gives a
+    single value.
+    """
     if isinstance(value, pa.Scalar):
         return compute(pa.array([value.as_py()], value.type) if value.is_valid else pa.nulls(1, value.type))[0]
     return compute(value)
@@ -63,8 +64,9 @@ def instants_of(moments: pa.Array, context: Context) -> pa.Array:
 
 
 def from_local(micros: pa.Array, zone: str) -> pa.Array:
-    """The instants of local times. A time that a zone has twice is the earlier one; a time that the zone skips is moved
-    later by the length of the gap."""
+    """Returns the instants of local times. A time that a zone has twice is the earlier one; a time that the zone skips
+    is moved later by the length of the gap.
+    """
     return (micros if zone == "UTC" else instants_in(micros, zone)).cast(INSTANT)
 
 
@@ -100,7 +102,7 @@ def try_stamps(
 
 
 def dates_of(moments: pa.Array, context: Context) -> pa.Array:
-    """The days that moments are in, in the session's zone. Raises ArrowInvalid for a text that is no date."""
+    """Returns the days that moments are in, in the session's zone. Raises ArrowInvalid for a text that is no date."""
     if pa.types.is_date(moments.type):
         return moments.cast(pa.date32())
     if pa.types.is_string(moments.type):

@@ -20,8 +20,9 @@ from bucketline.state.sql.dialect import DIALECT
 
 
 def field_of(value: Value, name: str, text: str) -> Value:
-    """The field of a struct. Without an exact match, upper and lower case may differ. Raises OptionError for an unknown
-    field."""
+    """Returns the field of a struct. Without an exact match, upper and lower case may differ. Raises OptionError for an
+    unknown field.
+    """
     if pa.types.is_null(value.type):
         return value
     if not pa.types.is_struct(value.type):
@@ -35,7 +36,7 @@ def field_of(value: Value, name: str, text: str) -> Value:
 
 
 def item_of(node: Any, key_node: Any, value: Evaluate, *, counts_from_one: bool) -> Value:
-    """The element of an array, or the value of a key in a map."""
+    """Returns the element of an array, or the value of a key in a map."""
     items, key = value(node), value(key_node)
     if pa.types.is_map(items.type):
         if not isinstance(key, pa.Scalar) or not key.is_valid:
@@ -68,7 +69,9 @@ def _elements(items: pa.ListArray, places: pa.Array, counts_from_one: bool) -> p
 
 
 def _map(call: FunctionCall, value: Evaluate) -> Value:
-    """A map of keys and values in turn. Raises ArrowInvalid for a key that is null or comes twice, as Spark does."""
+    """Returns a map of keys and values in turn. Raises ArrowInvalid for a key that is null or comes twice, as Spark
+    does.
+    """
     if len(call.arguments) % 2:
         raise OptionError(f"{call.text!r}: map takes a value for each key", key="expression")
     found = [value(node) for node in call.arguments]
@@ -92,7 +95,7 @@ def _map(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _array(call: FunctionCall, value: Evaluate) -> Value:
-    """An array of the values of each row."""
+    """Returns an array of the values of each row."""
     found = [value(node) for node in call.arguments]
     items = _as_one(found)
     if not items:
@@ -106,7 +109,7 @@ def _array(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _named_struct(call: FunctionCall, value: Evaluate) -> Value:
-    """A struct of names and values in turn."""
+    """Returns a struct of names and values in turn."""
     if len(call.arguments) % 2:
         raise OptionError(f"{call.text!r}: named_struct takes a value for each name", key="expression")
     names = [literal(node, str) for node in call.arguments[::2]]
@@ -114,7 +117,7 @@ def _named_struct(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _struct(call: FunctionCall, value: Evaluate) -> Value:
-    """A struct whose fields have the names of the columns that they come from, or `col1` and so on."""
+    """Returns a struct whose fields have the names of the columns that they come from, or `col1` and so on."""
     names, nodes = list[str](), list[Any]()
     for at, node in enumerate(call.arguments, 1):
         is_named = isinstance(node, exp.Alias | exp.Column | exp.Dot)
@@ -133,7 +136,7 @@ def _struct_of(names: list[str], values: list[Value]) -> Value:
 
 
 def _as_one(values: list[Value]) -> list[Value]:
-    """The values in one type."""
+    """Returns the values in one type."""
     kind = common_type([v.type for v in values])
     return [v.cast(kind) for v in values]
 

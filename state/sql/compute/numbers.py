@@ -62,21 +62,21 @@ def arithmetic(sign: str, left: Value, right: Value) -> Value:
 
 
 def negated(value: Value) -> Value:
-    """The number with the other sign."""
+    """Returns the number with the other sign."""
     if pa.types.is_integer(value.type):
         return pc.negate_checked(value)
     return pc.negate(value)
 
 
 def as_double(value: Value) -> Value:
-    """The number as a DOUBLE: the nearest one."""
+    """Returns the number as a DOUBLE: the nearest one."""
     if pa.types.is_decimal(value.type):
         return value.cast(pa.string()).cast(pa.float64())
     return value.cast(pa.float64(), safe=False)
 
 
 def common_numbers(types: Sequence[pa.DataType]) -> pa.DataType:
-    """The type that holds all values of these types of numbers."""
+    """Returns the type that holds all values of these types of numbers."""
     if any(pa.types.is_floating(t) for t in types):
         return pa.float64()
     decimals = [t for t in types if pa.types.is_decimal(t)]
@@ -88,7 +88,7 @@ def common_numbers(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def to_number(value: Value, target: pa.DataType) -> Value:
-    """The number in a type that `common_numbers` has found."""
+    """Returns the number in a type that `common_numbers` has found."""
     if value.type == target:
         return value
     if pa.types.is_floating(target):
@@ -120,8 +120,9 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
 
 
 def fitted(value: pa.Array, wanted: DataType) -> pa.Array:
-    """The value as it is stored in a column: decimals are rounded, nothing else is lost. Types of other kinds stay as
-    they are, for the caller to refuse."""
+    """Returns the value as it is stored in a column: decimals are rounded, nothing else is lost. Types of other kinds
+    stay as they are, for the caller to refuse.
+    """
     target = arrow_type(wanted)
     if pa.types.is_null(value.type):
         return pa.nulls(len(value), target)
@@ -201,13 +202,15 @@ def _quotient(left: Value, right: Value) -> Value:
 
 
 def _divided(left: pa.Scalar, right: pa.Scalar, scale: int) -> Decimal:
-    """The quotient, cut off after so many digits behind the point."""
+    """Returns the quotient, cut off after so many digits behind the point."""
     units = trunc(Fraction(left.as_py()) / Fraction(right.as_py()) * 10**scale)
     return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -scale))
 
 
 def _narrowed(wide: Value, scale: int) -> Value:
-    """The decimal with so many digits after the point, rounded half up. Raises ArrowInvalid for more than 38 digits."""
+    """Returns the decimal with so many digits after the point, rounded half up. Raises ArrowInvalid for more than 38
+    digits.
+    """
     if wide.type.scale > scale:
         wide = pc.round(wide, scale, _HALF_UP)
     precision = min(_DIGITS, wide.type.precision - wide.type.scale + scale)

@@ -25,7 +25,7 @@ _PLAIN = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.RAW_STRING)
 
 @lru_cache(maxsize=1024)
 def parse_value(text: str, key: str = "expression") -> exp.Expression:
-    """The tree of one value or condition; it is shared, so it is not to be changed. Raises OptionError."""
+    """Returns the tree of one value or condition; it is shared, so it is not to be changed. Raises OptionError."""
     try:
         statements = sqlglot.parse(f"SELECT {text}", read=DIALECT)
     except SqlglotError as e:
@@ -69,7 +69,7 @@ def check_spelling(text: str, key: str = "expression") -> None:
 
 
 def quoted_texts(text: str) -> tuple[str, ...]:
-    """The texts in double quotes."""
+    """Returns the texts in double quotes."""
     if '"' not in text:
         return ()
     return tuple(
@@ -98,7 +98,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """The conditions that AND joins, left to right."""
+    """Returns the conditions that AND joins, left to right."""
     waiting, found = [node], list[exp.Expression]()
     while waiting:
         part = waiting.pop()

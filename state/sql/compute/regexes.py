@@ -33,7 +33,7 @@ _END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
 
 @lru_cache(maxsize=256)
 def re2_of(pattern: str, group: int | None = None) -> str:
-    """The pattern for RE2. With a `group`, that one is named `g`, and no other one is kept; 0 is all of it.
+    """Returns the pattern for RE2. With a `group`, that one is named `g`, and no other one is kept; 0 is all of it.
 
     Raises OptionError for a pattern that is not supported.
     """
@@ -101,7 +101,7 @@ def _escaped(pattern: str, at: int) -> str:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """The class in brackets that begins there, and where it ends."""
+    """Returns the class in brackets that begins there, and where it ends."""
     parts, first = ["["], at
     at += 1
     if pattern[at : at + 1] == "^":

@@ -19,7 +19,7 @@ _EXACT_POWER = 22
 
 
 def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:
-    """The number with so many digits after the point; whole numbers stay, and digits below 0 are refused."""
+    """Returns the number with so many digits after the point; whole numbers stay, and digits below 0 are refused."""
     if digits < 0:
         raise pa.ArrowNotImplementedError("numbers are rounded to 0 or more digits after the point")
     if pa.types.is_integer(value.type):

@@ -55,12 +55,12 @@ class NodeRows:
         return self.value(node)
 
     def array(self, node: Any) -> pa.Array:
-        """The node's value of each row."""
+        """Returns the node's value of each row."""
         value = self.value(node)
         return repeated(value, self._count) if isinstance(value, pa.Scalar) else value
 
     def value(self, node: Any) -> Value:
-        """The node's values; a single value if it is the same in all rows."""
+        """Returns the node's values; a single value if it is the same in all rows."""
         if type(node) in _ARITHMETIC:
             return self._arithmetic(node)
         if type(node) in COMPARISONS:
@@ -85,8 +85,9 @@ class NodeRows:
         return arithmetic(_ARITHMETIC[type(node)], left, right)
 
     def _operand(self, node: Any) -> Value:
-        """The value of a side of an arithmetic sign. The digits of a whole number count beside a decimal only where it
-        is written there; any other one has those of its type."""
+        """Returns the value of a side of an arithmetic sign. The digits of a whole number count beside a decimal only
+        where it is written there; any other one has those of its type.
+        """
         value = self.value(node)
         while isinstance(node, exp.Paren | exp.Neg):
             node = node.this
@@ -123,7 +124,7 @@ class NodeRows:
         raise OptionError(f"unknown column '{known}'{near}", key="expression", column=known)
 
     def _found(self, name: str) -> str | None:
-        """The column of that name. Upper and lower case may differ if only one column fits."""
+        """Returns the column of that name. Upper and lower case may differ if only one column fits."""
         if name in self._columns:
             return name
         others = [c for c in self._columns if c.lower() == name.lower()]
@@ -277,7 +278,7 @@ _NODES: dict[type[Any], Callable[[NodeRows, Any], Value]] = {
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """The values in the layout that functions expect; a source may have another one."""
+    """Returns the values in the layout that functions expect; a source may have another one."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
@@ -290,7 +291,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _number(text: str) -> pa.Scalar:
-    """The value of a literal: BIGINT, DECIMAL with its digits, or DOUBLE if it has an exponent."""
+    """Returns the value of a literal: BIGINT, DECIMAL with its digits, or DOUBLE if it has an exponent."""
     if "e" in text.lower():
         number_or_infinite = float(text)
         if math.isinf(number_or_infinite):

@@ -72,7 +72,7 @@ def _item(node: exp.Expression, key: str) -> tuple[str, SqlExpression]:
 
 
 def names_in(expression: SqlExpression) -> tuple[str, ...]:
-    """The columns that an expression names, each once; for a field inside of a column, that column."""
+    """Returns the columns that an expression names, each once; for a field inside of a column, that column."""
     nodes = parse_value(expression.text).find_all(exp.Column)
     return tuple(dict.fromkeys(str(node.parts[0].name) for node in nodes))
 
@@ -86,6 +86,6 @@ def check_functions(expression: SqlExpression, key: str) -> None:
 
 
 def tells_time(expression: SqlExpression) -> str | None:
-    """The function that tells the time in an expression, if there is one."""
+    """Returns the function that tells the time in an expression, if there is one."""
     calls = (function_call(node) for node in parse_value(expression.text).walk())
     return next((call.name for call in calls if call is not None and call.name in NOW), None)

@@ -17,7 +17,7 @@ from bucketline.state.sql.dialect import DIALECT
 
 
 def text_of(node: Any, value: Evaluate) -> Value:
-    """The value of a node as a text. Raises ArrowTypeError for a type that is not read as one."""
+    """Returns the value of a node as a text. Raises ArrowTypeError for a type that is not read as one."""
     text = value(node)
     if pa.types.is_null(text.type):
         return pa.scalar(None, pa.string())
@@ -33,7 +33,7 @@ def _of_text(function: Callable[..., Any]) -> Callable[[FunctionCall, Evaluate],
 
 
 def _upper(text: Value) -> Value:
-    """The text in capitals. Unlike Arrow it also knows capitals of several letters, such as SS for ß."""
+    """Returns the text in capitals. Unlike Arrow it also knows capitals of several letters, such as SS for ß."""
     return pc.utf8_upper(_respelled(text, _long_capitals()))
 
 
@@ -43,7 +43,7 @@ def _lower(text: Value) -> Value:
 
 @cache
 def _long_capitals() -> Mapping[str, str]:
-    """The letters whose capitals are several letters. They are searched when they are first needed."""
+    """Returns the letters whose capitals are several letters. They are searched when they are first needed."""
     return {sign: sign.upper() for sign in map(chr, range(0x80, 0x10000)) if len(sign.upper()) > 1}
 
 

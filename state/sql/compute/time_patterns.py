@@ -50,7 +50,7 @@ class Piece:
 
     @property
     def room(self) -> str:
-        """The part of a time that it shows: the day, the second of the day, or the fraction."""
+        """Returns the part of a time that it shows: the day, the second of the day, or the fraction."""
         if not self.letter:
             return ""
         return "second" if self.letter in _OF_SECOND else "fraction" if self.letter == "S" else "day"
@@ -58,7 +58,7 @@ class Piece:
 
 @lru_cache(maxsize=256)
 def pieces_of(pattern: str) -> tuple[Piece, ...]:
-    """The pieces of a pattern. Raises OptionError naming a letter that is not supported."""
+    """Returns the pieces of a pattern. Raises OptionError naming a letter that is not supported."""
     found = list[Piece]()
     for match in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z'])|(')", pattern):
         quoted, letter, sign, open_quote = match.groups()
@@ -107,7 +107,7 @@ def written(local_us: pa.Array, pattern: str) -> pa.Array:
 
 
 def distinct_places(values: Longs) -> tuple[Longs, Longs]:
-    """The distinct values in order, and the position of each value among them."""
+    """Returns the distinct values in order, and the position of each value among them."""
     if not len(values):
         return values, values
     first, last = int(values.min()), int(values.max())

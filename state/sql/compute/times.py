@@ -39,7 +39,7 @@ _TRUNCATED = {
 
 
 def _local(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """The result of `compute` for an argument, as local microseconds."""
+    """Returns the result of `compute` for an argument, as local microseconds."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_local(call, moments, value)))
 
 
@@ -51,7 +51,7 @@ def _checked_local(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa
 
 
 def _date(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """The result of `compute` for an argument, as dates."""
+    """Returns the result of `compute` for an argument, as dates."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_dates(call, moments, value)))
 
 
@@ -275,7 +275,7 @@ def _moved(sign: int) -> Callable[[FunctionCall, Evaluate], Value]:
 
 
 def by_two(left: Value, right: Value, compute: Callable[[pa.Array, pa.Array], pa.Array]) -> Value:
-    """The result of `compute` for two columns, or for a column and a single value."""
+    """Returns the result of `compute` for two columns, or for a column and a single value."""
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return compute(pa.array([left.as_py()], left.type), pa.array([right.as_py()], right.type))[0]
     count = len(right) if isinstance(left, pa.Scalar) else len(left)

@@ -30,14 +30,15 @@ _STEP = timedelta(days=7)
 
 
 def shown_in(instants: pa.Array, zone: str) -> pa.Array:
-    """The local times of a zone at these instants. Shapes: microseconds since 1970 in UTC in, microseconds since 1970
-    on the zone's clock out (int64); null for null."""
+    """Returns the local times of a zone at these instants. Shapes: microseconds since 1970 in UTC in, microseconds
+    since 1970 on the zone's clock out (int64); null for null.
+    """
     near = pc.local_timestamp(instants.cast(pa.timestamp("us", zone))).cast(pa.int64())
     return _with_far(instants.cast(pa.int64()), near, zone, is_local=False)
 
 
 def local_column(column: pa.Array) -> pa.Array:
-    """A column of instants with a zone, as local times of that zone in the same unit."""
+    """Returns a column of instants with a zone, as local times of that zone in the same unit."""
     unit, zone = column.type.unit, column.type.tz
     seconds = pc.floor_temporal(column, unit="second").cast(pa.timestamp("us", "UTC"))
     moved = pc.divide(pc.subtract(shown_in(seconds, zone), seconds.cast(pa.int64())), _SECOND_US)
@@ -45,7 +46,7 @@ def local_column(column: pa.Array) -> pa.Array:
 
 
 def instants_in(local: pa.Array, zone: str) -> pa.Array:
-    """The instants of local times of a zone. Shapes: as `shown_in`, the other way round.
+    """Returns the instants of local times of a zone. Shapes: as `shown_in`, the other way round.
 
     A time that the zone has twice is the earlier one. A time that it skips is moved later by the length of the gap.
     """
@@ -95,7 +96,9 @@ def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> 
 
 @lru_cache(maxsize=16)
 def _rule_of(zone: str) -> _Rule | None:
-    """The transitions from the year before the first one that Arrow is not asked for; None for a zone without any."""
+    """Returns the transitions from the year before the first one that Arrow is not asked for; None for a zone without
+    any.
+    """
     try:
         info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError):
@@ -116,7 +119,7 @@ def _rule_of(zone: str) -> _Rule | None:
 
 
 def _transition(info: ZoneInfo, at: datetime, later: datetime) -> int:
-    """The second since 1970 at which the offset changes between two instants."""
+    """Returns the second since 1970 at which the offset changes between two instants."""
     low, high, offset = int(at.timestamp()), int(later.timestamp()), _offset(info, at)
     while high - low > 1:
         middle = (low + high) // 2

@@ -42,7 +42,7 @@ Handle = TypeVar("Handle", bound=TableHandle)
 
 
 def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
-    """The table with its newest schema after the changes, which make one version together.
+    """Returns the table with its newest schema after the changes, which make one version together.
 
     Raises SchemaMismatchError and OptionError as `change_schema`, and as `check_columns` where the changes bring a
     problem; StorageError if it is not known whether the change was committed.
@@ -86,7 +86,7 @@ def replace_schema(table: Handle, planned: TableSchema) -> Handle:
 
 
 def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy) -> Handle:
-    """The table with its newest schema, which includes the incoming columns if the policy allows it.
+    """Returns the table with its newest schema, which includes the incoming columns if the policy allows it.
 
     Raises SchemaMismatchError as `evolve_schema`, and as `check_columns` where the changes bring a problem.
     """
@@ -101,7 +101,7 @@ def column_changes(
     comment: str | None = None,
     position: str | None = None,
 ) -> list[SchemaChange]:
-    """The changes for altering one column; None leaves a property unchanged, an empty comment removes it."""
+    """Returns the changes for altering one column; None leaves a property unchanged, an empty comment removes it."""
     changes: list[SchemaChange] = []
     if data_type is not None:
         changes.append(ChangeType(path, data_type))
@@ -116,7 +116,7 @@ def column_changes(
 
 
 def column_path(name: str | Sequence[str]) -> ColumnPath:
-    """A column by its name, or a nested field by its path of names."""
+    """Returns a column by its name, or a nested field by its path of names."""
     path = (name,) if isinstance(name, str) else tuple(name)
     if not path:
         raise OptionError("a column needs a name", key="name")
@@ -124,7 +124,7 @@ def column_path(name: str | Sequence[str]) -> ColumnPath:
 
 
 def column_type(declared: str | pa.DataType | DataType) -> DataType:
-    """The logical type of SQL text or an Arrow type. Raises OptionError or SchemaMismatchError."""
+    """Returns the logical type of SQL text or an Arrow type. Raises OptionError or SchemaMismatchError."""
     if isinstance(declared, DataType):
         return declared
     if isinstance(declared, pa.DataType):

@@ -38,7 +38,7 @@ class Branches:
         self._directory = f"{path}/{BRANCH_DIR}"
 
     def names(self) -> list[str]:
-        """The names of the branches that have a folder, sorted.
+        """Returns the names of the branches that have a folder, sorted.
 
         Folders that late processes have left of a deleted branch do not count: they have no schema, and a note says
         why.
@@ -48,11 +48,11 @@ class Branches:
         return [n for n in found if self._history(n) not in deleted or self._has_schema(n)]
 
     def known(self) -> list[str]:
-        """The names of the branches, sorted; from the catalog if a catalog keeps branches."""
+        """Returns the names of the branches, sorted; from the catalog if a catalog keeps branches."""
         return self.names() if self._owner is None else self._owner.branches()
 
     def path(self, name: str) -> str:
-        """The metadata folder of a branch."""
+        """Returns the metadata folder of a branch."""
         return branch_folder(self._path, name)
 
     def create(
@@ -208,7 +208,7 @@ class Branches:
         self._io.delete_folder(root)
 
     def _of_whole(self, removal: Removal | None) -> str | None:
-        """The branch whose removal as a whole a note or an announcement is about; None for other removals."""
+        """Returns the branch whose removal as a whole a note or an announcement is about; None for other removals."""
         if removal is None or removal.end < WHOLE_BRANCH:
             return None
         return branch_at(self._path, f"{self._path}/{removal.history}")
@@ -274,7 +274,9 @@ class Branches:
         return [(f"{subject} of branch {name}", state) for subject, state in self._shared(self.path(name), self._path)]
 
     def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:
-        """The snapshots of the history at `other` that together have all files that it shares with that at `root`."""
+        """Returns the snapshots of the history at `other` that together have all files that it shares with that at
+        `root`.
+        """
         snapshots = Snapshots(self._io, other)
         ids = snapshots.ids()
         states: list[tuple[str, Snapshot]] = []
@@ -286,7 +288,7 @@ class Branches:
         return states if known is None else [*states, (f"snapshot {known.id}", known)]
 
     def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
-        """The snapshots of a branch, ascending, that the history at `root` has or had too.
+        """Returns the snapshots of a branch, ascending, that the history at `root` has or had too.
 
         They are the first ones of the branch, so bisection finds their end. Of the snapshots older than all at `root`,
         which may have expired there, the last counts as shared, so that its files are kept.

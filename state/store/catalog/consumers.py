@@ -18,7 +18,7 @@ _LONG = range(-(2**63), 2**63)
 
 
 def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
-    """The next snapshot that each consumer of the table at `path` will read. Raises CorruptFileError."""
+    """Returns the next snapshot that each consumer of the table at `path` will read. Raises CorruptFileError."""
     next_ids = {}
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         data = io.read_optional(f"{path}/{CONSUMER_DIR}/{name}") if name.startswith(_PREFIX) else None
@@ -28,7 +28,7 @@ def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
 
 
 def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
-    """Each consumer file that cannot be read: its path, and the reason."""
+    """Returns each consumer file that cannot be read: its path, and the reason."""
     broken = []
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"

@@ -38,7 +38,7 @@ def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
 
 
 def own_folders(io: FileIO, path: str, schema: TableSchema) -> list[str]:
-    """The external folders that belong to the table at `path` and to no other."""
+    """Returns the external folders that belong to the table at `path` and to no other."""
     folders = []
     for folder in schema.settings.paths.external_paths:
         try:
@@ -51,7 +51,7 @@ def own_folders(io: FileIO, path: str, schema: TableSchema) -> list[str]:
 
 
 def _identity(io: FileIO, path: str) -> bytes:
-    """The identity of a table: its path, and when its first schema was created. Copies and tables created again
+    """Returns the identity of a table: its path, and when its first schema was created. Copies and tables created again
     differ.
     """
     first = Schemas(io, path).get(min(Schemas(io, path).ids(), default=0))

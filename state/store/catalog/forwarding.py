@@ -30,8 +30,8 @@ _TRIES = 5
 
 
 def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WORLD) -> Snapshot:
-    """The newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch that
-    does not exist or has no snapshot, RemovalUnderWayError while snapshots of the table or the branch are being
+    """Returns the newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch
+    that does not exist or has no snapshot, RemovalUnderWayError while snapshots of the table or the branch are being
     removed.
     """
     branches = Branches(io, path)
@@ -71,7 +71,8 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
 
 
 def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
-    """The branches to which the table at `path` is being fast-forwarded, or was when the process died, by its pins.
+    """Returns the branches to which the table at `path` is being fast-forwarded, or was when the process died, by its
+    pins.
 
     The table's newest snapshot is not yet the newest snapshot of the branch.
     """
@@ -135,7 +136,7 @@ def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: in
 
 
 def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | None:
-    """The newest snapshot that both histories have; the shared ones are the first of the branch."""
+    """Returns the newest snapshot that both histories have; the shared ones are the first of the branch."""
     last = None
     for snapshot_id, snapshot in source.items():
         if target.get(snapshot_id) != snapshot:

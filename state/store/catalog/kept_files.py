@@ -19,7 +19,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str]:
-    """The full paths of a data file and of the files that belong to it."""
+    """Returns the full paths of a data file and of the files that belong to it."""
     names = (entry.file.file_name, *entry.file.extra_files)
     if entry.file.external_path is not None:
         folder = entry.file.external_path.rpartition("/")[0]
@@ -29,20 +29,20 @@ def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str
 
 
 def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
-    """The path of an index file below the table; or its full path, if it lies outside of the table."""
+    """Returns the path of an index file below the table; or its full path, if it lies outside of the table."""
     if entry.external_path is not None:
         return entry.external_path
     return f"{index_folder(schema, entry.partition, entry.bucket)}/{entry.file_name}"
 
 
 def located(root: str, path: str) -> str:
-    """The full path of a result of `index_path`."""
+    """Returns the full path of a result of `index_path`."""
     return path if path.startswith("/") or _URI.match(path) else f"{root}/{path}"
 
 
 def reach(io: FileIO, schema: TableSchema, path: str) -> tuple[FileIO, str]:
-    """The storage of a file of the table that is given by its full path: the table's own storage, or that of the
-    path.
+    """Returns the storage of a file of the table that is given by its full path: the table's own storage, or that of
+    the path.
     """
     return file_io_for(path, schema.storage) if _URI.match(path) else (io, path)
 
@@ -68,8 +68,9 @@ def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> N
 
 
 def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]:
-    """The full paths of a footprint's files, files that name others in later steps, so that an interrupted removal can
-    be repeated."""
+    """Returns the full paths of a footprint's files, files that name others in later steps, so that an interrupted
+    removal can be repeated.
+    """
     return (
         [
             *(located(root, p) for p in sorted(footprint.index_files)),
@@ -81,8 +82,8 @@ def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]
 
 
 def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """The files that a snapshot needs in addition to data files. Raises StorageError if one that names others is
-    missing. The changelog is not included: it is removed with its snapshot, also if there are tags.
+    """Returns the files that a snapshot needs in addition to data files. Raises StorageError if one that names others
+    is missing. The changelog is not included: it is removed with its snapshot, also if there are tags.
     """
     metas = manifests.base_and_delta(snapshot)
     index = manifests.read_index(snapshot.index_manifest)
@@ -112,12 +113,12 @@ def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) ->
 
 
 def index_only(snapshot: Snapshot) -> frozenset[str]:
-    """The snapshot's index manifest alone, among its manifests."""
+    """Returns the snapshot's index manifest alone, among its manifests."""
     return frozenset() if snapshot.index_manifest is None else frozenset({snapshot.index_manifest})
 
 
 def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
-    """The changes of the snapshot; no entry at all if a part of them no longer exists.
+    """Returns the changes of the snapshot; no entry at all if a part of them no longer exists.
 
     A part of the changes would be worse than none: without its ADD, the DELETE of an upgraded file looks as if the file
     were removed.
@@ -130,7 +131,7 @@ def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestE
 
 
 def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
-    """The entries of the snapshot's changelog that can still be read."""
+    """Returns the entries of the snapshot's changelog that can still be read."""
     if snapshot.changelog_manifest_list is None:
         return []
     entries: list[ManifestEntry] = []

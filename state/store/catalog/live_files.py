@@ -14,7 +14,7 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, world: World) -> LiveFiles:
-    """The live files at the newest snapshot, from those that are known.
+    """Returns the live files at the newest snapshot, from those that are known.
 
     An interrupted rollback is finished. Raises MissingSnapshotError if snapshots are missing that had been committed.
     """
@@ -38,8 +38,8 @@ def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, wor
 def _advanced(
     live: LiveFiles, seen: Snapshot, latest: Snapshot, snapshots: Snapshots, manifests: Manifests
 ) -> LiveFiles | None:
-    """The live files after the changes up to `latest`; None if a snapshot has expired or was replaced, so that all must
-    be read again.
+    """Returns the live files after the changes up to `latest`; None if a snapshot has expired or was replaced, so that
+    all must be read again.
     """
     # A rollback may have replaced the snapshots with the ids that were seen.
     current = latest if latest.id == seen.id else snapshots.get(seen.id)

@@ -101,7 +101,7 @@ class Manifests:
         self._journal: list[str] = []
 
     def recording(self, journal: list[str], io: FileIO | None = None) -> "Manifests":
-        """The same folder, but the name of each new file is put into `journal` before the file is made.
+        """Returns the same folder, but the name of each new file is put into `journal` before the file is made.
 
         `io` writes and reads (None: the folder's own).
         """
@@ -120,13 +120,15 @@ class Manifests:
         return self._io.exists(self.path(name))
 
     def read_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
-        """The manifests that a list names, oldest first. `size` is the size that the snapshot records for it."""
+        """Returns the manifests that a list names, oldest first. `size` is the size that the snapshot records for
+        it.
+        """
         data = self._read(name, size)
         with naming_file(self.path(name)):
             return decode_manifest_list(data)
 
     def read(self, manifest: ManifestFileMeta | str) -> list[ManifestEntry]:
-        """The entries of a manifest, in order."""
+        """Returns the entries of a manifest, in order."""
         name, size = (manifest, None) if isinstance(manifest, str) else (manifest.file_name, manifest.file_size)
         data = self._read(name, size)
         with naming_file(self.path(name)):
@@ -136,7 +138,7 @@ class Manifests:
             return entries
 
     def read_index(self, name: str | None) -> list[IndexManifestEntry]:
-        """The index files that an index manifest names; none for a snapshot without one."""
+        """Returns the index files that an index manifest names; none for a snapshot without one."""
         if name is None:
             return []
         data = self._read(name, None)
@@ -144,27 +146,27 @@ class Manifests:
             return decode_index_manifest(data)
 
     def base_and_delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """All manifests of a snapshot, oldest first: the base of the one that follows it."""
+        """Returns all manifests of a snapshot, oldest first: the base of the one that follows it."""
         base = partial(self.read_list, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         return [m for metas in all_at_once(self._io, [base, partial(self.delta, snapshot)]) for m in metas]
 
     def delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """The manifests of what a snapshot changed."""
+        """Returns the manifests of what a snapshot changed."""
         return self.read_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """The changes of a snapshot, in the order written."""
+        """Returns the changes of a snapshot, in the order written."""
         return [e for meta in self.delta(snapshot) for e in self.read(meta)]
 
     def changelog_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """The changelog files of a snapshot."""
+        """Returns the changelog files of a snapshot."""
         if snapshot.changelog_manifest_list is None:
             return []
         metas = self.read_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
         return [e for meta in metas for e in self.read(meta)]
 
     def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
-        """The live files of a snapshot that a filter wants, as ADD entries in manifest order.
+        """Returns the live files of a snapshot that a filter wants, as ADD entries in manifest order.
 
         Manifests whose bounds rule out everything wanted are not read.
         """
@@ -176,7 +178,7 @@ class Manifests:
         return live_entries([e for entries in all_at_once(self._io, reads) for e in entries])
 
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
-        """The bucket count of each partition that has live files with a positive one; the others are left out.
+        """Returns the bucket count of each partition that has live files with a positive one; the others are left out.
 
         Reads from the newest manifest backwards, and stops when every partition is known: a DELETE never comes before
         the ADD that it removes.
@@ -196,7 +198,7 @@ class Manifests:
         return totals
 
     def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:
-        """The manifests that may hold an entry the filter wants, in order."""
+        """Yields the manifests that may hold an entry the filter wants, in order."""
         partitions, numbers = wanted.wanted_partitions, wanted.bucket_numbers
         rows = None
         if partitions is not None:
@@ -236,8 +238,8 @@ class Manifests:
         return name
 
     def merge(self, metas: Sequence[ManifestFileMeta], schema_id: int) -> list[ManifestFileMeta]:
-        """The same live files in fewer manifests, if a merge is due; new manifests are written, old ones stay in
-        storage.
+        """Returns the same live files in fewer manifests, if a merge is due; new manifests are written, old ones stay
+        in storage.
 
         Entries that do not merge cleanly, as after a repeated append by another writer, are left unchanged.
         """
@@ -274,7 +276,7 @@ class Manifests:
         return [m for m in metas if m.file_name not in replaced] + self.write(rewritten, schema_id)
 
     def _merge_group(self, group: MergeGroup) -> list[ManifestEntry] | None:
-        """The entries to write in place of the group; None if the group stays."""
+        """Returns the entries to write in place of the group; None if the group stays."""
         return None if group.is_kept else merge_entries(e for m in group.manifests for e in self.read(m))
 
     def _write_new(self, name: str, data: bytes) -> None:
@@ -290,8 +292,8 @@ class Manifests:
         return [e for e in self.read(meta) if wanted.wants(e)]
 
     def _read(self, name: str, size: int | None) -> bytes:
-        """The bytes of the file, which must have the size that the table records. Paimon reads that many bytes, and
-        would miss entries if the size is too small.
+        """Returns the bytes of the file, which must have the size that the table records. Paimon reads that many bytes,
+        and would miss entries if the size is too small.
         """
         path = self.path(name)
         data = self._io.read_unchanging(path)

@@ -40,7 +40,7 @@ def plan_schema(
     storage_options: Mapping[str, str] | None = None,
     time_ms: int,
 ) -> TableSchema:
-    """The schema that `create_table` would write. Arguments and errors are those of `create_table`."""
+    """Returns the schema that `create_table` would write. Arguments and errors are those of `create_table`."""
     storage = check_storage_options(storage_options)
     refuse_storage_keys(options or {}, "the table's options")
     check_texts(options or {}, "the table's options")

@@ -48,7 +48,7 @@ class Newest:
 
 
 def find_newest(io: FileIO, root: str) -> Newest:
-    """The newest snapshot of the metadata folder `root`, whatever its hints say.
+    """Returns the newest snapshot of the metadata folder `root`, whatever its hints say.
 
     Raises MissingSnapshotError if snapshots were published whose files are missing, CorruptFileError, StorageError.
     """
@@ -81,8 +81,8 @@ def find_newest(io: FileIO, root: str) -> Newest:
 
 
 def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:
-    """The snapshots of the folder `root`. Tags and changelogs are read only if LATEST does not name the newest file, or
-    with `all_references`. Unreadable tags are skipped.
+    """Returns the snapshots of the folder `root`. Tags and changelogs are read only if LATEST does not name the newest
+    file, or with `all_references`. Unreadable tags are skipped.
     """
     directory = f"{root}/{SNAPSHOT_DIR}"
     latest, earliest = read_hint(io, directory, LATEST), read_hint(io, directory, EARLIEST)
@@ -102,7 +102,7 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
 
 
 def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> MissingSnapshotError:
-    """The error for reads and writes of a table whose newest snapshots are missing, with the remedies."""
+    """Returns the error for reads and writes of a table whose newest snapshots are missing, with the remedies."""
     return MissingSnapshotError(
         f"{root}: {missing_text(root, vanished, references)}",
         path=f"{root}/{SNAPSHOT_DIR}",
@@ -131,7 +131,7 @@ def missing_text(root: str, vanished: Vanished, references: Sequence[Reference] 
 
 
 def cut_short_text(cut_short: CutShort) -> str:
-    """The message about an interrupted rollback."""
+    """Returns the message about an interrupted rollback."""
     return (
         f"a rollback to {cut_short.target!r} was interrupted; snapshot {cut_short.snapshot_id} is the newest, and the "
         f"next write removes the snapshots after it, as `rollback_to({cut_short.target!r})` does"
@@ -162,7 +162,7 @@ def _tags(io: FileIO, root: str) -> Iterator[Reference]:
 
 
 def _changelogs(io: FileIO, root: str, newest: int) -> Iterator[Reference]:
-    """The changelogs of snapshots after the newest."""
+    """Yields the changelogs of snapshots after the newest."""
     folder = f"{root}/{CHANGELOG_DIR}"
     names = io.list_names(folder)
     for snapshot_id in sorted(i for name in names if (i := parse_changelog_id(name)) and i > newest):

@@ -59,7 +59,7 @@ class Notebook:
         self._folder = f"{self.table}/{OWN_DIR}"
 
     def look(self, own: str | None = None) -> Notes:
-        """One listing, and a read of each pin, announcement and note except `own`. Raises StorageError."""
+        """Returns one listing, and a read of each pin, announcement and note except `own`. Raises StorageError."""
         names = [name for name in self._io.list_names(self._folder) if name != own]
         return Notes(
             self._read(names, _PIN, decode_pin),
@@ -68,7 +68,9 @@ class Notebook:
         )
 
     def deleted(self) -> set[str]:
-        """The histories of branches that were deleted lately, by their notes: one listing, and a read of each note."""
+        """Returns the histories of branches that were deleted lately, by their notes: one listing, and a read of each
+        note.
+        """
         notes = self._read(self._io.list_names(self._folder), _DELETED, decode_removal)
         return {note.history for note in notes.values() if note is not None}
 
@@ -100,7 +102,7 @@ class Notebook:
         return f"{self._folder}/{name}"
 
     def _read(self, names: Iterable[str], kind: str, decode: Callable[[str, bytes], T]) -> dict[str, T | None]:
-        """The files of one kind, by name."""
+        """Returns the files of one kind, by name."""
         found: dict[str, T | None] = {}
         for name in names:
             path = self.path(name)
@@ -155,7 +157,7 @@ def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
 
 
 def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
-    """A pin for a snapshot of the history at `root`, and for later ones; `first` is an earlier id from which on
+    """Returns a pin for a snapshot of the history at `root`, and for later ones; `first` is an earlier id from which on
     snapshots are kept.
     """
     history = history_of(root)[1]

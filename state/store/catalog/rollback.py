@@ -268,7 +268,7 @@ def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
 
 
 def _readable(tags: Tags) -> Iterator[Tag]:
-    """All readable tags; `doctor` reports the others."""
+    """Yields all readable tags; `doctor` reports the others."""
     for name in tags.names():
         with suppress(CorruptFileError):
             tag = tags.get(name)

@@ -28,16 +28,16 @@ class Schemas:
         self._known: dict[int, TableSchema] = {}
 
     def ids(self) -> list[int]:
-        """The ids of all schemas, ascending."""
+        """Returns the ids of all schemas, ascending."""
         ids = [parse_schema_id(name) for name in self._io.list_names(self._directory)]
         return sorted(i for i in ids if i is not None)
 
     def latest_id(self) -> int | None:
-        """The newest schema's id; None when there is no table here."""
+        """Returns the newest schema's id; None when there is no table here."""
         return max(self.ids(), default=None)
 
     def latest(self, known: int | None = None) -> TableSchema | None:
-        """The newest schema; None when there is no table here.
+        """Returns the newest schema; None when there is no table here.
 
         `known` is the id of a schema that was the newest: while it still is, the folder is not listed.
         """
@@ -53,7 +53,9 @@ class Schemas:
         return None if newest is None else self.get(newest)
 
     def get(self, schema_id: int) -> TableSchema:
-        """The schema of that id. Raises StorageError when it is missing, CorruptFileError when it is no schema."""
+        """Returns the schema of that id. Raises StorageError when it is missing, CorruptFileError when it is no
+        schema.
+        """
         known = self._known.get(schema_id)
         if known is None:
             path = self.path(schema_id)
@@ -96,7 +98,7 @@ class Schemas:
         return self._io.publish(self.path(schema.id), encode_schema(schema))
 
     def path(self, schema_id: int) -> str:
-        """The path of a schema's file, existing or not."""
+        """Returns the path of a schema's file, existing or not."""
         return f"{self._directory}/{schema_name(schema_id)}"
 
 
@@ -110,7 +112,7 @@ def _decoded(path: str, data: bytes) -> TableSchema:
 
 
 def readable_schemas(io: FileIO, path: str) -> list[TableSchema]:
-    """The schemas of the table at `path` that can be read, newest first."""
+    """Returns the schemas of the table at `path` that can be read, newest first."""
     store, schemas = Schemas(io, path), []
     ids = [parse_schema_id(name) for name in io.list_names(f"{path}/{SCHEMA_DIR}")]
     for schema_id in sorted((i for i in ids if i is not None), reverse=True):

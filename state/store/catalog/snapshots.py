@@ -36,7 +36,7 @@ class Snapshots:
         """The catalog that decides which snapshot is the newest; None: the files do."""
 
     def latest_id(self) -> int | None:
-        """The newest snapshot's id; None for a table without snapshots. Errors as `latest`."""
+        """Returns the newest snapshot's id; None for a table without snapshots. Errors as `latest`."""
         if self.owner is not None:
             newest = self.owner.newest()
             return None if newest is None else newest.id
@@ -47,7 +47,7 @@ class Snapshots:
         return None if snapshot is None else snapshot.id
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot; None for a table without snapshots.
+        """Returns the newest snapshot; None for a table without snapshots.
 
         Raises MissingSnapshotError if a snapshot was committed and its file is gone, CorruptFileError, StorageError.
         """
@@ -90,18 +90,18 @@ class Snapshots:
         return None if newest is None or self.exists(newest.id) else newest
 
     def earliest_id(self) -> int | None:
-        """The oldest snapshot's id; None for a table without snapshots."""
+        """Returns the oldest snapshot's id; None for a table without snapshots."""
         hinted = self._hint(EARLIEST)
         if hinted is not None and self.exists(hinted):
             return hinted
         return min(self._listed_ids(), default=None)
 
     def get(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot of that id; None when its file does not exist. Raises CorruptFileError."""
+        """Returns the snapshot of that id; None when its file does not exist. Raises CorruptFileError."""
         return read_snapshot(self.io, self.root, snapshot_id)
 
     def ids(self) -> list[int]:
-        """All existing snapshot ids, ascending, from a listing."""
+        """Returns all existing snapshot ids, ascending, from a listing."""
         return sorted(self._listed_ids())
 
     def newest_first(self, start: int | Snapshot, stop: int = 0) -> Iterator[Snapshot]:

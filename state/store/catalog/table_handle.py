@@ -52,38 +52,38 @@ class TableHandle:
 
     @property
     def uri(self) -> str:
-        """The path or URI that opens the table in any process, whatever its working directory."""
+        """Returns the path or URI that opens the table in any process, whatever its working directory."""
         return self.path if self.location is None else self.location
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, in order, as Arrow fields."""
+        """Returns the columns, in order, as Arrow fields."""
         return arrow_schema(self.table_schema.fields)
 
     @property
     def options(self) -> dict[str, str]:
-        """The table's options, with those that it was opened with."""
+        """Returns the table's options, with those that it was opened with."""
         return dict(self.table_schema.options)
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """The columns of the primary key; empty for append tables."""
+        """Returns the columns of the primary key; empty for append tables."""
         return self.table_schema.primary_keys
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """Returns the partition columns."""
         return self.table_schema.partition_keys
 
     @property
     def comment(self) -> str | None:
-        """The table's comment."""
+        """Returns the table's comment."""
         return self.table_schema.comment
 
     @property
     def metadata_path(self) -> str:
-        """The folder of schemas, snapshots and tags. A branch has its own folder, and shares manifests and data files
-        with the table.
+        """Returns the folder of schemas, snapshots and tags. A branch has its own folder, and shares manifests and data
+        files with the table.
         """
         return branch_path(self.path, self.table_schema.settings.reading)
 
@@ -109,7 +109,7 @@ class TableHandle:
         return replace(self, table_schema=self.with_read_options(newest))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
-        """The schema with the read options among its options, and with the storage options."""
+        """Returns the schema with the read options among its options, and with the storage options."""
         if not self.read_options and not self.storage:
             return schema
         return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
@@ -154,12 +154,14 @@ def create_handle(path: str, new: TableSchema, *, exist_ok: bool, world: World) 
 
 
 def remote_location(io: FileIO, path: str) -> str | None:
-    """The path or URI given to open a table; None for a local table, whose absolute path is enough."""
+    """Returns the path or URI given to open a table; None for a local table, whose absolute path is enough."""
     return None if isinstance(io, LocalIO) else path
 
 
 def branch_path(path: str, settings: ReadSettings) -> str:
-    """The metadata folder of the branch that the settings name. Raises OptionError for an invalid branch name."""
+    """Returns the metadata folder of the branch that the settings name. Raises OptionError for an invalid branch
+    name.
+    """
     branch = settings.branch.strip()
     if branch == "main":
         return path

@@ -29,12 +29,12 @@ class Tags:
         self._directory = f"{path}/{TAG_DIR}"
 
     def names(self) -> list[str]:
-        """The names of all tags, sorted."""
+        """Returns the names of all tags, sorted."""
         names = [parse_tag(name) for name in self._io.list_names(self._directory)]
         return sorted(name for name in names if name is not None)
 
     def get(self, name: str) -> Tag | None:
-        """The tag of that name; None when there is none. Raises CorruptFileError."""
+        """Returns the tag of that name; None when there is none. Raises CorruptFileError."""
         path = self.path(name)
         data = self._io.read_optional(path)
         if data is None:
@@ -43,7 +43,7 @@ class Tags:
             return decode_tag(name, data)
 
     def list(self) -> list[Tag]:
-        """All tags, by snapshot id and name."""
+        """Returns all tags, by snapshot id and name."""
         tags = [self.get(name) for name in self.names()]
         return sorted((t for t in tags if t is not None), key=lambda t: (t.snapshot.id, t.name))
 
@@ -76,7 +76,7 @@ class Tags:
         self._io.delete(self.path(name))
 
     def path(self, name: str) -> str:
-        """The path of a tag's file, existing or not."""
+        """Returns the path of a tag's file, existing or not."""
         return f"{self._directory}/{tag_name(name)}"
 
 
@@ -189,7 +189,9 @@ def undone(undo: Callable[[], None]) -> Iterator[None]:
 
 
 def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, world: World) -> Tag:
-    """A tag of the snapshot, by default the newest, from now on. Raises OptionError for one that does not exist."""
+    """Returns a tag of the snapshot, by default the newest, from now on. Raises OptionError for one that does not
+    exist.
+    """
     snapshot = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
     if snapshot is None:
         wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"

@@ -32,7 +32,7 @@ class Versions:
         self._snapshots = Snapshots(io, path)
 
     def find(self, version: Version | None, settings: ReadSettings) -> Snapshot | None:
-        """The snapshot that `version` names, or else the settings, or else the newest; None in an empty table.
+        """Returns the snapshot that `version` names, or else the settings, or else the newest; None in an empty table.
 
         Raises OptionError, naming what exists, for a version that does not exist.
         """
@@ -50,7 +50,7 @@ class Versions:
         return self._snapshots.latest()
 
     def named(self, version: Version, key: str) -> Snapshot:
-        """The snapshot of an id or a tag; `key` is the setting that an OptionError names."""
+        """Returns the snapshot of an id or a tag; `key` is the setting that an OptionError names."""
         return self.by_tag(version, key) if isinstance(version, str) else self.by_id(version, key)
 
     def by_id(self, snapshot_id: int, key: str) -> Snapshot:
@@ -80,8 +80,8 @@ class Versions:
         return self._tagged(name) is not None
 
     def by_time(self, time_ms: int) -> Snapshot:
-        """The newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError if no snapshot is that
-        old.
+        """Returns the newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError if no snapshot is
+        that old.
         """
         snapshot = self.at_time(time_ms)
         if snapshot is None:
@@ -113,7 +113,7 @@ class Versions:
         return newest
 
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
-        """The snapshots after `since` up to and including `until`, in order.
+        """Returns the snapshots after `since` up to and including `until`, in order.
 
         `with_changelogs` also gives expired snapshots whose changelog exists. Raises OptionError if a snapshot is gone.
         """

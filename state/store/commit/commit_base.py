@@ -27,13 +27,13 @@ class CommitBase:
         self._metas: list[ManifestFileMeta] | None = None
 
     def manifests(self) -> list[ManifestFileMeta]:
-        """All manifests of the snapshot, oldest first; their lists are read once."""
+        """Returns all manifests of the snapshot, oldest first; their lists are read once."""
         if self._metas is None:
             self._metas = [] if self.latest is None else self._manifests.base_and_delta(self.latest)
         return self._metas
 
     def entries(self, buckets: Collection[BucketId]) -> list[ManifestEntry]:
-        """The live entries of these buckets."""
+        """Returns the live entries of these buckets."""
         if not buckets:
             return []
         if self._live is not None:
@@ -41,20 +41,20 @@ class CommitBase:
         return self._manifests.live_in(self.manifests(), EntryFilter(buckets=frozenset(buckets)))
 
     def entries_in(self, target: PartitionTest) -> list[ManifestEntry]:
-        """The live entries of all partitions that pass the test."""
+        """Returns the live entries of all partitions that pass the test."""
         if self._live is not None:
             return _entries_of(self._live, [b for b in self._live.buckets() if target(b[0])])
         return [e for e in self._manifests.live_in(self.manifests()) if target(e.partition)]
 
     def totals(self, partitions: Collection[bytes]) -> dict[bytes, int]:
-        """The bucket count of each partition that has live files with a positive one."""
+        """Returns the bucket count of each partition that has live files with a positive one."""
         if self._live is not None:
             totals = {p: self._live.total_buckets(p) for p in partitions}
             return {p: total for p, total in totals.items() if total is not None and total > 0}
         return self._manifests.totals_in(self.manifests(), partitions)
 
     def index(self) -> list[IndexManifestEntry]:
-        """The complete list of index files."""
+        """Returns the complete list of index files."""
         return [] if self.latest is None else self._manifests.read_index(self.latest.index_manifest)
 
 
@@ -86,7 +86,8 @@ class Bases:
 def changes_since(
     snapshots: Snapshots, manifests: Manifests, since: int, latest: int
 ) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]] | None:
-    """Each snapshot after `since` up to `latest`, newest first, with its delta; None if one of these snapshots is gone.
+    """Returns each snapshot after `since` up to `latest`, newest first, with its delta; None if one of these snapshots
+    is gone.
 
     Also None when `latest` is before `since`, as after a rollback. The deltas are read when asked for.
     """

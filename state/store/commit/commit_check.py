@@ -86,7 +86,7 @@ class Fit:
 
 
 def append_half(change: Append | Replace, changes: Changes) -> Half:
-    """The first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
+    """Returns the first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
     if isinstance(change, Replace):
         # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
         return Half(
@@ -111,7 +111,9 @@ def append_half(change: Append | Replace, changes: Changes) -> Half:
 
 
 def compact_half(changes: Changes, planned: PlannedOn | None) -> Half:
-    """The second snapshot of a commit, or its only one; then `planned` may hold the state on which it was planned."""
+    """Returns the second snapshot of a commit, or its only one; then `planned` may hold the state on which it was
+    planned.
+    """
     return Half(
         CommitKind.COMPACT,
         changes.compact_entries,
@@ -134,7 +136,8 @@ class CommitChecks:
         self._looks_up = bool(schema.primary_keys) and schema.settings.lookup_cause is not None
 
     def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
-        """The id up to which no snapshot belongs to this commit: the id of `before`, the base of the previous try.
+        """Returns the id up to which no snapshot belongs to this commit: the id of `before`, the base of the previous
+        try.
 
         If `before` was taken back since, by its writer or by a rollback, other snapshots may have come in its place.
         Then it is `based_on`, the snapshot on which the work was planned.
@@ -269,7 +272,7 @@ class CommitChecks:
     def _totals(
         self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
     ) -> dict[bytes, int]:
-        """The bucket counts of the entries' partitions, for fixed buckets, if `live` does not have them."""
+        """Returns the bucket counts of the entries' partitions, for fixed buckets, if `live` does not have them."""
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
@@ -378,7 +381,7 @@ def _may_hold_common_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
 
 
 def history_gone(since: int, latest: int) -> Conflict:
-    """The conflict of work whose base can no longer be read."""
+    """Returns the conflict of work whose base can no longer be read."""
     return Conflict(
         HISTORY_GONE,
         f"the work was planned on snapshot {since}, and not all snapshots from there to {latest} can be read: they "

@@ -42,8 +42,8 @@ class BroughtFile:
 
 
 def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFile]:
-    """The files that nothing names before the snapshot is published. An upgraded file is already named by an older
-    snapshot.
+    """Returns the files that nothing names before the snapshot is published. An upgraded file is already named by an
+    older snapshot.
     """
     return [
         *(f for e in _added(half.entries) for f in _of_entry(root, schema, e, is_live=True)),
@@ -75,7 +75,7 @@ class FilesProof:
         self._newest_path = self._manifests[-1] if self._manifests else None
 
     def first_gone(self, newest_path: str | None = None) -> str | None:
-        """A file that is missing or incomplete; None if all exist, or are too young to be removed.
+        """Returns a file that is missing or incomplete; None if all exist, or are too young to be removed.
 
         A file that a removal has put aside, and not removed yet, is brought back. `newest_path` is a file that was
         written just now, which shows the storage's time; None: the newest manifest. Raises StorageError.
@@ -92,12 +92,12 @@ class FilesProof:
 
     @property
     def manifest_names(self) -> frozenset[str]:
-        """The names of the files that the commit has made in the manifest folder."""
+        """Returns the names of the files that the commit has made in the manifest folder."""
         return frozenset(path.rpartition("/")[2] for path in self._manifests)
 
     @property
     def data_names(self) -> frozenset[str]:
-        """The names of the live data files that the commit brings."""
+        """Returns the names of the live data files that the commit brings."""
         return frozenset(f.path.rpartition("/")[2] for f in self._files if f.is_live)
 
     @property
@@ -118,7 +118,7 @@ class FilesProof:
         return reach(self._io, self._schema, path)
 
     def _age_ms(self, newest_path: str | None) -> int:
-        """The age of the oldest file by the storage's clock; 0 if the storage does not tell."""
+        """Returns the age of the oldest file by the storage's clock; 0 if the storage does not tell."""
         if not self._files or newest_path is None:
             return 0
         oldest = min(self._files, key=lambda f: _FOREVER_MS if f.made_ms is None else f.made_ms)
@@ -147,7 +147,7 @@ class FilesProof:
 
 
 def files_gone(path: str) -> Conflict:
-    """The conflict of a commit with a missing file."""
+    """Returns the conflict of a commit with a missing file."""
     return Conflict(
         FILES_GONE,
         f"{path} was written for this commit and is gone, or no longer what was written: it was "

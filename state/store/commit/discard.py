@@ -36,7 +36,7 @@ def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -
 
 
 def names_since(snapshots: Snapshots, manifests: Manifests, since: int) -> set[str] | None:
-    """The names of all files that a snapshot after `since` added; None if that can no longer be known."""
+    """Returns the names of all files that a snapshot after `since` added; None if that can no longer be known."""
     latest = snapshots.latest_id() or 0
     changes = changes_since(snapshots, manifests, since, latest)
     if changes is None:

@@ -63,7 +63,7 @@ class TableStores:
 
     @classmethod
     def of(cls, table: TableHandle) -> "TableStores":
-        """The stores of a table, with the commit options of its schema."""
+        """Returns the stores of a table, with the commit options of its schema."""
         schema, root = table.table_schema, table.metadata_path
         settings = schema.settings.commit
         return cls(
@@ -99,7 +99,7 @@ class CommitWork:
     """The snapshot `based_on`, where it is known."""
 
     def of_compaction(self) -> "CommitWork":
-        """The work of the second half, whose snapshot does not name the operation."""
+        """Returns the work of the second half, whose snapshot does not name the operation."""
         return replace(self, author=replace(self.author, operation=None))
 
 
@@ -130,7 +130,7 @@ class HalfCommit:
                 return ended
 
     def _try_once(self) -> Ended | None:
-        """One try to publish the half. None if it lost the race and another try is due."""
+        """Tries once to publish the half. Returns None if it lost the race and another try is due."""
         self._of_try = []
         base: CommitBase | None = None
         try:
@@ -167,7 +167,7 @@ class HalfCommit:
         return self._lost(snapshot, publication)
 
     def _plan(self, base: CommitBase) -> SnapshotPlan | Committed | Conflict:
-        """The next snapshot, checked by the rules."""
+        """Returns the next snapshot, checked by the rules."""
         half, table, based_on, author = self._half, self.table, self.work.based_on, self.work.author
         if self._last_base is not None:
             self._seen = self._checks.looked_at(self._last_base.latest, base.latest, based_on)
@@ -201,8 +201,8 @@ class HalfCommit:
         )
 
     def _other_bucket_count(self, fit: Fit, base: CommitBase, newest_id: int) -> Conflict | None:
-        """The conflict of files that were written for another number of buckets than their new or replaced partition
-        has.
+        """Returns the conflict of files that were written for another number of buckets than their new or replaced
+        partition has.
         """
         schema, half = self.table.schema, self._half
         if newest_id <= schema.id or half.moves_rows or schema.settings.bucket.count <= 0:

@@ -52,8 +52,8 @@ def publish_by_owner(
 
 
 def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, gone: str | None) -> Publication:
-    """The outcome for a snapshot that is in the table; it is taken back if one of its files was removed while this
-    process was paused. Raises CorruptFileError if the catalog does not take it back.
+    """Returns the outcome for a snapshot that is in the table; it is taken back if one of its files was removed while
+    this process was paused. Raises CorruptFileError if the catalog does not take it back.
     """
     if gone is None:
         return Publication(Fate.WON)

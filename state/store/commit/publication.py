@@ -74,8 +74,8 @@ class _Publishing:
 
     @property
     def _lost(self) -> Fate:
-        """The outcome if the snapshot does not exist: an attempt without an answer may have succeeded and expired, or
-        may still arrive.
+        """Returns the outcome if the snapshot does not exist: an attempt without an answer may have succeeded and
+        expired, or may still arrive.
         """
         return Fate.LOST if self.error is None else Fate.UNKNOWN
 
@@ -102,7 +102,7 @@ class _Publishing:
         return holder is not None and holder.uuid == self.snapshot.uuid
 
     def _judged(self, gone: str | None) -> Publication:
-        """The outcome for a published snapshot; it is taken back if one of its files is missing (`gone`)."""
+        """Returns the outcome for a published snapshot; it is taken back if one of its files is missing (`gone`)."""
         fate = self._place()
         if gone is not None and fate is Fate.WON:
             fate = self._take_back(gone)
@@ -113,7 +113,7 @@ class _Publishing:
         return Publication(self._lost) if gone is None else Publication(Fate.LOST, gone=gone)
 
     def _refused(self, refusal: StorageError) -> Publication:
-        """The outcome when the storage says that trying again does not help."""
+        """Returns the outcome when the storage says that trying again does not help."""
         try:
             holder = self.snapshots.get(self.snapshot.id)
         except StorageError:

@@ -26,8 +26,8 @@ def may_repeat(error: CommitConflictError) -> bool:
 
 
 def repeat_if_gone(work: Callable[[], T]) -> T:
-    """The result of the work, which is repeated while its files are removed. It must write new files on the newest
-    snapshot each time.
+    """Returns the result of the work, which is repeated while its files are removed. It must write new files on the
+    newest snapshot each time.
     """
     for left in range(TIMES - 1, 0, -1):
         try:
@@ -46,7 +46,7 @@ _FIRST_PAUSE_MS = 50
 
 
 def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
-    """The result of the work, and how often it was planned again.
+    """Returns the result of the work, and how often it was planned again.
 
     If it conflicts with another writer it is planned again on the newest snapshot, after a pause that doubles and is
     drawn at random, so that two writers do not meet again. Raises the last CommitConflictError, which says how often it

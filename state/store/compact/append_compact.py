@@ -21,7 +21,7 @@ from bucketline.state.store.read.prune import BucketFiles
 
 
 def append_options(settings: TableSettings) -> AppendCompactOptions:
-    """The settings of an append table."""
+    """Returns the settings of an append table."""
     target = settings.files.target_bytes(has_primary_key=False)
     return AppendCompactOptions(
         target, int(target * settings.compaction.small_file_ratio), settings.compaction.min_files

@@ -69,8 +69,9 @@ class BucketAccess:
 
     @property
     def keeping(self) -> "BucketAccess":
-        """The access for rows that are written again: in tables with row tracking they keep their ids and versions, as
-        columns of their own."""
+        """Returns the access for rows that are written again: in tables with row tracking they keep their ids and
+        versions, as columns of their own.
+        """
         schema = kept_schema(self.schema)
         return self if schema is self.schema else replace(self, schema=schema)
 
@@ -88,7 +89,7 @@ class BucketAccess:
         return frozenset(f.file_name for f in files if age.has_expired(f, self.files.schema_of))
 
     def levels(self, files: Sequence[DataFileMeta]) -> Levels:
-        """The live files of a bucket as a tree."""
+        """Returns the live files of a bucket as a tree."""
         return Levels.from_files(files, self.compact_options.num_levels, self.key_order)
 
     def writer(
@@ -100,7 +101,7 @@ class BucketAccess:
         first_sequence_number: int = 0,
         postponed: Postponed | None = None,
     ) -> RollingWriter:
-        """A writer of new files in a bucket."""
+        """Returns a writer of new files in a bucket."""
         settings = self._settings.get((level, source)) if postponed is None else None
         if settings is None:
             settings = file_settings(self.schema, level=level, source=source, postponed=postponed)
@@ -120,7 +121,7 @@ class BucketAccess:
         )
 
     def changelog_writer(self, bucket_id: BucketId, *, level: int) -> RollingWriter:
-        """A writer of changelog files in a bucket; keys ascend, but may come more than once."""
+        """Returns a writer of changelog files in a bucket; keys ascend, but may come more than once."""
         return RollingWriter(
             self.files.io,
             self.files.table_path,

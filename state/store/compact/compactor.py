@@ -54,7 +54,7 @@ class CompactResult:
 
     @property
     def rewritten(self) -> tuple[DataFileMeta, ...]:
-        """The files that this compaction has written, without upgrades."""
+        """Returns the files that this compaction has written, without upgrades."""
         names = {f.file_name for f in self.before}
         return tuple(f for f in self.after if f.file_name not in names)
 
@@ -153,7 +153,7 @@ class _Compaction:
                 self.deletions.forget(file.file_name)
 
     def _write(self, step: Rewrite, *, stores: bool) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
-        """The data files and the changelog files of a step."""
+        """Returns the data files and the changelog files of a step."""
         schema = self.access.schema
         fold = self._fold(step, stores=stores)
         names = [f.name for f in schema.fields] if stores or self.options.logs_changes else []
@@ -186,7 +186,7 @@ class _Compaction:
             return [] if data is None else data.close(), [] if log is None else log.close()
 
     def _fold(self, step: Rewrite, *, stores: bool) -> Fold:
-        """The fold for the rows of a step."""
+        """Returns the fold for the rows of a step."""
         schema, options = self.access.schema, self.options
         inner = fold_for(schema)
         rule = ChangeRule(schema.settings.changelog.row_deduplicate, schema.settings.changelog.ignored_columns)
@@ -214,7 +214,9 @@ class _Compaction:
         )
 
     def _older_values(self, columns: tuple[str, ...]) -> OlderValues | None:
-        """The reader of the levels above the output. Steps come in key order, so one reader is enough for all."""
+        """Returns the reader of the levels above the output. Steps come in key order, so one reader is enough for
+        all.
+        """
         runs = self._runs_above
         if self._older is None and runs:
             open_count = len(self.levels.runs())
@@ -238,7 +240,7 @@ class _Compaction:
         return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
 
     def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
-        """The memory of a section: the levels that are looked up get their share too."""
+        """Returns the memory of a section: the levels that are looked up get their share too."""
         above = 0 if self.options.lookup_cause is None else len(self._runs_above)
         return self.memory_bytes * len(section) // (len(section) + above)
 

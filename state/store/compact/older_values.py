@@ -225,7 +225,7 @@ class _Level:
         )
 
     def _group_units(self, file: DataFileMeta) -> list[_Unit]:
-        """The row groups of a file by the bounds of the first key column; nothing if the bounds do not help."""
+        """Returns the row groups of a file by the bounds of the first key column; nothing if the bounds do not help."""
         first = self._keys[0]
         if first.type.root not in _BOUNDED or file.row_count <= self._above.batch_rows:
             return []
@@ -266,8 +266,9 @@ class _Level:
 
 
 def _positions(wanted: SortKeys, present: SortKeys) -> tuple[Indices, Indices]:
-    """The positions of the keys that two ascending lists share; each key is at most once in a list. Shapes: m
-    positions in each."""
+    """Returns the positions of the keys that two ascending lists share; each key is at most once in a list. Shapes: m
+    positions in each.
+    """
     if pa.types.is_large_binary(wanted.type):
         at = pc.index_in(wanted, value_set=present)
         hits = at.is_valid().to_numpy(zero_copy_only=False)
@@ -279,7 +280,7 @@ def _positions(wanted: SortKeys, present: SortKeys) -> tuple[Indices, Indices]:
 
 
 def _count_below(keys: SortKeys, bound: Any) -> int:
-    """How many of the ascending keys are less than `bound`."""
+    """Returns how many of the ascending keys are less than `bound`."""
     count = count_up_to(keys, bound)
     return count - 1 if count and keys[count - 1].as_py() == bound else count
 
@@ -296,6 +297,6 @@ def _normalized_key(key: bytes, fields: Sequence[DataField]) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    """A bound of a footer, or an Arrow scalar, as a value that compares in key order."""
+    """Returns a bound of a footer, or an Arrow scalar, as a value that compares in key order."""
     plain = value.as_py() if isinstance(value, pa.Scalar) else value
     return plain.encode() if isinstance(plain, str) else plain

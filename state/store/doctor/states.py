@@ -24,8 +24,9 @@ class NamedState:
 
 
 def named_states(table: TableHandle) -> Iterator[NamedState]:
-    """Every state that a tag or a branch names, also after one that cannot be read. The marker of a stream is left out
-    if its snapshot expired before it was written; such a marker still says how far the stream has got."""
+    """Yields every state that a tag or a branch names, also after one that cannot be read. The marker of a stream is
+    left out if its snapshot expired before it was written; such a marker still says how far the stream has got.
+    """
     yield from _tags(table, None)
     branches = Branches(table.io, table.path)
     for branch in branches.names():

@@ -31,7 +31,7 @@ class SourcePart(Protocol):
     """Rows that one task reads: a file, a bucket, a table in memory."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
-        """The rows as sealed runs."""
+        """Returns the rows as sealed runs."""
         ...
 
 

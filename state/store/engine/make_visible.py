@@ -104,8 +104,8 @@ def is_lasting(failure: object) -> bool:
 
 
 def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
-    """The trigger of the next try: a minor compaction, which conflicts less often; if the options let level 0 wait,
-    only what was due before.
+    """Returns the trigger of the next try: a minor compaction, which conflicts less often; if the options let level 0
+    wait, only what was due before.
     """
     gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
     return lost if gentle else CompactTrigger.MINOR

@@ -23,7 +23,7 @@ from bucketline.state.store.write.write_plan import Workers, WritePlan
 
 
 def waiting_files(view: LiveFiles, chosen: PartitionTest) -> dict[bytes, Sequence[DataFileMeta]]:
-    """The files in the postpone buckets of these partitions."""
+    """Returns the files in the postpone buckets of these partitions."""
     return {b[0]: view.files(b) for b in view.buckets() if b[1] == POSTPONE_BUCKET and chosen(b[0])}
 
 
@@ -44,7 +44,7 @@ def move_stages(
     workers: Workers,
     chosen: PartitionTest,
 ) -> Stages[Parts]:
-    """The stages that move waiting files, and compact the real buckets of the chosen partitions, as one change.
+    """Returns the stages that move waiting files, and compact the real buckets of the chosen partitions, as one change.
 
     A partition keeps its bucket count; a new one gets one by `postpone.target-row-num-per-bucket`, else
     `postpone.default-bucket-num`, else as many as tasks run at a time.

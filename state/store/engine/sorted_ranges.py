@@ -113,7 +113,7 @@ class KeyBounds(Placing):
 
 
 def read_bounds(notes: Sequence[str]) -> dict[bytes, pa.Table]:
-    """The bounds of each partition, from the notes of a run with `KeyBounds`."""
+    """Returns the bounds of each partition, from the notes of a run with `KeyBounds`."""
     parsed = [json.loads(note) for note in notes]
     return {bytes.fromhex(n["partition"]): unseal(base64.b64decode(n["bounds"])).read_all() for n in parsed}
 
@@ -158,7 +158,7 @@ class SortedFiles(Placing):
 
 
 def in_range_order(files: Sequence[DataFileMeta], first: int) -> tuple[DataFileMeta, ...]:
-    """The files of all ranges of a partition in the order of their rows, numbered from `first` on."""
+    """Returns the files of all ranges of a partition in the order of their rows, numbered from `first` on."""
     numbered, number = [], first
     for file in sorted(files, key=lambda f: f.min_sequence_number):
         last = number + file.row_count - 1

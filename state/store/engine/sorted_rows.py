@@ -94,7 +94,7 @@ class RowSort:
 
 
 def key_of(rows: pa.Table, by: RowSort) -> pa.Table:
-    """The sort key of rows."""
+    """Returns the sort key of rows."""
     return sort_key([one_array(rows[name]) for name in by.columns], by.strategy)
 
 
@@ -132,7 +132,7 @@ def _merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
 
 
 def _count_up_to(block: pa.Table, cut: pa.Table) -> int:
-    """How many rows of a sorted block are not above the row `cut`."""
+    """Returns how many rows of a sorted block are not above the row `cut`."""
     low, high = 0, block.num_rows
     names = _keys(block)
     wanted = tuple(cut[name][0].as_py() for name in names)

@@ -42,12 +42,14 @@ class Deletions:
     places: Mapping[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = field(default_factory=dict)
 
     def count_of_file(self, partition: bytes, bucket: int, file_name: str) -> int | None:
-        """How many rows of a data file are deleted, as the index manifest says; None where it does not."""
+        """Returns how many rows of a data file are deleted, as the index manifest says; None where it does not."""
         place = self.places.get((partition, bucket, file_name))
         return 0 if place is None else place[2].cardinality
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Positions | None:
-        """The deleted rows of a data file; None without a vector. Raises CorruptFileError naming the index file."""
+        """Returns the deleted rows of a data file; None without a vector. Raises CorruptFileError naming the index
+        file.
+        """
         place = self.places.get((partition, bucket, file_name))
         if place is None:
             return None
@@ -69,7 +71,9 @@ class Deletions:
 def find_deletions(
     io: FileIO, table_path: str, schema: TableSchema, entries: Iterable[IndexManifestEntry]
 ) -> Deletions:
-    """The vectors that the entries of an index manifest name. Raises CorruptFileError for two of one data file."""
+    """Returns the vectors that the entries of an index manifest name. Raises CorruptFileError for two of one data
+    file.
+    """
     places: dict[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = {}
     for entry in entries:
         if entry.index_type != DELETION_VECTORS:
@@ -87,7 +91,7 @@ def find_deletions(
 
 
 def drop_deleted(batches: Iterable[pa.RecordBatch], deleted: Positions, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that are not deleted. `batches` are all rows of the file at `path`, in file order.
+    """Yields the rows of a file that are not deleted. `batches` are all rows of the file at `path`, in file order.
 
     Raises CorruptFileError when the vector names a row that the file does not have.
     """

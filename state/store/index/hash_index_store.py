@@ -114,7 +114,7 @@ class HashIndexStore:
         share: Ownership | None = None,
         hashes_of: Ownership | None = None,
     ) -> KnownHashes:
-        """The hashes of one partition; only files that are new to this process are read.
+        """Returns the hashes of one partition; only files that are new to this process are read.
 
         `entries` are the partition's HASH entries, all of them. With `share` only that owner's buckets are read, which
         is enough if it is proven that they have only its own hashes. With `hashes_of` only the hashes of that owner's
@@ -172,7 +172,7 @@ class HashIndexStore:
         return known
 
     def hashes(self, entry: IndexManifestEntry) -> Int32s:
-        """The hashes in one file, in file order. Raises CorruptFileError as `known` does."""
+        """Returns the hashes in one file, in file order. Raises CorruptFileError as `known` does."""
         io, path = self._place(entry)
         try:
             data = io.read(path)
@@ -229,7 +229,7 @@ class HashIndexStore:
             io.delete(path)
 
     def _place(self, entry: IndexManifestEntry) -> tuple[FileIO, str]:
-        """The place of an index file: on the table's storage, or at its full path."""
+        """Returns the place of an index file: on the table's storage, or at its full path."""
         if entry.external_path is not None:
             return file_io_for(entry.external_path, self._storage)
         return self._io, f"{self._path}/{self._folder_of(entry.partition, entry.bucket)}/{entry.file_name}"
@@ -256,7 +256,7 @@ def _of_share(hashes: Int32s, share: Ownership | None) -> Int32s:
 
 
 def hash_entries(index: Iterable[IndexManifestEntry]) -> dict[bytes, tuple[IndexManifestEntry, ...]]:
-    """The HASH entries of an index manifest by partition, buckets ascending."""
+    """Returns the HASH entries of an index manifest by partition, buckets ascending."""
     by_partition: dict[bytes, list[IndexManifestEntry]] = {}
     for entry in index:
         if entry.index_type == HASH:

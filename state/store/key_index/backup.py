@@ -155,7 +155,7 @@ def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
 
 
 def _local_file(path: str) -> RawIOBase:
-    """A new unbuffered file, so that a full disk shows when bytes are written and not at closing."""
+    """Returns a new unbuffered file, so that a full disk shows when bytes are written and not at closing."""
     with local_disk(path):
         return open(path, "wb", buffering=0)
 

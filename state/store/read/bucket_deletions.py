@@ -121,7 +121,7 @@ def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
 
 
 def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, VectorFiles]:
-    """The deletion-vector files of an index manifest by bucket."""
+    """Returns the deletion-vector files of an index manifest by bucket."""
     by_bucket: dict[BucketId, VectorFiles] = {}
     for entry in index:
         if entry.index_type == DELETION_VECTORS:

@@ -45,7 +45,9 @@ class ChangeSplit:
 
 
 def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = False) -> list[ChangeUnit]:
-    """The files with a snapshot's changes: bucket after bucket, those of a bucket in the order of their rows."""
+    """Returns the files with a snapshot's changes: bucket after bucket, those of a bucket in the order of their
+    rows.
+    """
     entries = change_entries(table, snapshot, change_files(table.table_schema), postponed=postponed)
     units = []
     for bucket in group_by_bucket(entries):
@@ -65,7 +67,7 @@ def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = Fa
 
 
 def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: Projection) -> list[ChangeUnit]:
-    """The units that may hold rows passing the filter."""
+    """Returns the units that may hold rows passing the filter."""
     if projection.expression is None:
         return list(units)
     schema = table.table_schema
@@ -106,7 +108,9 @@ def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitS
 def read_change_split(
     place: TablePlace, projection: Projection, split: ChangeSplit
 ) -> Iterator[tuple[ChangeUnit, pa.RecordBatch]]:
-    """The rows of a split as they were stored, each batch with its unit; the row kind (an int8) is the last column."""
+    """Yields the rows of a split as they were stored, each batch with its unit; the row kind (an int8) is the last
+    column.
+    """
     table = place.open()
     access = FileAccess(table.io, table.path, place.schema, table.schema_store.read_under(place.schema))
     for unit in split.units:

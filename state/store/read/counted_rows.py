@@ -23,7 +23,8 @@ _MOST_AT_ONCE = 1 << 30
 def counted_apart(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> tuple[int, Sequence[BucketFiles]]:
-    """How many rows of the buckets are known from metadata, and the buckets or files that must be read for the rest.
+    """Returns how many rows of the buckets are known from metadata, and the buckets or files that must be read for the
+    rest.
 
     Nothing is counted for a read that asks for columns. The given buckets may hold rows that pass (`prune`).
     """

@@ -18,7 +18,7 @@ from bucketline.state.types.arrow import SEQUENCE
 
 
 def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with their row ids and sequence numbers, if the file itself does not have them.
+    """Yields the rows of a file with their row ids and sequence numbers, if the file itself does not have them.
 
     `batches` are all rows of the file, in file order. Raises CorruptFileError for a file without row ids.
     """

@@ -38,15 +38,15 @@ class Sight:
 
 
 def own_sight(table: TableHandle, version: Version | None) -> Sight:
-    """The view of the branch that was opened. Raises OptionError for a version that does not exist."""
+    """Returns the view of the branch that was opened. Raises OptionError for a version that does not exist."""
     settings = table.table_schema.settings.reading
     snapshot = Versions(table.io, table.metadata_path).find(version, settings)
     return _sight(table, snapshot, is_past=version is not None or bool(settings.named_versions))
 
 
 def sights(table: TableHandle, version: Version | None) -> list[Sight]:
-    """The branches of a read, in order: one, or two if an option names another existing one. Raises OptionError for a
-    version that does not exist in one of them, UnsupportedTableError if their columns differ.
+    """Returns the branches of a read, in order: one, or two if an option names another existing one. Raises OptionError
+    for a version that does not exist in one of them, UnsupportedTableError if their columns differ.
     """
     own = own_sight(table, version)
     # The newest schema names the other branch, whatever the age of the snapshot.
@@ -82,7 +82,7 @@ def _sight(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> S
 
 
 def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
-    """A handle on the branch with the same read options; None when there is no such branch."""
+    """Returns a handle on the branch with the same read options; None when there is no such branch."""
     asked = {**table.read_options, BRANCH.key: name}
     schema = Schemas(table.io, branch_path(table.path, ReadSettings(asked))).latest()
     if schema is None:
@@ -92,10 +92,10 @@ def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
 
 
 def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> Sight | None:
-    """The view of the other branch that belongs to the view of the own branch; None if it adds nothing. A snapshot id
-    names a snapshot of the own branch: the other branch is read as it was at that time, or at its first snapshot if
-    that is later. A tag means the same snapshot for both, so the other branch has no partition of its own. A time, and
-    an id from `scan.version`, applies to the other branch directly.
+    """Returns the view of the other branch that belongs to the view of the own branch; None if it adds nothing. A
+    snapshot id names a snapshot of the own branch: the other branch is read as it was at that time, or at its first
+    snapshot if that is later. A tag means the same snapshot for both, so the other branch has no partition of its own.
+    A time, and an id from `scan.version`, applies to the other branch directly.
     """
     versions = Versions(other.io, other.metadata_path)
     settings = ReadSettings(own.table.read_options if version is None else {})
@@ -121,7 +121,7 @@ def _as_of(versions: Versions, own: Snapshot) -> Snapshot | None:
 
 
 def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSchema:
-    """The other branch's schema with the own column names: columns are matched by position, as Paimon does.
+    """Returns the other branch's schema with the own column names: columns are matched by position, as Paimon does.
 
     Raises UnsupportedTableError if the columns differ in number or type, or if an option uses a name that only the
     other branch has.

@@ -65,7 +65,7 @@ class FileAccess:
     def rows(
         self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one file, retracts included, without rows deleted by position. Raises the errors of
+        """Returns the rows of one file, retracts included, without rows deleted by position. Raises the errors of
         `read_data_file`.
         """
         io, path = self.place(bucket, file)
@@ -121,8 +121,8 @@ def _less_deleted(
     groups: Sequence[RowGroup] | None,
     most: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, or of some of its row groups, without those at the deleted positions. The whole file is read
-    if more than `most` row groups would be.
+    """Yields the rows of a file, or of some of its row groups, without those at the deleted positions. The whole file
+    is read if more than `most` row groups would be.
     """
     if groups is None or (most is not None and len(groups) > most):
         yield from drop_deleted(read(), deleted, path)
@@ -133,7 +133,7 @@ def _less_deleted(
 
 
 def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
-    """The columns, and the one with the time of rows."""
+    """Returns the columns, and the one with the time of rows."""
     return columns if age.field.name in columns else (*columns, age.field.name)
 
 

@@ -35,8 +35,8 @@ _Read = Callable[[int, int], bytes]
 def narrowed_by_index(
     access: FileAccess, bucket: BucketFiles, expression: pc.Expression | None, *, opens_files: bool = True
 ) -> BucketFiles:
-    """The bucket without files that hold nothing that passes the filter; no file may be left. Without `opens_files`,
-    only indexes in manifests are used. Raises CorruptFileError for an index that cannot be read.
+    """Returns the bucket without files that hold nothing that passes the filter; no file may be left. Without
+    `opens_files`, only indexes in manifests are used. Raises CorruptFileError for an index that cannot be read.
     """
     schema = access.schema
     if expression is None or not any(_index_names(f) or f.embedded_index is not None for f in bucket.files):
@@ -57,7 +57,7 @@ def narrowed_by_index(
 
 
 def indexed_names(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> frozenset[str]:
-    """The columns of which a file has a bloom filter. Raises CorruptFileError."""
+    """Returns the columns of which a file has a bloom filter. Raises CorruptFileError."""
     if file.embedded_index is None and not _index_names(file):
         return frozenset()
     with _index_of(access, bucket, file) as (_, parts):

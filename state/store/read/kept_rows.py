@@ -24,7 +24,9 @@ from bucketline.state.types.order import key_order
 
 
 def read_kept(table: TableHandle) -> ReadRows:
-    """The columns, then `_row_kind` (int8). Raises as `read_table`. Rows in the postpone bucket are left out."""
+    """Returns the columns, then `_row_kind` (int8). Raises as `read_table`. Rows in the postpone bucket are left
+    out.
+    """
     sight = own_sight(table, None)
     refuse_unreadable(sight.schema)
     schema = sight.schema
@@ -39,7 +41,7 @@ def read_kept(table: TableHandle) -> ReadRows:
 
 
 def _kept(access: FileAccess, bucket: BucketFiles) -> Iterator[pa.RecordBatch]:
-    """The rows of a bucket that has keys: one row for each key, the row kind in the last column."""
+    """Yields the rows of a bucket that has keys: one row for each key, the row kind in the last column."""
     schema = access.schema
     columns = [*(f.name for f in schema.fields), VALUE_KIND]
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])

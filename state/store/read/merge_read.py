@@ -51,8 +51,8 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 def read_buckets(
     access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key,
-    unless the table has deletion vectors.
+    """Yields the current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key, unless
+    the table has deletion vectors.
 
     Memory: one batch of each run of the section being merged; where storage answers late, the ends of the next files.
     Batches are never empty.
@@ -94,7 +94,8 @@ def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
 def read_stored_rows(
     access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the buckets' files as they are stored, file after file, the kind of each (an int8) in a last column.
+    """Yields the rows of the buckets' files as they are stored, file after file, the kind of each (an int8) in a last
+    column.
 
     In tables without a primary key every row has the kind +I.
     """
@@ -126,7 +127,7 @@ def merge_section(
     ages_known: bool = False,
     out: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a section, one for each key, retracts included, in key order.
+    """Returns the rows of a section, one for each key, retracts included, in key order.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
     (`merge_columns`). The fold decides which columns are returned, or `out` if the fold selects rows. With `ages_known`
@@ -170,7 +171,7 @@ def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.Rec
 
 
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
-    """The needed columns and those that merging needs, each once."""
+    """Returns the needed columns and those that merging needs, each once."""
     own = (*schema.trimmed_primary_key, *schema.settings.merge.sequence_fields, SEQUENCE, VALUE_KIND)
     return tuple(dict.fromkeys((*merging_of(schema).columns_to_merge(needed), *own)))
 
@@ -192,7 +193,9 @@ def _reader_of_rows(schema: TableSchema) -> Callable[..., Iterator[pa.RecordBatc
 def _evolved_rows(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table with data evolution, by row id, each put together from the files that hold its columns."""
+    """Yields the rows of a table with data evolution, by row id, each put together from the files that hold its
+    columns.
+    """
     out = read_schema(access.schema, columns)
     for rows in row_ranges(bucket.files):
         wanted = columns_of_files(rows, access.schema, columns, access.schema_of)

@@ -39,7 +39,8 @@ PIECE_ROWS = 1 << 19
 def read_with_postponed(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """The current rows of a postpone table as if all postponed rows had been compacted; partition after partition.
+    """Yields the current rows of a postpone table as if all postponed rows had been compacted; partition after
+    partition.
 
     `buckets` are all files a batch read sees and those of the postpone bucket. Rows of one writer keep their order;
     those of different writers are taken in the order of their files' creation.
@@ -91,7 +92,7 @@ def _merged(access: FileAccess, runs: Sequence[Iterator[pa.RecordBatch]], fold: 
 def _runs_of(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], *, with_levels: bool
 ) -> list[Iterator[pa.RecordBatch]]:
-    """The bucket's files in as few sorted runs as possible."""
+    """Returns the bucket's files in as few sorted runs as possible."""
     order = key_order([f.type for f in access.schema.select(access.schema.trimmed_primary_key)])
     all_runs: list[Iterator[pa.RecordBatch]] = []
 
@@ -173,7 +174,7 @@ class _Spill:
 
 
 def _folded(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """The rows in key order, each key folded to one row, as a write buffer does before it is flushed."""
+    """Returns the rows in key order, each key folded to one row, as a write buffer does before it is flushed."""
     keys = schema.trimmed_primary_key
     direction: Direction = "descending" if schema.settings.merge.newest_is_smallest else "ascending"
     then: list[tuple[str, Direction]] = [(name, direction) for name in schema.settings.merge.sequence_fields]

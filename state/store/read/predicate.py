@@ -37,7 +37,7 @@ class Bounds:
 
 
 def filter_columns(schema: pa.Schema, expression: pc.Expression) -> tuple[str, ...]:
-    """The columns the filter reads, in schema order.
+    """Returns the columns the filter reads, in schema order.
 
     Raises SchemaMismatchError when it names a column that does not exist, compares what cannot be compared, or is no
     condition.
@@ -98,7 +98,7 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
 
 
 def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
-    """The guarantee that the bounds give for every row, or None if they do not help."""
+    """Returns the guarantee that the bounds give for every row, or None if they do not help."""
     column = pc.field(field.name)
     if bounds.null_count is not None and bounds.null_count == bounds.row_count:
         return column.is_null()
@@ -119,7 +119,7 @@ def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
 
 
 def constant_guarantee(field: DataField, value: object) -> pc.Expression:
-    """The guarantee that the column has the value in every row, as partition columns do."""
+    """Returns the guarantee that the column has the value in every row, as partition columns do."""
     column = pc.field(field.name)
     if value is None:
         return column.is_null()
@@ -129,7 +129,7 @@ def constant_guarantee(field: DataField, value: object) -> pc.Expression:
 
 
 def conjunction(parts: Sequence[pc.Expression | None]) -> pc.Expression:
-    """All of the given parts together; without parts, the condition that is always true."""
+    """Returns all of the given parts together; without parts, the condition that is always true."""
     known = [p for p in parts if p is not None]
     if not known:
         return ALWAYS

@@ -29,13 +29,13 @@ class Projection:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """The part of the filter by which files are skipped."""
+        """Returns the part of the filter by which files are skipped."""
         return self.condition.expression
 
 
 def plan_projection(schema: TableSchema, columns: Iterable[str] | None, condition: Condition) -> Projection:
-    """The projection of a read; `needed` adds the columns that only the filter needs. Raises SchemaMismatchError naming
-    an unknown column, or one requested twice.
+    """Returns the projection of a read; `needed` adds the columns that only the filter needs. Raises
+    SchemaMismatchError naming an unknown column, or one requested twice.
     """
     own = [f.name for f in schema.fields]
     known = own if not is_tracked(schema) else [*own, *TRACKED_NAMES]
@@ -82,7 +82,7 @@ def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
 
 
 def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The rows that pass the filter, in the requested columns and the table's types; no batch is empty.
+    """Yields the rows that pass the filter, in the requested columns and the table's types; no batch is empty.
 
     Decimals that are too long for their type are null, and a CHAR has its blanks, as in Paimon's Spark.
     """
@@ -103,7 +103,7 @@ def as_shown(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterable
 
 
 def filtered(batch: pa.RecordBatch, condition: Condition) -> list[pa.RecordBatch]:
-    """The rows of the batch that pass, together; no batch is empty."""
+    """Returns the rows of the batch that pass, together; no batch is empty."""
     batches: list[pa.RecordBatch] = [batch] if batch.num_rows else []
     if condition.expression is not None:
         rows = pa.Table.from_batches([batch]).filter(condition.expression)

@@ -45,7 +45,7 @@ class BucketFiles:
     files: tuple[DataFileMeta, ...]
 
     def with_files(self, files: Iterable[DataFileMeta]) -> "BucketFiles":
-        """The same bucket with some of its files."""
+        """Returns the same bucket with some of its files."""
         return BucketFiles(self.partition, self.bucket, self.total_buckets, tuple(files))
 
 
@@ -64,8 +64,8 @@ def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
 
 
 def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_optimized: bool) -> list[BucketFiles]:
-    """The files that a batch read sees: no postponed rows, and only the last level if requested. Level 0 of tables with
-    first-row or deletion vectors is not visible until a compaction has looked up its keys.
+    """Returns the files that a batch read sees: no postponed rows, and only the last level if requested. Level 0 of
+    tables with first-row or deletion vectors is not visible until a compaction has looked up its keys.
     """
     real = [b for b in buckets if b.bucket >= 0]
     if not schema.primary_keys:
@@ -89,8 +89,9 @@ def hides_level0(schema: TableSchema) -> bool:
 def prune(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """The buckets and files that may hold rows passing the filter, which must fit the schema (`filter_columns`); all
-    without a filter."""
+    """Returns the buckets and files that may hold rows passing the filter, which must fit the schema
+    (`filter_columns`); all without a filter.
+    """
     if expression is None:
         return list(buckets)
     pruning = _Pruning(schema, expression, schema_of)
@@ -112,7 +113,7 @@ def prune_stored(
 def passing_whole(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """The buckets whose metadata show that every row passes. Their rows must not need merging."""
+    """Returns the buckets whose metadata show that every row passes. Their rows must not need merging."""
     pruning = _Pruning(schema, ~expression | expression.is_null(), schema_of)
     failing = {id(b) for b, fails in zip(buckets, pruning.any_passing(buckets), strict=True) if fails}
     return [b for b in buckets if id(b) not in failing]
@@ -157,7 +158,9 @@ class _Pruning:
         return [b for b in buckets if b.partition in passing]
 
     def by_bucket(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Only the buckets that can have rows with the wanted bucket key, by each partition's own bucket count."""
+        """Returns only the buckets that can have rows with the wanted bucket key, by each partition's own bucket
+        count.
+        """
         if not bucket_mode(self.schema).hashes_keys:
             return list(buckets)
         pinned = pinned_values(self.arrow, self.expression)

@@ -88,7 +88,9 @@ def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight
 
 
 def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
-    """The condition of a filter on the columns of the table. Raises OptionError for text that is no condition."""
+    """Returns the condition of a filter on the columns of the table. Raises OptionError for text that is no
+    condition.
+    """
     return plan_condition(filter, (with_tracked(schema) if is_tracked(schema) else schema).fields)
 
 
@@ -123,12 +125,12 @@ def _rows_at(table: TableHandle, request: ReadRequest, seen: Sequence[Sight]) ->
 
 
 def rows_projection(table: TableHandle, request: ReadRequest) -> Projection:
-    """The columns and the filter of a request under the schema of the handle. Raises as `Table.to_batches`."""
+    """Returns the columns and the filter of a request under the schema of the handle. Raises as `Table.to_batches`."""
     return _projection_of(Sight(table, table.table_schema, None), request)
 
 
 def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
-    """The schema of the rows of a read of a snapshot. Raises as `Table.to_batches`."""
+    """Returns the schema of the rows of a read of a snapshot. Raises as `Table.to_batches`."""
     own = own_sight(table, request.version)
     refuse_unreadable(own.schema, is_named=request.version is not None)
     projection = _projection_of(own, request)

@@ -109,7 +109,9 @@ def local_time(time_ms: int, of: str) -> datetime:
 def files_table(
     table_path: str, schema: TableSchema, buckets: Sequence[BucketFiles], schema_of: Callable[[int], TableSchema]
 ) -> pa.Table:
-    """One row for each file of the buckets, in their order; files waiting in the postpone bucket are left out."""
+    """Returns one row for each file of the buckets, in their order; files waiting in the postpone bucket are left
+    out.
+    """
     rows = []
     for bucket in buckets:
         if bucket.bucket < 0:
@@ -144,13 +146,17 @@ def files_table(
 
 
 def partition_text(schema: TableSchema, partition: bytes) -> str:
-    """A partition as Paimon's system tables show it: `{2024-01-01, 7}`, values cast to STRING; `{}` for none."""
+    """Returns a partition as Paimon's system tables show it: `{2024-01-01, 7}`, values cast to STRING; `{}` for
+    none.
+    """
     types = [f.type for f in schema.select(schema.partition_keys)]
     return "{" + ", ".join(map(_shown_text, decode_row(partition, types), types)) + "}"
 
 
 def key_text(schema: TableSchema, key: bytes) -> str | None:
-    """A serialized key as Paimon's system tables show it: `[1, a]`, values in internal form; None without a key."""
+    """Returns a serialized key as Paimon's system tables show it: `[1, a]`, values in internal form; None without a
+    key.
+    """
     types = [f.type for f in schema.select(schema.trimmed_primary_key)]
     return "[" + ", ".join(map(_internal_text, decode_row(key, types), types)) + "]" if types else None
 
@@ -215,7 +221,7 @@ def _shown_text(value: object, data_type: DataType) -> str:
 
 
 def value_text(value: object, data_type: DataType) -> str:
-    """A value cast to STRING; bytes in hex."""
+    """Returns a value cast to STRING; bytes in hex."""
     if isinstance(value, bytes):
         return value.hex()
     if data_type.root is TypeRoot.TIMESTAMP_LTZ:

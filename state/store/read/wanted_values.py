@@ -63,7 +63,7 @@ def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[
 
 
 def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.Array) -> pa.Array | None:
-    """The values with which a row may pass the condition; None if a row with another value may pass too."""
+    """Returns the values with which a row may pass the condition; None if a row with another value may pass too."""
     if not 0 < len(values) <= _MOST_VALUES:
         return None
     column = pc.field(name)
@@ -77,7 +77,7 @@ def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.
 
 
 def _of_type(literals: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
-    """The literals that are values of the type exactly."""
+    """Returns the literals that are values of the type exactly."""
     found = []
     for values in literals:
         try:
@@ -88,7 +88,7 @@ def _of_type(literals: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
 
 
 def _literals(expression: pc.Expression) -> Iterator[pa.Array]:
-    """The literals in an expression, as its serialized form lists them, and the values of each IN."""
+    """Yields the literals in an expression, as its serialized form lists them, and the values of each IN."""
     try:
         _, (serialized, *_) = expression.__reduce__()
         with pa.ipc.open_file(serialized) as reader:

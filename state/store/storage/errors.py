@@ -53,7 +53,7 @@ _TEXTS = {
 def storage_error(
     path: str, error: OSError, *, remedy: str = "", retryable: bool | None = None, published: bool | None = None
 ) -> StorageError:
-    """The error as a StorageError that names the path; `remedy` is a further remedy.
+    """Returns the error as a StorageError that names the path; `remedy` is a further remedy.
 
     `missing` is set by the error's number, and `retryable` where it is not given.
     """
@@ -78,7 +78,7 @@ def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
 
 
 def disk_error(error: Exception) -> OSError | None:
-    """The error about a disk, by the system's number or by a library's message; None for other errors."""
+    """Returns the error about a disk, by the system's number or by a library's message; None for other errors."""
     if isinstance(error, OSError) and error.errno is not None:
         return error if error.errno in _EXPLAINED else None
     text = str(error)

@@ -28,15 +28,15 @@ class FileIO(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
+        """Returns the whole file."""
         ...
 
     def read_optional(self, path: str) -> bytes | None:
-        """The whole file; None if it does not exist."""
+        """Returns the whole file; None if it does not exist."""
         ...
 
     def read_unchanging(self, path: str) -> bytes:
-        """The whole file, for a file that never changes and whose name is used only once.
+        """Returns the whole file, for a file that never changes and whose name is used only once.
 
         If reading takes a network request, the bytes may come from memory, even if the file no longer exists.
         """
@@ -68,7 +68,7 @@ class FileIO(Protocol):
         ...
 
     def list_files(self, directory: str) -> list[FileInfo]:
-        """Every file at any depth below a folder, sorted by path; none when there is no such folder."""
+        """Returns every file at any depth below a folder, sorted by path; none when there is no such folder."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -90,11 +90,11 @@ class FileIO(Protocol):
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """The file for reading at any position; the caller closes it."""
+        """Returns the file for reading at any position; the caller closes it."""
         ...
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file for writing, created with its folders, durable once it is closed.
+        """Returns a new file for writing, created with its folders, durable once it is closed.
 
         Raises StorageError if the file exists: when it is opened or, if that check takes a network request, when it is
         closed.
@@ -103,10 +103,10 @@ class FileIO(Protocol):
 
 
 def file_io_for(uri: str, storage: Mapping[str, str] | None, world: World = SYSTEM_WORLD) -> tuple[FileIO, str]:
-    """The FileIO for a path or URI, and the path it names there, without a slash at the end.
+    """Returns the FileIO for a path or URI, and the path it names there, without a slash at the end.
 
-    `storage` are storage options (`s3.endpoint`, ...); those of other schemes are ignored. It has no
-    default, so that no caller can forget to hand them on. Names of temporary files come from `world`.
+    `storage` are storage options (`s3.endpoint`, ...); those of other schemes are ignored. It has no default, so that
+    no caller can forget to hand them on. Names of temporary files come from `world`.
     A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
     written in capitals (`FILE:/data`). Raises OptionError for a URI of an unknown scheme, and as
     `check_storage_options`.

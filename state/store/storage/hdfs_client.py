@@ -130,8 +130,8 @@ refuse_after_fork(lambda: native_client.cache_info().currsize > 0)
 
 
 def hdfs_address(uri: str, storage: Mapping[str, str]) -> tuple[HdfsAddress, str]:
-    """The cluster that a URI names, and the path inside it, without a slash at its end. `hdfs:///path` is in the
-    default file system. `storage` are storage options that have been checked.
+    """Returns the cluster that a URI names, and the path inside it, without a slash at its end. `hdfs:///path` is in
+    the default file system. `storage` are storage options that have been checked.
 
     Raises OptionError for a URI that names a user, or no path, and where hdfs-native is not installed.
     """

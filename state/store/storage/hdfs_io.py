@@ -239,7 +239,7 @@ class _NewFile(io.RawIOBase):
 
 
 def hdfs_io_for(uri: str, storage: Mapping[str, str], world: World) -> tuple[HdfsIO, str]:
-    """The HdfsIO for a URI and the path inside it; `storage` are storage options that have been checked.
+    """Returns the HdfsIO for a URI and the path inside it; `storage` are storage options that have been checked.
 
     Raises OptionError for settings that do not fit, and where hdfs-native is not installed. Sends no request.
     """

@@ -19,7 +19,7 @@ _ASIDE = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\
 
 
 def own_name(file: FileInfo) -> str:
-    """The name of a file; for a file that was put aside, its former name."""
+    """Returns the name of a file; for a file that was put aside, its former name."""
     return _own_name(file.path.rpartition("/")[2])
 
 

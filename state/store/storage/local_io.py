@@ -38,7 +38,7 @@ class LocalIO:
 
     @staticmethod
     def absolute(path: str) -> str:
-        """The absolute path without dots and doubled slashes."""
+        """Returns the absolute path without dots and doubled slashes."""
         return os.path.abspath(path)
 
     def require_publish(self) -> None:

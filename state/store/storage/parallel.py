@@ -19,7 +19,7 @@ _ASK_AGAIN_SECONDS = 0.05
 
 
 def core_count() -> int:
-    """The cores that this process may use."""
+    """Returns the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -30,8 +30,8 @@ def answers_late(io: object) -> bool:
 
 
 def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of the works, in order; they run at the same time if the storage `io` is far away, else one after
-    another.
+    """Returns the results of the works, in order; they run at the same time if the storage `io` is far away, else one
+    after another.
 
     When this returns or raises, no work is running. Raises the first error, in order; an interrupt leaves works undone
     that have not begun.
@@ -49,9 +49,9 @@ def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> Generator[T, None, None]:
-    """The items of all sources, those of each source in order, while up to `readers` threads read one source each. With
-    one reader, sources are read one after the other in this thread. Memory: two items for each reader. The first error
-    of a source ends the reading and is raised; closing the generator also ends it.
+    """Yields the items of all sources, those of each source in order, while up to `readers` threads read one source
+    each. With one reader, sources are read one after the other in this thread. Memory: two items for each reader. The
+    first error of a source ends the reading and is raised; closing the generator also ends it.
     """
     readers = min(readers, len(sources))
     if readers < 2:
@@ -66,9 +66,9 @@ def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> 
 
 
 def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int, over: Event | None = None) -> list[T]:
-    """The items of all sources, in order, read by up to `readers` threads, each of them one source at a time. With one
-    reader they are read in this thread. An error of a source ends the reading and is raised; of several, that of the
-    first source that has one. `over` is set when the reading ends early: sources that look at it can stop.
+    """Returns the items of all sources, in order, read by up to `readers` threads, each of them one source at a time.
+    With one reader they are read in this thread. An error of a source ends the reading and is raised; of several, that
+    of the first source that has one. `over` is set when the reading ends early: sources that look at it can stop.
     """
     readers = min(readers, len(sources))
     if readers < 2:
@@ -109,7 +109,7 @@ class _Reading(Generic[T]):
             thread.start()
 
     def items(self) -> Iterator[T]:
-        """The items until every reader is done. Raises what a source raises."""
+        """Yields the items until every reader is done. Raises what a source raises."""
         busy = len(self._threads)
         while busy:
             entry = self._queue.get()

@@ -23,7 +23,7 @@ class Remembered:
 
     @property
     def used_bytes(self) -> int:
-        """The bytes of the files that are remembered."""
+        """Returns the bytes of the files that are remembered."""
         return self._used_bytes
 
     def get(self, key: Hashable) -> bytes | None:

@@ -35,7 +35,7 @@ class WrappedIO:
 
     @property
     def inner(self) -> Inner:
-        """The storage itself."""
+        """Returns the storage itself."""
         raise NotImplementedError
 
     def require_publish(self) -> None:

@@ -21,7 +21,7 @@ _ADDED = pa.array([int(RowKind.INSERT), int(RowKind.UPDATE_AFTER)], pa.int8())
 
 
 def read_optimized(table: TableHandle) -> ReadRows:
-    """The rows of the last level alone, or of all files of an append table."""
+    """Returns the rows of the last level alone, or of all files of an append table."""
     return read_table(table, ReadRequest(read_optimized=True))
 
 
@@ -31,8 +31,9 @@ def audit_log(table: TableHandle) -> ReadRows:
 
 
 def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool) -> ReadRows:
-    """The changes after snapshot `since`, up to and including `until`, with the columns of `until`. `as_log`: as
-    `audit_log`; else without the rows that were removed or replaced. Raises as `Table.to_batches`."""
+    """Returns the changes after snapshot `since`, up to and including `until`, with the columns of `until`. `as_log`:
+    as `audit_log`; else without the rows that were removed or replaced. Raises as `Table.to_batches`.
+    """
     version = None if since == until else until
     schema = rows_schema(table, ReadRequest(version=version))
     rows: Iterator[pa.RecordBatch] = iter(())
@@ -51,7 +52,9 @@ def _kept_changes(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> ReadRows:
-    """The rows with their kind moved from the last column, where it is a number, to the first, where it is a text."""
+    """Yields the rows with their kind moved from the last column, where it is a number, to the first, where it is a
+    text.
+    """
     out = pa.schema([pa.field(ROW_KIND, pa.string(), nullable=False), *list(schema)[:-1]])
 
     def shown() -> Iterator[pa.RecordBatch]:

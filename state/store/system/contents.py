@@ -86,7 +86,9 @@ TABLE_INDEXES = pa.schema(
 
 
 def partitions(table: TableHandle) -> pa.Table:
-    """One row a partition, by its text (`dt=2026-01-01/hr=7`). Rows that wait in the postpone bucket do not count."""
+    """Returns one row a partition, by its text (`dt=2026-01-01/hr=7`). Rows that wait in the postpone bucket do not
+    count.
+    """
     schema, snapshot = table.table_schema, _snapshot(table)
     grouped: dict[bytes, list[ManifestEntry]] = defaultdict(list)
     for entry in _entries(table, snapshot):
@@ -107,7 +109,7 @@ def partitions(table: TableHandle) -> pa.Table:
 
 
 def buckets(table: TableHandle) -> pa.Table:
-    """One row a bucket, by partition and number; the postpone bucket is -2."""
+    """Returns one row a bucket, by partition and number; the postpone bucket is -2."""
     grouped: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in _entries(table, _snapshot(table)):
         grouped[entry.partition, entry.bucket].append(entry)
@@ -119,13 +121,13 @@ def buckets(table: TableHandle) -> pa.Table:
 
 
 def _shown(rows: Sequence[Mapping[str, object]], schema: pa.Schema, *order: str) -> pa.Table:
-    """The rows that have files, in order."""
+    """Returns the rows that have files, in order."""
     sized = pa.Table.from_pylist(rows, schema=schema)
     return sized.filter(pc.field("file_count") > 0).sort_by([(name, "ascending") for name in order])
 
 
 def manifests(table: TableHandle) -> pa.Table:
-    """One row a manifest of the snapshot, those of its changelog included."""
+    """Returns one row a manifest of the snapshot, those of its changelog included."""
     snapshot = _snapshot(table)
     metas: list[ManifestFileMeta] = []
     if snapshot is not None:
@@ -150,7 +152,9 @@ def manifests(table: TableHandle) -> pa.Table:
 
 
 def table_indexes(table: TableHandle) -> pa.Table:
-    """One row an index file; `dv_ranges` says for each data file how many of its rows are deleted, and where."""
+    """Returns one row an index file; `dv_ranges` says for each data file how many of its rows are deleted, and
+    where.
+    """
     snapshot = _snapshot(table)
     entries = [] if snapshot is None else table.manifests.read_index(snapshot.index_manifest)
     names = {f.id: f.name for f in table.table_schema.fields}
@@ -187,7 +191,7 @@ def _snapshot(table: TableHandle) -> Snapshot | None:
 
 
 def _entries(table: TableHandle, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Every entry of the snapshot's manifests, for files added and deleted, the oldest first."""
+    """Yields every entry of the snapshot's manifests, for files added and deleted, the oldest first."""
     for manifest in [] if snapshot is None else table.manifests.base_and_delta(snapshot):
         yield from table.manifests.read(manifest)
 

@@ -79,7 +79,7 @@ AGGREGATION_FIELDS = pa.schema(
 
 
 def schemas(table: TableHandle) -> pa.Table:
-    """One row a version of the schema, the oldest first; lists and options are JSON."""
+    """Returns one row a version of the schema, the oldest first; lists and options are JSON."""
     rows = [
         {
             "schema_id": s.id,
@@ -96,14 +96,14 @@ def schemas(table: TableHandle) -> pa.Table:
 
 
 def options(table: TableHandle) -> pa.Table:
-    """One row an option of the newest schema."""
+    """Returns one row an option of the newest schema."""
     newest = table.schema_store.latest()
     newest_options = {} if newest is None else newest.options
     return pa.table([list(newest_options.keys()), list(newest_options.values())], schema=OPTIONS)
 
 
 def tags(table: TableHandle) -> pa.Table:
-    """One row a tag, by name."""
+    """Returns one row a tag, by name."""
     rows = [
         {
             "tag_name": t.name,
@@ -120,7 +120,9 @@ def tags(table: TableHandle) -> pa.Table:
 
 
 def branches(table: TableHandle) -> pa.Table:
-    """One row a branch, by name; `create_time` is when its folder changed last, or its first file was written."""
+    """Returns one row a branch, by name; `create_time` is when its folder changed last, or its first file was
+    written.
+    """
     stored = Branches(table.io, table.path)
     rows = [
         {"branch_name": name, "create_time": local_time(_changed_ms(table, stored.path(name)), f"branch {name}")}
@@ -137,14 +139,14 @@ def _changed_ms(table: TableHandle, folder: str) -> int:
 
 
 def consumers(table: TableHandle) -> pa.Table:
-    """One row a consumer, by name."""
+    """Returns one row a consumer, by name."""
     progress = sorted(next_of_consumers(table.io, table.metadata_path).items())
     rows = [{"consumer_id": name, "next_snapshot_id": next_id} for name, next_id in progress]
     return pa.Table.from_pylist(rows, schema=CONSUMERS)
 
 
 def statistics(table: TableHandle) -> pa.Table:
-    """The statistics that ANALYZE has put into the snapshot, in at most one row."""
+    """Returns the statistics that ANALYZE has put into the snapshot, in at most one row."""
     snapshot = Versions(table.io, table.metadata_path).find(None, table.table_schema.settings.reading)
     if snapshot is None or snapshot.statistics is None:
         return STATISTICS.empty_table()
@@ -164,7 +166,7 @@ def statistics(table: TableHandle) -> pa.Table:
 
 
 def aggregation_fields(table: TableHandle) -> pa.Table:
-    """One row a column, with the options of the form `fields.<column>.…` that are about it."""
+    """Returns one row a column, with the options of the form `fields.<column>.…` that are about it."""
     newest = table.schema_store.latest()
     assert newest is not None, "a table that is open has a schema"
     rows = [

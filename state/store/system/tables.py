@@ -52,8 +52,9 @@ def keeps_rows(name: str) -> bool:
 
 
 def system_table(table: TableHandle, name: str) -> ReadRows:
-    """The columns and rows of a system table. Raises OptionError for a name that is none, and for time travel of one
-    that shows no snapshot."""
+    """Returns the columns and rows of a system table. Raises OptionError for a name that is none, and for time travel
+    of one that shows no snapshot.
+    """
     known = name.lower()
     if known not in SYSTEM_TABLES:
         near = did_you_mean(known, SYSTEM_TABLES) or f"; there are {', '.join(SYSTEM_TABLES)}"

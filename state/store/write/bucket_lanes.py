@@ -99,8 +99,8 @@ def _no_runs(bucket_id: BucketId) -> Runs:
 
 
 def threads_that_wait(write: BucketWrite) -> int:
-    """How many buckets a task with one core writes at the same time by default: if storage is slow, threads mostly
-    wait.
+    """Returns how many buckets a task with one core writes at the same time by default: if storage is slow, threads
+    mostly wait.
     """
     return AT_ONCE if write.parallelism is None and answers_late(write.access.files.io) else 1
 

@@ -70,7 +70,7 @@ class BucketState:
     stored_vectors: VectorFiles = ()
 
     def rows(self, access: BucketAccess, bucket_id: BucketId) -> StoredRows:
-        """The rows of the bucket before this batch."""
+        """Returns the rows of the bucket before this batch."""
         if self.complete:
             return StoredRows(access, bucket_id, self.files, self.vector_files)
         return StoredRows(access, bucket_id, self.stored, self.stored_vectors)
@@ -175,7 +175,7 @@ def compact_bucket(
 
 
 def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collection[str] = ()) -> CompactUnit | None:
-    """The unit that the trigger compacts in a bucket with these live files; None if nothing is due.
+    """Returns the unit that the trigger compacts in a bucket with these live files; None if nothing is due.
 
     `masked` names the files with rows that are deleted by position.
     """
@@ -238,7 +238,7 @@ def _names(schema: TableSchema) -> tuple[str, ...]:
 
 
 def _columns(runs: Runs | SortedRows) -> Sequence[str]:
-    """The names of the columns of runs, of which there is one at least."""
+    """Returns the names of the columns of runs, of which there is one at least."""
     if isinstance(runs, SortedRows):
         return list(runs.rows.column_names)
     return list(unseal(again(runs[0][1])).schema.names)

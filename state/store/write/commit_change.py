@@ -58,8 +58,8 @@ def appended(
     check: AppendCheck | None = None,
     ignore_empty: bool | None = None,
 ) -> Append:
-    """The change that appends the messages; `check` says what must not have happened meanwhile, in addition to the rule
-    of the bucket mode.
+    """Returns the change that appends the messages; `check` says what must not have happened meanwhile, in addition to
+    the rule of the bucket mode.
     """
     common_keys = partial(hold_common_keys, at.plan.access)
     return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)

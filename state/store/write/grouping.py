@@ -170,7 +170,7 @@ def share_of_group(group: int) -> int | None:
 
 
 def hash_index_store(uri: str, schema: TableSchema, cache_bytes: int) -> HashIndexStore:
-    """The HASH files of a table, with this process's cache of that size."""
+    """Returns the HASH files of a table, with this process's cache of that size."""
     io, path = file_io_for(uri, schema.storage)
     cached, folder_of = shared_hash_cache(cache_bytes), partial(index_folder, schema)
     return HashIndexStore(io, path, cached=cached, storage=schema.storage, folder_of=folder_of)

@@ -37,7 +37,7 @@ class IndexedKeys(Placing):
         return self.new.assigned(self._known(partition, own, runs), share, runs)
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """The same as for new keys."""
+        """Returns the same as for new keys."""
         return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:

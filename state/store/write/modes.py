@@ -30,7 +30,7 @@ _OBJECTS = {
 
 
 def mode_of(schema: TableSchema) -> Mode:
-    """The object of a table's bucket mode. Raises OptionError as `bucket_mode`."""
+    """Returns the object of a table's bucket mode. Raises OptionError as `bucket_mode`."""
     module, _, name = _OBJECTS[bucket_mode(schema)].partition(":")
     mode = getattr(import_module(f"bucketline.state.store.write.{module}"), name)()
     assert isinstance(mode, Mode)
@@ -45,7 +45,7 @@ def plan_write(
     is_stream: bool = False,
     world: World = SYSTEM_WORLD,
 ) -> WritePlan:
-    """The plan for a table and a job's options; `is_stream` as in `WritePlan`.
+    """Returns the plan for a table and a job's options; `is_stream` as in `WritePlan`.
 
     Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
     that this release cannot write. Nothing has been written then.

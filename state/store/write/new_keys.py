@@ -82,17 +82,17 @@ class NewKeys(Placing):
 
     @property
     def store(self) -> HashIndexStore:
-        """The HASH files of the table."""
+        """Returns the HASH files of the table."""
         return hash_index_store(self.uri, self.schema, self.cache_bytes)
 
     def hashes(self, rows: pa.Table) -> Int32s:
-        """The hash of each row's trimmed primary key."""
+        """Returns the hash of each row's trimmed primary key."""
         fields = self.schema.select(self.schema.trimmed_primary_key)
         return np.asarray(hash_rows([rows[f.name] for f in fields], [f.type for f in fields]))
 
 
 def _by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each bucket, in their order; n rows and n buckets in."""
+    """Yields the rows of each bucket, in their order; n rows and n buckets in."""
     used = distinct(buckets)
     for bucket in used.tolist():
         yield bucket, rows if len(used) == 1 else rows.take(np.flatnonzero(buckets == bucket))

@@ -229,22 +229,22 @@ class RunBuffer:
         return place
 
     def buckets(self) -> list[BucketId]:
-        """The buckets that have runs, in order."""
+        """Returns the buckets that have runs, in order."""
         return sorted(self._runs.keys() | self._pieces.keys())
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all runs, those on disk included."""
+        """Returns the bytes of all runs, those on disk included."""
         return self._held_bytes + self.spilled_bytes
 
     def row_count(self, bucket_id: BucketId) -> int:
-        """The rows of a bucket's runs."""
+        """Returns the rows of a bucket's runs."""
         of_pieces = sum(piece.row_count for piece, _, _ in self._pieces.get(bucket_id, ()))
         return of_pieces + sum(run.row_count for run in self._runs.get(bucket_id, ()))
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
-        """The runs of a bucket and their blobs, by (origin, flush): arrival order. The runs are removed from the
-        buffer.
+        """Returns the runs of a bucket and their blobs, by (origin, flush): arrival order. The runs are removed from
+        the buffer.
 
         Each blob can be read once, while the buffer is open. Only one thread at a time may call this. It costs least if
         buckets are taken in order.

@@ -120,7 +120,7 @@ class Sealer(ABC, Generic[Run]):
 
     @property
     def pending_bytes(self) -> int:
-        """The bytes of rows in the buffer."""
+        """Returns the bytes of rows in the buffer."""
         return self._pending_bytes
 
     def add(self, accepted_rows: AcceptedRows) -> Iterator[Run]:
@@ -302,7 +302,7 @@ class _Group:
 
 
 def columns_of_runs(rows: pa.Table, plan: SealPlan) -> pa.Table:
-    """The rows with the columns that go into runs."""
+    """Returns the rows with the columns that go into runs."""
     names = [f.name for f in plan.schema.fields]
     return rows.select([*names, UNAVAILABLE] if _leaves_out(rows, plan) else names)
 
@@ -323,7 +323,9 @@ def _sealed(rows: pa.Table, form: RunForm) -> bytes | pa.Buffer | pa.Table:
 
 
 def seal(rows: pa.Table) -> bytes:
-    """The rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows and about BLOB_BYTES."""
+    """Returns the rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows and about
+    BLOB_BYTES.
+    """
     sink = pa.BufferOutputStream()
     _write_stream(rows, sink, "lz4")
     sealed: bytes = sink.getvalue().to_pybytes()
@@ -331,7 +333,7 @@ def seal(rows: pa.Table) -> bytes:
 
 
 def seal_here(rows: pa.Table) -> pa.Buffer:
-    """The same as `seal`, but not compressed, and copied once into memory of the right size."""
+    """Returns the same as `seal`, but not compressed, and copied once into memory of the right size."""
     measured = pa.MockOutputStream()
     _write_stream(rows, measured, None)
     sealed = pa.allocate_buffer(measured.size())
@@ -361,7 +363,7 @@ class CutRows(ABC):
 
 
 def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.RecordBatchReader:
-    """The record batches of a sealed run, decompressed one at a time."""
+    """Returns the record batches of a sealed run, decompressed one at a time."""
     if isinstance(blob, CutRows):
         return blob.reader()
     if isinstance(blob, pa.Table):
@@ -383,7 +385,7 @@ def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
 
 
 def partition_codes(rows: pa.Table, schema: TableSchema) -> tuple[list[bytes], np.ndarray]:
-    """The distinct partitions as serialized rows, and for each row which one it belongs to."""
+    """Returns the distinct partitions as serialized rows, and for each row which one it belongs to."""
     fields = schema.select(schema.partition_keys)
     if not fields:
         return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)

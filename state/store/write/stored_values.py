@@ -63,7 +63,7 @@ class StoredRows:
 
 
 def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse) -> pa.RecordBatch:
-    """The rows with all values, and without the column UNAVAILABLE.
+    """Returns the rows with all values, and without the column UNAVAILABLE.
 
     A row without a stored row is refused. If a delete came before it, only the delete stays.
     """

@@ -45,12 +45,12 @@ class IndexLists:
 
     @cached_property
     def hashes(self) -> HashEntries:
-        """The HASH files of each partition."""
+        """Returns the HASH files of each partition."""
         return hash_entries(self._entries)
 
     @cached_property
     def vectors(self) -> Mapping[BucketId, VectorFiles]:
-        """The deletion-vector files of each bucket."""
+        """Returns the deletion-vector files of each bucket."""
         return deletion_entries(self._entries)
 
 
@@ -76,7 +76,7 @@ class TableAt:
         return 0 if self.view.snapshot is None else self.view.snapshot.id
 
     def refreshed(self) -> "TableAt":
-        """The table with its newest schema, at its newest snapshot. Raises as `table_at` and `newest_live`."""
+        """Returns the table with its newest schema, at its newest snapshot. Raises as `table_at` and `newest_live`."""
         planned_ms = self.table.world.clock.now_ms()
         asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._newest_live]
         newest, live = all_at_once(self.table.io, asked)
@@ -92,11 +92,11 @@ class TableAt:
         return replace(at, table=newest, plan=_plan(newest, self.job_options, is_stream=self.plan.is_stream))
 
     def followed(self) -> "TableAt":
-        """The table at its newest snapshot; the schema stays as it is."""
+        """Returns the table at its newest snapshot; the schema stays as it is."""
         return self._with_live(self._newest_live())
 
     def after(self, committed: Committed) -> "TableAt":
-        """The table after a commit that was planned on it."""
+        """Returns the table after a commit that was planned on it."""
         return self if committed.live is None else self._with_live(committed.live)
 
     def _newest_live(self) -> LiveFiles:
@@ -135,7 +135,7 @@ class TableAt:
         return states
 
     def with_stored(self, states: Mapping[BucketId, BucketState]) -> dict[BucketId, BucketState]:
-        """The states with the files of all buckets, for rows that need values of stored ones."""
+        """Returns the states with the files of all buckets, for rows that need values of stored ones."""
         vectors = self.deletion_entries()
         return {
             bucket_id: state
@@ -152,11 +152,11 @@ class TableAt:
         return may_join(files, trigger, append_options(self.plan.schema.settings))
 
     def hash_entries(self) -> HashEntries:
-        """The HASH files of each partition."""
+        """Returns the HASH files of each partition."""
         return self.lists.hashes
 
     def deletion_entries(self) -> Mapping[BucketId, VectorFiles]:
-        """The deletion-vector files of each bucket."""
+        """Returns the deletion-vector files of each bucket."""
         return self.lists.vectors if self.plan.compact_options.deletion_vectors else {}
 
     def due(self, trigger: CompactTrigger, among: Collection[BucketId] | None = None) -> list[BucketId]:
@@ -169,7 +169,7 @@ class TableAt:
 
 
 def table_at(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool = False) -> TableAt:
-    """The table as a job with these options writes it, at no snapshot yet: `refreshed` goes to the newest.
+    """Returns the table as a job with these options writes it, at no snapshot yet: `refreshed` goes to the newest.
 
     `is_stream` as in `WritePlan`. Raises as `plan_write`. Nothing is written.
     """

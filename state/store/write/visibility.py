@@ -46,7 +46,7 @@ def what_waits(schema: TableSchema) -> Waits:
 
 
 def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> FileNames:
-    """The new level-0 files of real buckets that the commit of these messages has not compacted itself."""
+    """Returns the new level-0 files of real buckets that the commit of these messages has not compacted itself."""
     compacted = any(s.commit_kind is CommitKind.COMPACT for s in committed.snapshots)
     left: dict[BucketId, frozenset[str]] = {}
     for m in messages:
@@ -58,19 +58,19 @@ def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> F
 
 
 def all_on_level0(view: LiveFiles) -> FileNames:
-    """All live level-0 files of real buckets, of any writer, since a file does not name its writer."""
+    """Returns all live level-0 files of real buckets, of any writer, since a file does not name its writer."""
     named = {b: frozenset(f.file_name for f in view.files(b) if f.level == 0) for b in view.buckets() if b[1] >= 0}
     return {b: names for b, names in named.items() if names}
 
 
 def still_on_level0(view: LiveFiles, files: FileNames) -> FileNames:
-    """The files that are still live on level 0. The others were compacted or replaced by some process."""
+    """Returns the files that are still live on level 0. The others were compacted or replaced by some process."""
     live = {b: frozenset(f.file_name for f in _level0(view, b, names)) for b, names in files.items()}
     return {b: names for b, names in live.items() if names}
 
 
 def joined(one: FileNames, other: FileNames) -> FileNames:
-    """The files of both."""
+    """Returns the files of both."""
     return {b: one.get(b, frozenset()) | other.get(b, frozenset()) for b in {*one, *other}}
 
 
@@ -84,7 +84,7 @@ class Hidden:
     since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
-        """How long the oldest of it has waited."""
+        """Returns how long the oldest of it has waited."""
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 

@@ -22,7 +22,7 @@ from bucketline.state.store.write.stages import BucketResult, WriteStage
 def write_buckets(
     stage: WriteStage, buffer: RunBuffer, news: Mapping[BucketId, bytes] | None = None, *, threads: int = 1
 ) -> Iterator[CommitMessage | SnapshotNote | MixedKey]:
-    """The message of each bucket that has runs, in their order; the buffer is empty afterwards.
+    """Yields the message of each bucket that has runs, in their order; the buffer is empty afterwards.
 
     `news` are those of runs that got their buckets elsewhere. Up to `threads` buckets are written at the same time.
     """
@@ -64,7 +64,7 @@ def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
 
 
 def _as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMeta], BucketId], None]) -> CommitMessage:
-    """A message with the final files only; new files that its own compaction has used up are deleted.
+    """Returns a message with the final files only; new files that its own compaction has used up are deleted.
 
     New files that were merely moved up count as made at their new level; logged input is part of the change.
     """

@@ -36,7 +36,7 @@ class Workers:
     most_tasks: int = 1
 
     def tasks(self, wanted: int | None) -> int:
-        """The number of tasks that share work if this number is wanted."""
+        """Returns the number of tasks that share work if this number is wanted."""
         return max(1, min(self.parallelism if wanted is None else wanted, self.most_tasks))
 
 
@@ -110,17 +110,18 @@ class Mode:
         raise NotImplementedError
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """The stages for tasks that read without knowing what the table holds, with no stage between them and those
-        that write. They were planned for one worker."""
+        """Returns the stages for tasks that read without knowing what the table holds, with no stage between them and
+        those that write. They were planned for one worker.
+        """
         return stages
 
     def in_batch(self, plan: "WritePlan") -> "Mode":
-        """The mode of a write that is one commit and belongs to no stream."""
+        """Returns the mode of a write that is one commit and belongs to no stream."""
         del plan
         return self
 
     def replacing(self, plan: "WritePlan") -> "Mode":
-        """The mode of a write whose rows replace all rows of partitions."""
+        """Returns the mode of a write whose rows replace all rows of partitions."""
         del plan
         return self
 
@@ -215,7 +216,7 @@ class WritePlan:
         return AllocationRule(bucket.target_rows, bucket.limit)
 
     def counts(self, others: Mapping[bytes, int] | None = None) -> BucketCounts:
-        """The bucket count of new partitions, and those of others."""
+        """Returns the bucket count of new partitions, and those of others."""
         return BucketCounts(self.total_buckets, dict(others or {}))
 
     def bucket_write(self, trigger: CompactTrigger) -> BucketWrite:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 
 def distinct(*parts: NDArray[Any]) -> NDArray[Any]:
-    """The values of all parts, each once, ascending. Shapes: integer arrays of one type in any order, one out."""
+    """Returns the values of all parts, each once, ascending. Shapes: integer arrays of one type in any order, one
+    out.
+    """
     values: NDArray[Any] = np.sort(parts[0]) if len(parts) == 1 else np.concatenate(parts)
     if len(parts) > 1:
         values.sort()

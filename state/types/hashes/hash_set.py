@@ -25,11 +25,11 @@ class HashSet:
 
     @classmethod
     def of(cls, ascending: NDArray[np.int32], most: int) -> Self:
-        """The set of those hashes, exact if it has at most `most`."""
+        """Returns the set of those hashes, exact if it has at most `most`."""
         return cls(ascending) if len(ascending) <= most else cls(None, _bitmap(ascending))
 
     def union(self, other: Self, most: int) -> Self:
-        """The hashes of both sets, exact if both are exact and have at most `most` together."""
+        """Returns the hashes of both sets, exact if both are exact and have at most `most` together."""
         if self.exact is not None and other.exact is not None:
             return self.of(distinct(self.exact, other.exact), most)
         return type(self)(None, self._as_bits() | other._as_bits())
@@ -70,7 +70,7 @@ def _bitmap(ascending: NDArray[np.int32]) -> NDArray[np.uint8]:
 
 
 def _places(hashes: NDArray[np.int32]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """The byte of each hash in a bitmap, and its bit there."""
+    """Returns the byte of each hash in a bitmap, and its bit there."""
     number = np.ascontiguousarray(hashes, np.int32).view(np.uint32) >> np.uint32(_DROPPED_BITS)
     bit: NDArray[np.uint8] = np.left_shift(np.uint8(1), (number & np.uint32(7)).astype(np.uint8))
     return number >> np.uint32(3), bit

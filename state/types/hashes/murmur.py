@@ -23,7 +23,7 @@ _BLOCK_ROWS = 1 << 15
 
 
 def murmur_words(words: UInt32s) -> NDArray[np.int32]:
-    """The hash of each row of a word matrix. Shapes: (n, w) in, (n,) out."""
+    """Returns the hash of each row of a word matrix. Shapes: (n, w) in, (n,) out."""
     row_count, width = words.shape
     hashes = np.empty(row_count, dtype=np.int32)
     for start in range(0, row_count, _BLOCK_ROWS):
@@ -33,7 +33,7 @@ def murmur_words(words: UInt32s) -> NDArray[np.int32]:
 
 
 def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
-    """The hash of rows given word column by word column.
+    """Returns the hash of rows given word column by word column.
 
     Shapes: `width` columns of n words each, or of one word that all rows share; (n,) out, (1,) if all are shared.
     """
@@ -44,7 +44,7 @@ def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
 
 
 def murmur_ragged(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The hash of rows of different lengths: row i is `words[starts[i] : starts[i] + counts[i]]`.
+    """Returns the hash of rows of different lengths: row i is `words[starts[i] : starts[i] + counts[i]]`.
 
     Shapes: n starts, n counts in; (n,) out. Rows of a block are taken longest first, so that at each word the rows that
     still have one are a prefix: the work is the number of words plus a few calls per word of the longest row.

@@ -23,7 +23,7 @@ _BLOCK_ROWS = 1 << 14
 
 
 def xx_hashes(column: ByteColumn) -> NDArray[np.int64]:
-    """The hash of each row. Shapes: n rows in, n hashes out; a null counts as no bytes."""
+    """Returns the hash of each row. Shapes: n rows in, n hashes out; a null counts as no bytes."""
     hashes = np.empty(len(column.starts), dtype=np.uint64)
     for first in range(0, len(hashes), _BLOCK_ROWS):
         rows = slice(first, first + _BLOCK_ROWS)
@@ -79,7 +79,7 @@ def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.
 
 
 def _prefix(descending: NDArray[np.int64], least: int) -> int:
-    """How many of the lengths are at least so large."""
+    """Returns how many of the lengths are at least so large."""
     return int(np.searchsorted(-descending, -least, side="right"))
 
 

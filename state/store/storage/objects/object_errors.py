@@ -75,7 +75,7 @@ def says_condition_is_unknown(error: Exception) -> bool:
 
 
 def object_error(path: str, error: Exception) -> StorageError:
-    """The error as a StorageError that names the path."""
+    """Returns the error as a StorageError that names the path."""
     text = str(error)
     status, code = status_of(error), _CODE.search(text)
     no_bucket = code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")

@@ -64,7 +64,7 @@ class ObjectIO:
 
     @property
     def requests(self) -> RequestCounts:
-        """The requests that this process has sent to the bucket."""
+        """Returns the requests that this process has sent to the bucket."""
         return self._clients.counter.counts
 
     def require_publish(self) -> None:
@@ -283,7 +283,7 @@ def requests_sent(io: object) -> RequestCounts:
 
 
 def object_io_for(uri: str, storage: Mapping[str, str], world: World) -> tuple[ObjectIO, str]:
-    """The ObjectIO for a URI and the path inside it; `storage` are storage options that have been checked.
+    """Returns the ObjectIO for a URI and the path inside it; `storage` are storage options that have been checked.
 
     Raises OptionError for settings that do not fit, and where obstore is not installed. Sends no request.
     """

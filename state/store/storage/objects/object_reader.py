@@ -23,7 +23,7 @@ _WHOLE_ANSWER = "non-partial response"
 
 
 def read_object(clients: StoreClients, path: str, key: str) -> RangedReader:
-    """The object for reading; it does not change. Errors as in FileIO."""
+    """Returns the object for reading; it does not change. Errors as in FileIO."""
     size, tail = _open(clients, path, key)
     return RangedReader(size, tail, partial(_range, clients, path, key))
 
@@ -53,7 +53,9 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
-    """The same as `_open`, for stores that send the whole object instead of a range: some do so if it is empty."""
+    """Returns the same as `_open`, for stores that send the whole object instead of a range: some do so if it is
+    empty.
+    """
     answer = clients.ask(RequestKind.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):
         size = int(answer.meta["size"])

@@ -148,7 +148,7 @@ class StoreClients:
 
 
 def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]:
-    """The bucket that a URI names, and the key inside it, without slashes at its ends.
+    """Returns the bucket that a URI names, and the key inside it, without slashes at its ends.
 
     Raises OptionError for a URI without a bucket, and where obstore is not installed.
     """

@@ -30,8 +30,8 @@ _WITHOUT_BOTO3 = "uploads in parts that killed processes have left in %s are not
 
 
 def unended_uploads(io: object, directory: str) -> list[FileInfo]:
-    """The uploads below a folder, by the path that each would have made, `?uploadId=` and its id, and the time when it
-    was begun; their sizes are not known and said to be 0. No uploads for other storage.
+    """Returns the uploads below a folder, by the path that each would have made, `?uploadId=` and its id, and the time
+    when it was begun; their sizes are not known and said to be 0. No uploads for other storage.
 
     A warning is logged if they cannot be listed, because boto3 is missing or the keys do not allow it.
     """

@@ -130,7 +130,9 @@ def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> 
 
 
 def sealed_batches(rows: pa.Table, batch_sizes: Sequence[int], form: RunForm) -> bytes | pa.Buffer:
-    """The rows as an Arrow IPC file of record batches with these numbers of rows; compressed if the form says so."""
+    """Returns the rows as an Arrow IPC file of record batches with these numbers of rows; compressed if the form says
+    so.
+    """
     if form is RunForm.PACKED:
         sink = pa.BufferOutputStream()
         _write_file(rows, batch_sizes, sink, "lz4")
@@ -156,12 +158,12 @@ def _write_file(rows: pa.Table, batch_sizes: Sequence[int], sink: pa.NativeFile,
 
 
 def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
-    """The record batches of a run, decompressed as they are asked for."""
+    """Returns the record batches of a run, decompressed as they are asked for."""
     return pa.ipc.open_file(blob, options=pa.ipc.IpcReadOptions(use_threads=False))
 
 
 def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece."""
+    """Yields the rows of a piece."""
     number, at, left = place.batch, place.first_row, place.row_count
     while left:
         piece = reader.get_batch(number).slice(at, left)
@@ -184,7 +186,7 @@ def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
 
 
 def packed_again(blob: pa.Buffer) -> bytes:
-    """The same record batches, compressed."""
+    """Returns the same record batches, compressed."""
     reader = opened(blob)
     batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
     packed = sealed_batches(pa.Table.from_batches(batches), [b.num_rows for b in batches], RunForm.PACKED)

@@ -30,7 +30,7 @@ class CountedBuckets(Placing):
     waiting: Mapping[bytes, int]
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """The rows as sorted runs of buckets, and the bucket count for the writer of each."""
+        """Yields the rows as sorted runs of buckets, and the bucket count for the writer of each."""
         del share
         partition = runs[0][0].partition
         count = self.counts.get(partition)
