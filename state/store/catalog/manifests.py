@@ -314,9 +314,10 @@ def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> N
     deleted = sum(e.kind is FileKind.DELETE for e in entries)
     if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
         added = counted(len(entries) - deleted, "file")
+        removed = counted(deleted, "file")
         raise CorruptFileError(
             (
-                f"it adds {added} and deletes {deleted} files, but its list says {meta.num_added_files} and "
+                f"it adds {added} and deletes {removed}, but its list says {meta.num_added_files} and "
                 f"{meta.num_deleted_files}"
             ),
             offset=0,

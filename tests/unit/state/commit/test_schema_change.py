@@ -196,7 +196,7 @@ def test_a_change_that_cannot_be_is_refused_naming_the_column(change: SchemaChan
         SetOption("primary-key", "v"),
         SetOption("bucket", "-1"),
         SetOption("bucket", "0"),
-        SetOption("no-such-option", "1"),
+        SetOption("merge-enginee", "1"),
         SetOption("sequence.field", "no_such_column"),
         SetOption("num-levels", "1"),
         UnsetOption("bucket"),

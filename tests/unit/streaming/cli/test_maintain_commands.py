@@ -186,12 +186,12 @@ def test_rescale_changes_the_bucket_count_of_what_is_chosen(table: Table) -> Non
 def test_tags_and_branches_get_other_names_and_tags_move_and_expire(table: Table) -> None:
     path = table.path
     bucketline("tag", "create", path, "a", "--snapshot", "1")
-    assert bucketline("tag", "rename", path, "a", "b").stdout == "tag a is b now\n"
+    assert bucketline("tag", "rename", path, "a", "b").stdout == "tag a is now called b\n"
     assert bucketline("tag", "replace", path, "b", "--retain-time", "1 h").stdout == "tag b replaced\n"
     assert table.tags()["snapshot_id"].to_pylist() == [max(table.snapshots()["snapshot_id"].to_pylist())]
     assert bucketline("tag", "expire", path, "--older-than", "30 d").stdout == "no tag has expired\n"
     bucketline("branch", "create", path, "x", "--tag", "b")
-    assert bucketline("branch", "rename", path, "x", "y").stdout == "branch x is y now\n"
+    assert bucketline("branch", "rename", path, "x", "y").stdout == "branch x is now called y\n"
     assert table.branches() == ["y"]
 
 

@@ -73,7 +73,7 @@ def test_files_that_expire_before_they_are_read_are_a_clear_error(tmp_path: Path
     reader = BatchReader(unchecked_read(reader_options({"path": table.path, "snapshot": "1"})))
     planned = list(reader.partitions())
     table.expire_snapshots(retain_max=1, retain_min=1)
-    with pytest.raises(SnapshotExpiredError, match=r"snapshot 1 is gone.*run the action again") as caught:
+    with pytest.raises(SnapshotExpiredError, match=r"snapshot 1 no longer exists.*run the action again") as caught:
         [b for p in planned for b in reader.read(p)]
     assert caught.value.fields["snapshot"] == 1
 

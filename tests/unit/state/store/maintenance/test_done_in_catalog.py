@@ -131,7 +131,7 @@ def test_what_marks_in_a_catalog_wants_a_table_whose_partitions_it_keeps(
     assert folders.list_tables("default") == []
     table = _create(folders, action)
     table.write(_rows(("a", 1)))
-    with pytest.raises(OptionError, match="has to be 'true'"):
+    with pytest.raises(OptionError, match="must be 'true'"):
         table.mark_done()
     with pytest.raises(OptionError, match="was not opened through a REST catalog"):
         table.set_options(KEPT).write(_rows(("b", 1)))

@@ -63,7 +63,7 @@ def test_a_number_of_buckets_is_a_number_that_files_can_name(bucket_num: Any, tm
 def test_a_tag_is_kept_for_some_time(retained: timedelta, tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "t"), "k INT", ("k",), options={"bucket": "1"})
     table.write(pa.table({"k": pa.array([1], pa.int32())}))
-    with pytest.raises(OptionError, match="a tag is kept for a time above 0"):
+    with pytest.raises(OptionError, match="a tag must be kept for a time above 0"):
         table.create_tag("x", retained=retained)
     assert table.tags().num_rows == 0
 

@@ -285,7 +285,7 @@ def test_a_table_opened_as_it_was_is_not_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("assignments", "why"),
     [
-        ({}, "needs a column"),
+        ({}, "must set at least one column"),
         ({"nope": 1}, "there is no column 'nope'"),
         ({"id": 1}, "part of the primary key"),
         ({"v": "x"}, "no value of column 'v'"),
