@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -205,8 +205,12 @@ def table_of(rows: Sequence[tuple[Row, int]], *, has_more: bool) -> pa.Table:
 
 
 def followed(kind: Kind, state: State, changes: pa.Table) -> State:
-    """The rows after what a reader of changes shows, with the kind of each in `_row_kind`."""
-    fold = Fold.of(kind, state)
+    """The rows after what a reader of changes shows, with the kind of each in `_row_kind`.
+
+    Changes of different partitions come in any order: of a row that moves, the insert may come before the delete. So a
+    delete removes only a row of its own partition.
+    """
+    fold = Fold.of(replace(kind, key=kind.key and sorted({*kind.key, *kind.days})), state)
     for row, row_kind in zip(_rows_of(changes), changes["_row_kind"].to_pylist(), strict=True):
         fold.add(row, row_kind)
     return fold.state

@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.draw import MOST_OPERATIONS, draw_script
 from tests.simulation.life import Life
+from tests.simulation.rows import DAYS, DELETE, INSERT, KINDS, followed, table_of
 from tests.simulation.shorten import failure_of, shortened
 
 SEEDS = int(os.environ.get("BUCKETLINE_SIMULATION_SEEDS", "200"))
@@ -38,6 +39,14 @@ def test_a_disk_lists_its_files_by_folder() -> None:
     for folder in {p.rpartition("/")[0] for p in paths} | {"/simulated/shop.db", "/none"}:
         inside = sorted({p[len(folder) + 1 :].partition("/")[0] for p in paths if p.startswith(f"{folder}/")})
         assert life.disk.names(folder) == inside
+
+
+def test_a_row_that_moves_to_another_partition_is_followed_in_either_order() -> None:
+    kind = KINDS["cross-partition"]
+    old, new = (3, DAYS[1], 7, None), (3, DAYS[0], 8, None)
+    moved = [(new, INSERT), (old, DELETE)]
+    for changes in (moved, moved[::-1]):
+        assert followed(kind, {old: 1}, table_of(changes, has_more=True)) == {new: 1}
 
 
 def test_a_world_has_few_operations() -> None:
