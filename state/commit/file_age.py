@@ -10,7 +10,7 @@ REMOVABLE_MS = 86_400_000
 """Younger files are never removed, unless the user says that no process writes to the table: a day."""
 
 PROOF_MS = REMOVABLE_MS // 2
-"""A commit whose oldest file has this age proves that all its files exist: half a day."""
+"""A commit whose oldest file has this age must prove that all its files exist: half a day."""
 
 CLOCK_SKEW_MS = 3_600_000
 """How far two clocks may be apart, and one clock may be set back or ahead while a batch runs: an hour."""

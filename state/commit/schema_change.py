@@ -315,7 +315,7 @@ def _change_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -
 
 
 def _check_option(schema: TableSchema, key: str, value: str | None, *, has_snapshots: bool) -> None:
-    """Returns if the option may be set to the value, or unset (None)."""
+    """Raises an error if the option may not be set to the value, or unset (None)."""
     if schema.options.get(key) == value:
         return
     if key in (PRIMARY_KEY.key, PARTITION.key) or (has_snapshots and key in FIXED_BY_FILES):

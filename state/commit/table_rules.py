@@ -166,7 +166,7 @@ def branches_read(schema: TableSchema) -> dict[str, str]:
 
 
 def branches_exist(schema: TableSchema, branches: Collection[str]) -> Iterator[OptionError]:
-    """Yields a table that reads another branch names one that is there."""
+    """A table that reads another branch names an existing branch."""
     for key, name in branches_read(schema).items():
         if name not in branches:
             yield OptionError(

@@ -41,7 +41,7 @@ _MOST = 63
 
 
 def check_hll_sketch(data: bytes) -> None:
-    """Returns when the sketch can be read. Raises CorruptFileError when it cannot, or when its counts are wrong."""
+    """Raises CorruptFileError if the sketch cannot be read, or its counts are wrong."""
     if len(data) < 8:
         raise _corrupt(f"{counted(len(data), 'byte')} are too few")
     words, version, family, lg_registers, lg_places, flags, low, form = data[:8]

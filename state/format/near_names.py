@@ -10,7 +10,7 @@ from bucketline.state.errors import CorruptFileError
 
 
 def check_names(present: Iterable[str], known: Collection[str], kind: str) -> None:
-    """Returns if no unknown name is a known one, which is missing, with one bit flipped. Raises CorruptFileError."""
+    """Raises CorruptFileError if an unknown name differs by one bit from a known name that is missing."""
     names = set(present)
     for name in names:
         near = flipped_name(name, known)

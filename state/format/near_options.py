@@ -18,7 +18,7 @@ _COMPARED = frozenset(k for k in KNOWN_KEYS if k not in HARMLESS or not k.isalph
 
 
 def check_options(options: Collection[str]) -> None:
-    """Returns if no option is a known one, which is missing, with one bit flipped. Raises CorruptFileError."""
+    """Raises CorruptFileError if an option differs by one bit from the name of a known option that is missing."""
     for name in options:
         near = flipped_name(name, _COMPARED)
         if near is not None and near not in options and not _is_capitalized_word(name, near):

@@ -42,7 +42,7 @@ class BlockChecksums:
     values: tuple[int, ...]
 
     def check(self, number: int, block: "bytes | memoryview") -> None:
-        """Returns if that is what block `number` held when it was written. Raises CorruptFileError."""
+        """Raises CorruptFileError if block `number` does not hold the same bytes as when it was written."""
         if zlib.crc32(block) != self.values[number]:
             at = number * self.block_bytes
             raise CorruptFileError(f"the checksum of the bytes from offset {at} on does not match", offset=at)

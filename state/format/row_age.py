@@ -69,7 +69,7 @@ def row_age(schema: TableSchema, now_ms: int) -> RowAge | None:
 
 
 def check_row_time(schema: TableSchema) -> None:
-    """Returns when the column that holds the time of rows fits, if one is named. Raises OptionError."""
+    """Raises OptionError if an option names the column with the time of rows, and the column does not fit."""
     _time_field(schema, schema.settings.expiry.row_time)
 
 

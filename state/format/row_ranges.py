@@ -21,7 +21,7 @@ TRACKED = (
     DataField(ROW_ID_FIELD_ID, ROW_ID, DataType(TypeRoot.BIGINT)),
     DataField(SEQUENCE_FIELD_ID, SEQUENCE, DataType(TypeRoot.BIGINT)),
 )
-"""The columns that every row of a table with row tracking has, beside those of its schema."""
+"""The columns that every row of a table with row tracking has in addition to those of its schema."""
 
 TRACKED_NAMES = tuple(f.name for f in TRACKED)
 

@@ -22,7 +22,7 @@ _NOT_IN_ORC = (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR)
 
 
 def check_storable(schema: TableSchema) -> None:
-    """Returns when every format that the table's options name has a place for its columns, and Java reads them from it.
+    """Checks that every format that the table's options name can store the table's columns so that Java reads them.
 
     Raises UnsupportedTableError as `refuse_columns`.
     """

@@ -59,7 +59,7 @@ def parse_table_name(text: str) -> TableName:
 
 
 def check_database_name(name: str) -> None:
-    """Returns if a database can have that name. Raises OptionError."""
+    """Raises OptionError if a database cannot have that name."""
     _check_folder_name(name, "database", name)
     if name == SYSTEM_DATABASE:
         raise OptionError(f"the database '{SYSTEM_DATABASE}' is reserved for system tables", key="database", value=name)
@@ -68,7 +68,7 @@ def check_database_name(name: str) -> None:
 
 
 def check_case(name: TableName) -> None:
-    """Returns if database and table are in lower case. Raises OptionError."""
+    """Raises OptionError if database or table are not in lower case."""
     for part in (name.database, name.table):
         if part != part.lower():
             raise OptionError(f"{part!r} is not in lower case, and 'case-sensitive' is false", key="table", value=part)

@@ -153,7 +153,7 @@ def _condition(tree: exp.Expression) -> exp.Expression | None:
 
 
 def only(tree: exp.Expression, verb: str, *allowed: str) -> None:
-    """Returns if a tree says nothing else. Raises OptionError naming the clause."""
+    """Raises OptionError, naming the clause, if a tree has any other clause."""
     for key, value in tree.args.items():
         if value and key not in allowed:
             raise refused(f"{verb}: {key.upper().rstrip('_')} is not supported", statement=verb)

@@ -268,13 +268,13 @@ class Words:
         return self.text[start:]
 
     def end(self) -> None:
-        """Returns if the statement ends here, and has no hint. Raises OptionError naming what is left."""
+        """Raises OptionError, naming the remaining text, if the statement does not end here, or has a hint."""
         if not self.is_done:
             raise self.wrong("not supported here")
         self._refuse_hints(len(self.tokens))
 
     def _refuse_hints(self, last: int) -> None:
-        """Returns if no hint stands before a token up to `last`, except where `hinted` allows it."""
+        """Raises OptionError if a hint stands before a token up to `last`, except where `hinted` allows it."""
         for i, (start, end) in enumerate(islice(gaps(self.text, self.tokens), last + 1)):
             hint = None if i in self.hinted else next(hints_in(self.text, start, end), None)
             if hint is not None:

@@ -366,7 +366,7 @@ _MOST_NUMBERS = {
 
 
 def _check(data_type: DataType, numbers: list[int], text: str, place: str) -> None:
-    """Returns if the type can be a column's, and its numbers are in range."""
+    """Raises an error if the type cannot be a column's, or its numbers are out of range."""
     problem = None
     if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB):
         problem = "is not supported by this release"

@@ -1,4 +1,5 @@
-"""The index of one data file: the stored indexes of its columns, in a file beside it or in its manifest entry.
+"""The index of one data file: the stored indexes of its columns, in a file next to the data file or in its manifest
+entry.
 
 All numbers are big-endian; names are in Java's modified UTF-8.
 Source: Paimon 2.0 FileIndexFormat; docs/concepts/spec/fileindex.

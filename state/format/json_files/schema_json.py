@@ -102,7 +102,7 @@ def decode_schema(data: bytes) -> TableSchema:
 
 
 def _check(schema: TableSchema) -> None:
-    """Returns if the parts of a schema fit each other, so that no file would be misread. Raises CorruptFileError."""
+    """Raises CorruptFileError if the parts of a schema contradict each other, so that a file would be misread."""
     names = [f.name for f in schema.fields]
     for number in (schema.id, schema.highest_field_id, schema.time_ms):
         if number not in _LONG:

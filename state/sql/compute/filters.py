@@ -420,7 +420,7 @@ def _joined(join: Callable[[Any, Any], pc.Expression], parts: Sequence[pc.Expres
 
 
 def _check_members(node: exp.Expression) -> None:
-    """Returns if the node has no part that the translation would pass over. Raises OptionError."""
+    """Raises OptionError if the node has a part that the translation would ignore."""
     allowed = _MEMBERS.get(type(node), frozenset({"this", "expression"}))
     if any(value for key, value in node.args.items() if key not in allowed):
         if isinstance(node, exp.Column):

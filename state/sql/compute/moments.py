@@ -122,7 +122,7 @@ def try_dates(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
 
 
 def refuse_unread(texts: pa.Array, is_read: npt.NDArray[np.bool_], wanted: str) -> None:
-    """Returns if every text has been read. Raises ArrowInvalid naming one that was not."""
+    """Raises ArrowInvalid, naming the text, if a text could not be read."""
     unread = np.flatnonzero(~is_read & np.asarray(texts.is_valid()))
     if len(unread):
         raise pa.ArrowInvalid(f"{str(texts[int(unread[0])].as_py())[:80]!r} is no {wanted}")

@@ -49,8 +49,9 @@ def _plain_text(node: exp.Expression) -> exp.Expression:
 
 
 def check_spelling(text: str, key: str = "expression") -> None:
-    """Returns if a text that a user wrote means the same in the older dialect, apart from double quotes. Raises
-    OptionError with the new spelling."""
+    """Checks that a user's text means the same in the older dialect of expressions, apart from double quotes. Raises
+    OptionError with the new spelling.
+    """
     before = ""
     for token in _tokens(text):
         if token.token_type is TokenType.L_BRACKET and (before.upper() in _BEFORE_VALUES or not before.isalnum()):
@@ -78,8 +79,9 @@ def quoted_texts(text: str) -> tuple[str, ...]:
 
 
 def check_quoted_names(quoted: Collection[str], names: Collection[str], key: str = "expression") -> None:
-    """Returns if no column stands in double quotes, in which Spark's SQL writes texts. Raises OptionError with both
-    spellings."""
+    """Checks that no column is written in double quotes, which Spark's SQL uses for texts. Raises OptionError with both
+    spellings.
+    """
     for name in quoted:
         if name in names:
             raise OptionError(

@@ -78,7 +78,7 @@ def names_in(expression: SqlExpression) -> tuple[str, ...]:
 
 
 def check_functions(expression: SqlExpression, key: str) -> None:
-    """Returns if every function is known. Raises OptionError naming one that is not."""
+    """Raises OptionError, naming the function, if a function is not known."""
     for node in parse_value(expression.text).walk():
         call = function_call(node)
         if call is not None and call.name not in FUNCTIONS:

@@ -308,8 +308,9 @@ def read_stamps(texts: pa.Array) -> Stamps:
 
 
 def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
-    """Returns if no text that was not read has this pattern: those would be null, and Spark reads them. Raises
-    ArrowInvalid naming one. A time without a date is one of today, which may be another day when a batch is repeated.
+    """Checks that no text that could not be read has this pattern: it would become null here, but Spark reads it.
+    Raises ArrowInvalid naming one. A time without a date is one of today, which may be another day when a batch is
+    repeated.
     """
     unread = texts.filter(pa.array(~is_read & np.asarray(texts.is_valid())))
     beyond = unread.filter(pc.match_substring_regex(unread, pattern)) if len(unread) else unread

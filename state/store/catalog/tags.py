@@ -201,7 +201,7 @@ def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_m
 
 
 def check_kept(snapshots: Snapshots, tag: Tag) -> None:
-    """Returns if the snapshot is still there: it has neither expired nor been rolled back. Raises OptionError."""
+    """Raises OptionError if the snapshot has expired or was rolled back."""
     found = snapshots.get(tag.snapshot.id)
     if found is None or found.base_manifest_list != tag.snapshot.base_manifest_list:
         wanted = tag.snapshot.id
@@ -209,7 +209,7 @@ def check_kept(snapshots: Snapshots, tag: Tag) -> None:
 
 
 def check_tag_name(name: str) -> None:
-    """Returns if a tag can have that name. Raises OptionError."""
+    """Raises OptionError if a tag cannot have that name."""
     if not name.strip():
         raise OptionError("Tag name shouldn't be blank.", key="tag", value=name)
     if name in (".", ".."):

@@ -356,8 +356,8 @@ class CommitChecks:
     def _check_target(
         self, target: PartitionTest, latest: Snapshot | None, based_on: int, takes_postponed: bool
     ) -> Conflict | None:
-        """Checks the rule `target-changed`: nobody may have changed the replaced partitions since the overwrite was
-        planned.
+        """Checks the rule `target-changed`: no other writer may have changed the replaced partitions since the
+        overwrite was planned.
         """
         latest_id = 0 if latest is None else latest.id
         changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)

@@ -85,7 +85,9 @@ def _remove(io: FileIO, schema: TableSchema, paths: Sequence[str]) -> None:
 
 
 def _with_extra(folder: str, file: DataFileMeta) -> Iterator[tuple[str, str]]:
-    """(name, path) of a file and of those beside it, which lie in the folder unless the file is on an external path."""
+    """Yields (name, path) of a file and of its additional files, which lie in the same folder unless the file is on an
+    external path.
+    """
     place = folder if file.external_path is None else file.external_path.rpartition("/")[0]
     for name in (file.file_name, *file.extra_files):
         yield name, f"{place}/{name}"
