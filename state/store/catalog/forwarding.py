@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.errors import CommitConflictError, CorruptFileError, RemovalUnderWayError
+from bucketline.state.errors import CommitConflictError, CorruptFileError, MissingSnapshotError, RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.pin_json import Hold, Pin
 from bucketline.state.format.json_files.snapshot_json import encode_snapshot
@@ -42,7 +42,7 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
     io.require_publish()
     root = branches.path(branch)
     source, target = Snapshots(io, root), Snapshots(io, path)
-    newest = newest_to_write(source, world)
+    newest = _newest_of(branches, branch, source, world)
     if newest is None:
         raise OptionError(
             f"Cannot fast forward branch {branch}, because it does not have snapshot.", key="branch", value=branch
@@ -68,6 +68,21 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
         pins.check()
         _forward(io, path, copied, shared, None if own is None else own.id, world)
     return newest
+
+
+def _newest_of(branches: Branches, name: str, source: Snapshots, world: World) -> Snapshot | None:
+    """The newest snapshot of a branch. Raises RemovalUnderWayError for a branch whose deletion has removed it."""
+    try:
+        return newest_to_write(source, world)
+    except MissingSnapshotError as e:
+        if not branches.is_going(name):
+            raise
+        raise RemovalUnderWayError(
+            f"{source.root}: branch '{name}' is being deleted, or its deletion was interrupted; the table is not "
+            f"changed. Finish that by `delete_branch('{name}')`; fast-forward to another branch",
+            path=source.root,
+            branch=name,
+        ) from e
 
 
 def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:

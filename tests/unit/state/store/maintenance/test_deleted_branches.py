@@ -9,7 +9,13 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.commit.pins import PIN_LEFT_MS
-from bucketline.state.errors import BranchNotFoundError, CorruptFileError, SchemaMismatchError
+from bucketline.state.errors import (
+    BranchNotFoundError,
+    CorruptFileError,
+    MissingSnapshotError,
+    RemovalUnderWayError,
+    SchemaMismatchError,
+)
 from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.storage.interleaved import stopped_at
 
@@ -188,6 +194,27 @@ def test_a_writer_whose_schema_a_fast_forward_removed_commits_nothing(table: Tab
         open_table(table.path).write(new)
     assert sorted(open_table(table.path).to_arrow()["v"].to_pylist()) == [9, 9]
     assert open_table(table.path).doctor(rows=True) == []
+
+
+def test_a_fast_forward_to_a_branch_that_is_being_deleted_says_so_and_changes_nothing(table: Table) -> None:
+    """Seed 64 of the simulation."""
+    with stopped_at(None) as counted:
+        table.delete_branch("b")
+    table.create_branch("b", "old")
+    gone = next(n for n, call in enumerate(counted.log, 1) if call.startswith("delete ") and "/snapshot-2" in call)
+    with stopped_at(gone + 1) as dead:
+        table.delete_branch("b")
+    assert dead.is_dead and not (_folder(table) / "snapshot" / "snapshot-2").exists()
+    with pytest.raises(RemovalUnderWayError, match=r"'b' is being deleted.* Finish that by `delete_branch\('b'\)`"):
+        open_table(table.path).fast_forward("b")
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {3}
+    assert open_table(table.path).delete_branch("b") and not _folder(table).exists()
+
+
+def test_a_fast_forward_to_a_branch_that_lost_its_snapshots_otherwise_says_what_is_lost(table: Table) -> None:
+    (_folder(table) / "snapshot" / "snapshot-2").unlink()
+    with pytest.raises(MissingSnapshotError, match="tag old names snapshot 2"):
+        open_table(table.path).fast_forward("b")
 
 
 def test_a_fast_forward_that_died_is_told_with_the_way_on(table: Table, caplog: pytest.LogCaptureFixture) -> None:
