@@ -44,7 +44,7 @@ class Pause(Protocol):
     """How waiting is done."""
 
     def wait_ms(self, duration_ms: int) -> None:
-        """Returns after that many milliseconds."""
+        """Waits that many milliseconds."""
         ...
 
 

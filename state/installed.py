@@ -38,7 +38,7 @@ _SEPARATORS = re.compile(r"[-_.]+")
 
 @lru_cache(1)
 def check_installed() -> None:
-    """Returns if no installed package is too old; looks once in a process. Raises OptionError naming the package."""
+    """Checks, once in a process, that no installed package is too old. Raises OptionError naming the package."""
     check_releases(sys.path)
 
 
@@ -60,7 +60,7 @@ def check_releases(folders: Sequence[str]) -> None:
 
 
 def _releases(folder: str) -> dict[str, str]:
-    """The releases of packages that are needed, by name; the newest where an installation has left several."""
+    """Returns the installed release of each package in `OLDEST`, by name; of several, the newest."""
     try:
         names = os.listdir(folder)
     except OSError:

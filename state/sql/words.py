@@ -50,7 +50,9 @@ def ends_statement(text: str) -> bool:
 
 
 def gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Where blanks and comments may stand: before each token, and behind the last."""
+    """Yields the start and end of each stretch of the text where blanks and comments may stand: before each token, and
+    behind the last.
+    """
     start = 0
     for token in tokens:
         yield start, token.start
@@ -128,7 +130,7 @@ class Words:
         return token.token_type not in _NO_NAMES and (first.isalnum() or first in ("_", "$"))
 
     def path(self, expected: str) -> tuple[str, ...]:
-        """Names with dots between them."""
+        """Reads names with dots between them, and returns them."""
         parts = [self.name(expected)]
         while self.take("."):
             parts.append(self.name(expected))
@@ -181,7 +183,7 @@ class Words:
         return not self.is_done and self.tokens[self.at].token_type is TokenType.STRING
 
     def names(self, expected: str) -> tuple[str, ...]:
-        """`(name, ...)`."""
+        """Reads `(name, ...)`, and returns the names."""
         self.expect("(")
         names = [self.name(expected)]
         while self.take(","):
@@ -190,7 +192,9 @@ class Words:
         return tuple(names)
 
     def options(self) -> dict[str, str]:
-        """`('key' = 'value', ...)`; keys and values may be words and numbers, as in Spark. Raises for a key twice."""
+        """Reads `('key' = 'value', ...)`. Keys and values may be words and numbers, as in Spark. Raises OptionError for
+        a key that comes twice.
+        """
         options: dict[str, str] = {}
         self.expect("(")
         while not self.take(")"):
@@ -204,7 +208,7 @@ class Words:
         return options
 
     def option_key(self) -> str:
-        """`'key'`, or words with dots and dashes."""
+        """Reads the key of an option: a text in quotes, or words with dots and dashes."""
         if self.comes_string():
             return self.string("an option")
         if not self.is_done and self.tokens[self.at].token_type is TokenType.IDENTIFIER:
@@ -228,7 +232,9 @@ class Words:
         return self.source(start, self.at)
 
     def clause(self, *ends: str) -> tuple[int, int]:
-        """Passes what comes up to a comma, a closing bracket or one of these words outside brackets; where it is."""
+        """Passes the tokens up to a comma, a closing bracket or one of these words outside brackets. Returns where the
+        passed tokens begin and end.
+        """
         start, depth = self.at, 0
         while not self.is_done:
             sign = self.peek()

@@ -19,7 +19,9 @@ from bucketline.streaming.metrics.outlets import open_outlets
 
 
 class _Turn:
-    """A lock that lets a writer do one batch at a time, with whatever options and spelling of the path it is called."""
+    """A lock that lets a writer do one batch at a time, even if two calls give other options, or spell the path in
+    another way.
+    """
 
     def __init__(self) -> None:
         self.lock = Lock()

@@ -122,7 +122,7 @@ _TRUNCATES = ("TRUNCATE", "truncate", "table-truncate")
 
 
 def taking_truncates(form: BinlogFormat) -> BinlogFormat:
-    """The format with truncates accepted: they make no bad record."""
+    """Returns the format, changed so that messages of a TRUNCATE are skipped instead of being bad records."""
     return replace(form, skipped={**form.skipped, Skipped.TRUNCATE: _TRUNCATES})
 
 

@@ -50,7 +50,9 @@ def text_field(field: DataField) -> DataField:
 
 
 def has_labels(messages: pa.Array, fields: Sequence[DataField]) -> bool:
-    """Whether a message may have an ENUM or a SET whose labels a column takes."""
+    """Whether some message may have a value of type ENUM or SET, and one of the columns can store the labels of such a
+    value.
+    """
     takes = any(f.type.root in _TEXTS or _is_set(f.type) for f in fields)
     return takes and bool(pc.any(pc.match_substring_regex(messages, _ANY_LABELED)).as_py())
 

@@ -96,7 +96,7 @@ class Images:
     source_parts: tuple[DataField, ...] = ()
 
     def shape(self, source: SourceSchema) -> Shape:
-        """The shape of an event whose rows have that schema."""
+        """Returns the shape of an event whose rows have the given schema, or of a bare event if it is empty."""
         return _bare_shape(self) if not source else _shape_of_images(self, with_signs(source, self.messages.types))
 
     def row_schema(self, schema: object) -> SourceSchema:

@@ -63,9 +63,9 @@ def _lacks_partitions(spark: Any, checkpoint: str, partitions: Partitions) -> bo
 
 
 def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: QueryWatch) -> None:
-    """Returns when the query is done or has ended after a batch; raises what stopped it.
+    """Waits until the query is done, or has ended after a batch. Raises what stopped the query.
 
-    Until it is asked to end, those that watch it look at it several times a second.
+    Until the job is asked to end, the watches look at the query several times a second.
     """
     silence.doing(None)
     free_since: float | None = None

@@ -114,7 +114,7 @@ def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> Parq
 
 
 class _Tried:
-    """Returns how tasks read, after they have tried to."""
+    """How tasks read Kafka: a call waits for the trial, and returns the reader if the trial succeeded, else None."""
 
     def __init__(self, reader: KafkaReader, source: SourceConfig, trial: "Future[str]") -> None:
         self._source, self._trial = source, trial

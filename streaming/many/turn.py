@@ -99,7 +99,9 @@ def decide_turn(
 
 
 def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
-    """Whether the table holds an earlier batch of the query. The first batch of a job has no ledger that says so."""
+    """Whether one of the query's own snapshots holds an earlier batch. A job's first batch has no ledger that could
+    tell this.
+    """
     return any(s.commit_identifier < batch.batch_id for s in own)
 
 

@@ -59,7 +59,7 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class _LookTask:
-    """Looks at all rows of the task."""
+    """Gives all rows of a task to `look`, and returns what it yields as rows of one binary column."""
 
     look: Callable[[Iterator[pa.Table]], Iterator[bytes]]
     decode: Decoder | None

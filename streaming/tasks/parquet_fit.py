@@ -80,7 +80,9 @@ def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
 
 
 def _middle(group: pq.RowGroupMetaData) -> int:
-    """The middle of a row group, from its first column's first page and its compressed size."""
+    """Returns the position in the file of a row group's middle, computed from where its first page begins and from its
+    compressed size.
+    """
     first = group.column(0)
     begins = first.data_page_offset
     if first.has_dictionary_page and first.dictionary_page_offset is not None:

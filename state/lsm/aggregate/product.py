@@ -31,7 +31,9 @@ class Product(Computed):
         return prod((max(Fraction(1), value) for value in largest), start=Fraction(1))
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """A quotient may not exist, but for floats."""
+        """Whether taking a value back may have no result: a column of whole numbers or decimals may not hold the
+        quotient.
+        """
         return field.type.root not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:

@@ -84,7 +84,7 @@ class Union(AggregateFunction):
         return True
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Values that are not a set of this kind, one at a time."""
+        """Yields, for each reason, the rows whose value is no set of this kind. Each value is checked on its own."""
         rows_of_reason: dict[str, list[int]] = {}
         for row in np.flatnonzero(validity(values)).tolist():
             try:

@@ -43,7 +43,7 @@ class Condition:
         return None if self.test is None else condition(self.test, columns_of(rows), rows.num_rows)
 
     def also(self, expression: pc.Expression) -> "Condition":
-        """Returns the same with one more condition."""
+        """Returns the condition that a row passes if it passes this one and the expression."""
         whole = expression if self.expression is None else self.expression & expression
         return replace(self, expression=whole)
 

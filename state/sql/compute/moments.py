@@ -37,12 +37,12 @@ def by_array(value: Value, compute: Callable[[pa.Array], pa.Array]) -> Value:
 
 
 def stamp_type(context: Context) -> pa.DataType:
-    """What TIMESTAMP means: an instant, as in Spark, or a local time, as in Paimon."""
+    """Returns the Arrow type of TIMESTAMP: an instant, as in Spark, or a local time, as in Paimon."""
     return INSTANT if context.has_instants else LOCAL
 
 
 def local_us(moments: pa.Array, context: Context) -> pa.Array:
-    """Local times in the session's zone, as microseconds since 1970. Takes dates, times, and texts of times."""
+    """Returns dates, times, or texts of times as local times in the session's zone, in microseconds since 1970."""
     if pa.types.is_null(moments.type):
         return moments.cast(pa.int64())
     if pa.types.is_string(moments.type):
@@ -57,7 +57,7 @@ def local_us(moments: pa.Array, context: Context) -> pa.Array:
 
 
 def instants_of(moments: pa.Array, context: Context) -> pa.Array:
-    """Instants: local times are those of the session's zone."""
+    """Returns the instants of moments. Moments without a zone are local times of the session's zone."""
     if pa.types.is_timestamp(moments.type) and moments.type.tz is not None:
         return _in_us(moments).cast(INSTANT)
     return from_local(local_us(moments, context), context.zone)
@@ -71,12 +71,12 @@ def from_local(micros: pa.Array, zone: str) -> pa.Array:
 
 
 def as_stamps(micros: pa.Array, context: Context) -> pa.Array:
-    """Local times of the session as values of TIMESTAMP."""
+    """Returns local times of the session, in microseconds, as values of TIMESTAMP."""
     return from_local(micros, context.zone) if context.has_instants else micros.cast(LOCAL)
 
 
 def stamps_of(texts: pa.Array, context: Context, *, wanted: pa.DataType | None = None) -> pa.Array:
-    """Texts as timestamps. Raises ArrowInvalid for one that is none."""
+    """Returns texts as timestamps. Raises ArrowInvalid for a text that is no timestamp."""
     found, is_read = try_stamps(texts, context, wanted=wanted)
     refuse_unread(texts, is_read, "TIMESTAMP")
     return found
@@ -85,7 +85,7 @@ def stamps_of(texts: pa.Array, context: Context, *, wanted: pa.DataType | None =
 def try_stamps(
     texts: pa.Array, context: Context, *, wanted: pa.DataType | None = None
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """As `stamps_of`, and which texts are timestamps; the others are null."""
+    """Returns texts as timestamps, null for a text that is none; and a mask of the texts that are timestamps."""
     target = wanted or stamp_type(context)
     said = read_stamps(texts)
     refuse_beyond(texts, said.is_read, OTHER_STAMP)
@@ -115,7 +115,7 @@ def dates_of(moments: pa.Array, context: Context) -> pa.Array:
 
 
 def try_dates(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Texts as dates, null where they are none; and which are dates."""
+    """Returns texts as dates, null for a text that is none; and a mask of the texts that are dates."""
     days, is_read = read_dates(texts)
     refuse_beyond(texts, is_read, SIGNED_YEAR)
     return pa.array(np.where(is_read, days, 0).astype(np.int32), pa.int32(), mask=~is_read).cast(pa.date32()), is_read
@@ -129,7 +129,7 @@ def refuse_unread(texts: pa.Array, is_read: npt.NDArray[np.bool_], wanted: str) 
 
 
 def _in_us(stamps: pa.Array) -> pa.Array:
-    """In microseconds; finer digits are cut off, towards the past."""
+    """Returns the timestamps in microseconds. Finer digits are cut off, towards the past."""
     if stamps.type.unit == "ns":
         stamps = pc.floor_temporal(stamps, unit="microsecond")
     return stamps.cast(pa.timestamp("us", stamps.type.tz))

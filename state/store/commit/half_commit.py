@@ -229,7 +229,9 @@ class HalfCommit:
         return newest_id
 
     def _checked(self, snapshot: Snapshot) -> Snapshot | Unknown:
-        """What was published, once its branch was found to be there. Raises BranchNotFoundError."""
+        """Checks that the branch of a published snapshot still exists. Returns the snapshot, or Unknown if storage does
+        not answer. Raises BranchNotFoundError, after the files of the commit were deleted.
+        """
         try:
             check_branch(self.table.snapshots, snapshot)
         except BranchNotFoundError:

@@ -76,8 +76,8 @@ class OlderValues:
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns the same as `OlderRows.find`; if there are deletion vectors, rows that were found are marked as
-        deleted.
+        """Returns the newest row of each key that has one, as `OlderRows.find` says. If there are deletion vectors,
+        these rows are marked as deleted.
         """
         wanted = _normalized(keys, self._keys)
         span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])

@@ -32,7 +32,8 @@ def values_by_key(database: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
 
 
 def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTRIES) -> list[bytes | None]:
-    """Returns the same as `values_by_key`, for ascending keys, by reading all entries between the first and the last.
+    """Returns the value of each stored key, None if the key has none. Keys ascend, and all entries between the first
+    and the last key are read.
 
     The keys after the end of the scan are looked up one by one, which raises an error for a damaged block.
     """

@@ -37,8 +37,8 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 
 @dataclass(frozen=True, slots=True)
 class OldFiles:
-    """The old files of a folder, all files that were moved aside there, and uploads in parts that were begun as long
-    ago and have not ended.
+    """The old files of a folder, all files that were moved aside there, and unfinished uploads in parts that are as
+    old.
     """
 
     io: FileIO

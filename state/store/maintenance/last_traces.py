@@ -25,9 +25,9 @@ def leave_markers(
     *,
     ends: bool,
 ) -> bool:
-    """Makes a marker for each stream that has none among the `known` tags and has a batch among the snapshots that are
-    `going`, oldest first. Their removal has been announced. Returns whether any such stream was found: then the table's
-    tags have changed.
+    """Makes a marker for each stream that has none among the `known` tags, and has a batch among the snapshots that are
+    about to be removed (`going`, oldest first). The removal of these snapshots has been announced. Returns whether
+    there was any such stream; if so, the table's tags have changed.
 
     A marker expires as if the stream had made it with the snapshot. Where tags end by time (`ends`), no marker is made
     that would have expired already.

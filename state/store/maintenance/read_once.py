@@ -30,5 +30,5 @@ class ReadOnceIO(WrappedIO):
         return data
 
     def read_unchanging(self, path: str) -> bytes:
-        """Returns the same as `read`: reads the storage, not what this process has kept of the file."""
+        """Returns the whole file. It is read from storage, never from what this process has kept of the file."""
         return self.read(path)

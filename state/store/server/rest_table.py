@@ -46,7 +46,7 @@ class RestTable:
     """The id of the table; each branch has its own id."""
 
     def on_branch(self, branch: str) -> "RestTable":
-        """Returns the branch with that name."""
+        """Returns a value that stands for the branch with that name of this table."""
         return replace(self, name=replace(self.name, branch=branch))
 
     def newest(self) -> Snapshot | None:

@@ -208,6 +208,6 @@ class _SourceShape:
         return pa.RecordBatch.from_arrays([*values, *own.columns], names=[*self.key, *own.schema.names])
 
     def reader(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-        """Reads the converted rows."""
+        """Returns a reader of the rows, each batch converted when it is read."""
         schema = self(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
         return pa.RecordBatchReader.from_batches(schema, (with_types(self(batch), schema) for batch in rows))

@@ -90,7 +90,7 @@ class BucketCounts:
     others: Mapping[bytes, int] = field(default_factory=dict)
 
     def of(self, partition: bytes) -> int:
-        """Returns the number that files of a partition record."""
+        """Returns the bucket count that files of a partition record."""
         return self.others.get(partition, self.count)
 
 

@@ -21,7 +21,7 @@ def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options:
 
 
 def may_join(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: AppendCompactOptions) -> bool:
-    """Returns the same as `may_compact`, for an append bucket."""
+    """Whether a compaction may be due in an append bucket once a new file has come to these files."""
     small = [f for f in files if f.file_size < options.small_bytes]
     enough = len(small) + 1 >= options.min_files or sum(f.file_size for f in small) >= options.small_bytes
     return trigger is CompactTrigger.FULL or enough

@@ -31,13 +31,15 @@ class IndexedKeys(Placing):
     new: NewKeys
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the same as `NewKeys.assigned`. Also raises CorruptFileError if the index cannot be read."""
+        """Yields runs of buckets, then the new hashes of each bucket, as `NewKeys.assigned` says. Also raises
+        CorruptFileError if the index cannot be read.
+        """
         partition = runs[0][0].partition
         own = self.new.assigners.ownership(partition, share)
         return self.new.assigned(self._known(partition, own, runs), share, runs)
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the same as for new keys."""
+        """Returns the message with an additional HASH file that holds the bucket's new keys."""
         return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:

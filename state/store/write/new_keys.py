@@ -42,7 +42,7 @@ class NewKeys(Placing):
     cache_bytes: int
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the same as `assigned`, for keys that are in no HASH file."""
+        """Yields runs of buckets, then the new hashes of each bucket, as `assigned` does; no key has a bucket yet."""
         return self.assigned(NOTHING_KNOWN, share, runs)
 
     def assigned(

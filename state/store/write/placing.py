@@ -54,7 +54,7 @@ class Placing:
         raise NotImplementedError
 
     def in_one_task(self) -> "Placing":
-        """Returns the same for a task that places and writes all shares."""
+        """Returns the placing for a task that places and writes all shares."""
         return self
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:

@@ -51,7 +51,7 @@ class SpilledBlob(io.RawIOBase):
         return self._position
 
     def again(self) -> "SpilledBlob":
-        """Returns the same bytes for another reader."""
+        """Returns a second file over the bytes of this one, with a position of its own."""
         return SpilledBlob(self._descriptor, self._offset, self.size)
 
 
@@ -111,7 +111,7 @@ Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob | PieceBlob
 
 
 def again(blob: Blob) -> Blob:
-    """Returns the same run for one more reader, because each reader can read it once."""
+    """Returns a blob with the rows of this one for one more reader, because a blob on disk can be read only once."""
     return blob.again() if isinstance(blob, SpilledBlob) else blob
 
 

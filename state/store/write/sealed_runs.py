@@ -333,7 +333,7 @@ def seal(rows: pa.Table) -> bytes:
 
 
 def seal_here(rows: pa.Table) -> pa.Buffer:
-    """Returns the same as `seal`, but not compressed, and copied once into memory of the right size."""
+    """Returns the rows as an Arrow IPC stream that is not compressed, in memory of exactly its size."""
     measured = pa.MockOutputStream()
     _write_stream(rows, measured, None)
     sealed = pa.allocate_buffer(measured.size())
@@ -358,7 +358,7 @@ class CutRows(ABC):
 
     @abstractmethod
     def reader(self) -> pa.RecordBatchReader:
-        """Returns a reader of their record batches; can be called several times."""
+        """Returns a reader of the record batches of the rows; it can be called several times."""
         ...
 
 

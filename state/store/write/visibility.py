@@ -84,12 +84,12 @@ class Hidden:
     since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
-        """Returns how long the oldest of it has waited."""
+        """Returns how long the oldest hidden file has waited."""
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
 def find_hidden(view: LiveFiles, files: FileNames) -> Hidden:
-    """Returns how much of the files is still on level 0, by the present view."""
+    """Returns how many rows, files and buckets are still on level 0 in the view, of these files."""
     hidden = [f for b, names in files.items() for f in _level0(view, b, names)]
     return Hidden(
         rows=sum(f.row_count for f in hidden),

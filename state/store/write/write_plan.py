@@ -36,7 +36,7 @@ class Workers:
     most_tasks: int = 1
 
     def tasks(self, wanted: int | None) -> int:
-        """Returns the number of tasks that share work if this number is wanted."""
+        """Returns how many tasks share work: the wanted number, else the parallelism, but at most `most_tasks`."""
         return max(1, min(self.parallelism if wanted is None else wanted, self.most_tasks))
 
 
@@ -110,8 +110,8 @@ class Mode:
         raise NotImplementedError
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns the stages for tasks that read without knowing what the table holds, with no stage between them and
-        those that write. They were planned for one worker.
+        """Returns stages, planned for one worker, in a form without a stage between the tasks that read and the tasks
+        that write. The tasks that read do not know what the table holds.
         """
         return stages
 
@@ -216,7 +216,7 @@ class WritePlan:
         return AllocationRule(bucket.target_rows, bucket.limit)
 
     def counts(self, others: Mapping[bytes, int] | None = None) -> BucketCounts:
-        """Returns the bucket count of new partitions, and those of others."""
+        """Returns the bucket counts: that of new partitions, and those of the partitions in `others`."""
         return BucketCounts(self.total_buckets, dict(others or {}))
 
     def bucket_write(self, trigger: CompactTrigger) -> BucketWrite:

@@ -76,7 +76,9 @@ def _leaf(plan: Any) -> Any:
 
 
 def _check_relation(relation: Any) -> None:
-    """Returns if it is one of listed Parquet files that are read without any option. Raises UnfitFileError."""
+    """Checks that the relation consists of listed Parquet files that are read without any option. Raises
+    UnfitFileError.
+    """
     for part, known in ((relation.fileFormat(), _FORMAT), (relation.location(), _LISTED)):
         name = str(part.getClass().getName())
         if name != known:

@@ -153,7 +153,7 @@ class _Reading:
         return entries
 
     def _items(self, node: Node, path: str) -> Iterator[None]:
-        """Yields once for each item that follows."""
+        """Yields None once for each item of the array or map that follows; the caller reads the item."""
         fewest = node.children[0].fewest_bytes + (node.kind is AvroKind.MAP)
         while count := self._number(path):
             if count < 0:

@@ -204,7 +204,7 @@ def _big_decimals(values: pa.Array) -> pa.Array:
 
 
 def _literals(values: pa.Array) -> pa.Array:
-    """Numbers, booleans, and nested values as JSON texts."""
+    """Returns numbers, booleans and nested values as JSON texts."""
     if pa.types.is_boolean(values.type) or pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         return values.cast(pa.string())
     return pa.array([as_text(_plain(value, values.type)) for value in values.to_pylist()], pa.string())

@@ -42,7 +42,7 @@ def late_columns(scan: ScannedJson, count: int, shapes: Mapping[Path, Shape], re
 
 
 def cut_out(scan: ScannedJson, paths: Mapping[Path, Shape]) -> pa.Array:
-    """The texts with null in place of the columns."""
+    """Returns the JSON texts with null in place of the values at these paths."""
     found = [scan.values_at(path) for path in paths]
     starts = np.concatenate([r.starts for r in found])
     ends = np.concatenate([r.ends for r in found])

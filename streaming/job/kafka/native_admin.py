@@ -62,7 +62,9 @@ class NativeAdmin:
         return asked
 
     def _await(self, asked: Mapping[str, "Future[Any]"], seconds: float) -> None:
-        """Returns when all is answered or the time is over. A client that is polled fetches tokens for its login."""
+        """Waits until all questions are answered or the time is over. The client is polled meanwhile, so that it
+        fetches tokens for its login.
+        """
         deadline = time.monotonic() + seconds
         self._client.poll(0)
         while wait(asked.values(), _LOOK_SECONDS).not_done and time.monotonic() < deadline:

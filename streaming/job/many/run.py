@@ -218,7 +218,7 @@ def _between(options: Mapping[str, str], spark: Any, span: BatchSpan) -> Any:
 
 
 def check_routed(routed: RoutedJob) -> None:
-    """Returns if a job of several tables can run with its settings. Raises BucketlineError."""
+    """Checks that a job of several tables can run with its settings. Raises BucketlineError."""
     for route in routed.routes:
         config = routed.config_of(Resolved(route.number, route.target))
         check_without_table(config)

@@ -106,7 +106,7 @@ class CrossOverwrite(CrossPartition):
     """The mode in which rows replace partitions; their keys are removed from other partitions."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns the same stages as in a write, with a separate index, which has the keys of the partitions that stay.
+        """Returns the stages of a write, but with a separate index that has only the keys of the partitions that stay.
         `table` is a `ReplacedState`.
         """
         stages = super().stages(plan, table, scope, source)

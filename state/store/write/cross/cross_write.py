@@ -142,7 +142,7 @@ class CrossWrite(Placing):
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
     def in_one_task(self) -> "CrossWrite":
-        """Returns the same for a single task that writes all buckets, where several shares may have keys in a
+        """Returns the placing for a single task that writes all buckets, where several shares may have keys in a
         bucket.
         """
         return replace(self, writes_alone=False)
