@@ -1,6 +1,7 @@
 """An error that ends a job is one line and its remedy, wherever it was raised and however the job was started."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from tests.support.processes.job_process import JobFolder, started
 
 pytestmark = pytest.mark.spark
+
+LONG = pytest.mark.skipif("BUCKETLINE_CRASH_KILLS" not in os.environ, reason="`.ci/run crash-long` runs it")
 
 TRACES = ("Traceback", "\tat ", "py4j.", "Py4J", "PythonException", "StreamingQueryException", "STREAM_FAILED")
 
@@ -37,11 +40,11 @@ def malform(folder: JobFolder) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("break_it", "submit", "code"),
     [
-        (reject, False, "REJECTED_RECORDS"),
         (reject, True, "REJECTED_RECORDS"),
         (block_buckets, False, "STORAGE"),
-        (block_buckets, True, "STORAGE"),
         (malform, False, "SPARK_FAILED"),
+        pytest.param(reject, False, "REJECTED_RECORDS", marks=LONG),
+        pytest.param(block_buckets, True, "STORAGE", marks=LONG),
     ],
 )
 def test_an_error_that_ends_a_job_is_one_line(

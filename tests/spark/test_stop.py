@@ -79,12 +79,12 @@ def assert_quiet(job: JobProcess) -> None:
     [
         (to_python, False),
         (to_group, False),
-        (hang_up_java, False),
-        (to_java, True),
         (interrupt_group, True),
         *(
             pytest.param(send, submit, marks=pytest.mark.skipif(not ALL_SIGNALS, reason="`.ci/run crash-long` runs it"))
             for send, submit in (
+                (hang_up_java, False),
+                (to_java, True),
                 (to_java, False),
                 (interrupt_group, False),
                 (hang_up_python, False),
