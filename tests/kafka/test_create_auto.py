@@ -106,7 +106,9 @@ def test_the_table_of_a_job_that_died_before_its_first_batch_is_used_and_another
 
         other = tmp_path / "other"
         create_table(str(other / "k.db" / "t"), COLUMNS, ["id", "text"], options={"bucket": "2"})
-        with pytest.raises(SchemaMismatchError, match=r"is not the one that the records declare: its primary key is"):
+        with pytest.raises(
+            SchemaMismatchError, match=r"differs from the one that the records declare: its primary key is"
+        ):
             run_job(job(kafka_broker, other, "dies", *of_avro(registry)), spark)
         assert open_table(str(other / "k.db" / "t")).snapshots().num_rows == 0
 
