@@ -41,7 +41,7 @@ class KeyOrder(Enum):
 
 
 class FrameReader(Enum):
-    """Who reads a frame that a sink is given, where it is nothing but columns of Parquet files."""
+    """Who reads the frame that is given to a sink, if the frame consists only of columns of Parquet files."""
 
     AUTO = "auto"
     SPARK = "spark"

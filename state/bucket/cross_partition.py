@@ -119,7 +119,7 @@ class KeyEffect:
         return max(0, sum(self.gains.values()))
 
     def with_codes(self, codes: Int32s) -> "KeyEffect":
-        """Returns the same with each partition code replaced by `codes[code]`."""
+        """Returns the effect with each partition code replaced by `codes[code]`."""
         partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])
         gains = {(int(codes[code]), bucket): gain for (code, bucket), gain in self.gains.items()}
         return KeyEffect(self.puts, self.removes, KeyPlaces(partitions.astype(np.int32), self.places.buckets), gains)

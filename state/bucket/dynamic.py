@@ -71,7 +71,7 @@ class KnownHashes:
         return KnownHashes(self.hashes[kept], self.buckets[kept], self.has_lost)
 
     def joined(self, hashes: Int32s, buckets: NDArray[Any]) -> "KnownHashes":
-        """Returns the same with more hashes and their buckets; a hash in several buckets counts for the lowest.
+        """Returns the index with more hashes and their buckets; a hash in several buckets counts for the lowest.
 
         Shapes: m hashes in any order, m buckets in [0, 32767).
         """

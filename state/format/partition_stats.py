@@ -55,8 +55,8 @@ def _within(value: object, low: object, high: object, null_count: int | None) ->
 
 
 def _rank(value: object) -> tuple[object, ...]:
-    """Returns a key that sorts values of one type as Paimon does: -0.0 before 0.0, NaN last; text by code point is by
-    UTF-8.
+    """Returns a key that sorts values of one type as Paimon does: -0.0 before 0.0, NaN last; for text, Python's order
+    by code point is that of the bytes in UTF-8.
     """
     if isinstance(value, float):
         return (1, 0.0, 0.0) if math.isnan(value) else (0, value, math.copysign(1.0, value))

@@ -131,7 +131,9 @@ def _sql_text(value: Timestamp, precision: int) -> str:
 
 
 def _time_text(millis: int, precision: int) -> str:
-    """Hours to seconds, then as many digits as the precision, but at least one and no zeros after it."""
+    """Returns a time as text: hours to seconds, then as many digits as the precision, but at least one and no zeros
+    after it.
+    """
     text = _clock(millis)
     if precision == 0:
         return text
@@ -144,7 +146,7 @@ def _clock(millis: int) -> str:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of days since 1970-01-01; years beyond datetime's 1..9999 too."""
+    """Returns year, month and day of a date in days since 1970-01-01, also outside of datetime's years 1 to 9999."""
     date = np.datetime64(days, "D")
     month = date.astype("datetime64[M]")
     months = int(month.astype(np.int64))

@@ -99,12 +99,16 @@ def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
 
 
 def index_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """Returns the folder of a bucket's index files: that of all, or that of its data files if the table says so."""
+    """Returns the folder of a bucket's index files: the folder that all buckets share, or that of the bucket's data
+    files if the table's options say so.
+    """
     return bucket_path(schema, partition, bucket) if schema.settings.paths.index_in_data_directory else INDEX_DIR
 
 
 def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """As `bucket_path`, where new files go. Raises UnsupportedTableError where readers disagree about its name."""
+    """Returns the folder of a bucket's new data files: that of `bucket_path`. Raises UnsupportedTableError where
+    readers disagree about its name.
+    """
     if not schema.settings.paths.legacy_names:
         fields = schema.select(schema.partition_keys)
         for field, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):

@@ -33,8 +33,10 @@ class RowAge:
     oldest_s: int
 
     def keeps(self, column: pa.Array) -> pa.Array:
-        """Which rows stay, by their values of the column; rows without a time do. Shapes: n values in, n booleans
-        out, none null."""
+        """Returns which rows stay, by their values of the column with the time; rows without a time stay. Shapes: n
+        values in, n booleans
+        out, none null.
+        """
         return pc.greater_equal(_seconds(column, self.field.type.root), pa.scalar(self.oldest_s)).fill_null(True)
 
     def has_expired(self, file: DataFileMeta, schema_of: Callable[[int], TableSchema]) -> bool:
@@ -52,7 +54,7 @@ class RowAge:
 
 
 def row_age(schema: TableSchema, now_ms: int) -> RowAge | None:
-    """What has expired at a time; None in tables whose rows do not expire.
+    """Returns which rows have expired at a time; None in tables whose rows do not expire.
 
     Raises OptionError when the column with the time is not there, or of a type that holds none.
     """

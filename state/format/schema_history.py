@@ -36,7 +36,9 @@ def id_problems(before: TableSchema, after: TableSchema) -> Iterator[str]:
 
 
 def _strangers(before: Sequence[DataField], after: Sequence[DataField], row: str) -> Iterator[tuple[str, int]]:
-    """Name and id of the fields of a row that it did not have before, and of those inside the fields that it had."""
+    """Yields name and id of each field that a row did not have before, at any depth. Rows whose fields are counted from
+    0 are left out.
+    """
     known = {f.id: f for f in before}
     is_counted = bool(row) and {f.id for f in after} == set(range(len(after)))
     for field in after:

@@ -45,7 +45,7 @@ class ColumnBounds:
     is_bounded: bool = True
 
     def merge(self, other: "ColumnBounds") -> "ColumnBounds":
-        """What is known of the values of both."""
+        """Returns what is known of the values of both together."""
         null_count = self.null_count + other.null_count
         if not (self.is_bounded and other.is_bounded):
             return ColumnBounds(None, None, null_count, is_bounded=False)
@@ -89,8 +89,8 @@ class ColumnStats:
         return stats, None if len(kept) == len(self.fields) else tuple(self.fields[i].name for i in kept)
 
     def to_full_stats(self) -> SimpleStats:
-        """Returns the same with one element for every field, unknown ones null: key statistics, and the form that is
-        not dense.
+        """Returns the statistics with one element for every field, unknown ones null: key statistics, and the form that
+        is not dense.
 
         Source: Paimon 2.0 SimpleStatsConverter.toBinaryAllMode.
         """
@@ -232,8 +232,8 @@ def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> Column
 
 
 def _is_unbounded(data_type: DataType) -> bool:
-    """Types whose bounds are not kept. Java 1.4 keeps none of bytes, and loses rows to others': it compares bytes as if
-    they had signs. Java 2.0 keeps none of timestamps finer than microseconds.
+    """Whether the bounds of a type are not kept. Java 1.4 keeps none of bytes, and loses rows to others': it compares
+    bytes as if they had signs. Java 2.0 keeps none of timestamps finer than microseconds.
     """
     if data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
         return (data_type.precision or 0) > 6

@@ -58,7 +58,7 @@ def _formats(schema: TableSchema) -> list[FileFormat]:
 
 
 def _refuse_mixed_timestamps(columns: Iterable[DataField]) -> None:
-    """pyarrow makes all timestamps INT96, or none.
+    """Refuses timestamps finer than microseconds beside coarser ones: pyarrow makes all timestamps INT96, or none.
 
     Java reads TIMESTAMP(7..9) from INT96 alone; it reads coarser ones from it too, but fails to filter by them.
     """

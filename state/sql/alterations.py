@@ -32,7 +32,7 @@ _COLUMN_ENDS = ("FIRST", "AFTER")
 
 
 def read_alter(words: Words) -> Statement:
-    """`ALTER TABLE t ...`."""
+    """Reads `ALTER TABLE t ...`."""
     words.expect("ALTER")
     if not words.take("TABLE"):
         raise refused(f"ALTER {words.peek()} is not supported; ALTER TABLE is", statement="ALTER")
@@ -92,7 +92,7 @@ def _set(words: Words) -> list[SchemaChange]:
 
 
 def _reset(words: Words) -> list[SchemaChange]:
-    """Flink's RESET and Spark's UNSET TBLPROPERTIES."""
+    """Reads Flink's RESET, or Spark's UNSET TBLPROPERTIES."""
     if words.take("TBLPROPERTIES"):
         words.take("IF", "EXISTS")
     words.expect("(")
@@ -104,7 +104,7 @@ def _reset(words: Words) -> list[SchemaChange]:
 
 
 def read_comment(words: Words) -> AlterTable:
-    """`COMMENT ON TABLE t IS 'text'`; NULL takes the comment away."""
+    """Reads `COMMENT ON TABLE t IS 'text'`; NULL takes the comment away."""
     words.expect("COMMENT")
     words.expect("ON")
     words.verb = "COMMENT ON"
@@ -128,7 +128,7 @@ def _add(words: Words) -> list[SchemaChange]:
 
 
 def _each(words: Words, read: Callable[[Words], list[SchemaChange]]) -> list[SchemaChange]:
-    """What `read` finds once, or for each part of a list in brackets."""
+    """Returns the changes that `read` finds in each part of a list, which may be in brackets."""
     if not words.take("("):
         changes = read(words)
         while words.take(","):
@@ -153,7 +153,7 @@ def _added(words: Words) -> list[SchemaChange]:
 
 
 def _modify(words: Words) -> list[SchemaChange]:
-    """Flink's MODIFY: the whole column as it is to be."""
+    """Reads Flink's MODIFY, which declares the whole column as it is to be."""
     if words.take("COMMENT"):
         return [SetTableComment(words.string("a comment") or None)]
     if words.sees("PRIMARY") or words.sees("WATERMARK") or words.sees("CONSTRAINT"):
@@ -181,7 +181,9 @@ def _column(words: Words) -> tuple[ColumnPath, DataField]:
 
 
 def _declared(path: ColumnPath, text: str) -> DataField:
-    """What a column's declaration says. Raises OptionError for one that is computed, or cannot be read."""
+    """Returns the column that a declaration describes. Raises OptionError for a computed column, and for a declaration
+    that cannot be read.
+    """
     if text.split(maxsplit=1)[0].upper() == "AS":
         raise refused(
             f"ALTER TABLE: the computed column {path[-1]!r} is not supported; compute it where rows are written",
@@ -215,7 +217,7 @@ def _rename(words: Words) -> list[SchemaChange]:
 
 
 def _alter(words: Words) -> list[SchemaChange]:
-    """Spark's ALTER COLUMN: one property of a column, or of each of several."""
+    """Reads Spark's ALTER COLUMN, which changes one property of a column, or of each of several."""
     words.take("COLUMN")
     changes = _altered(words)
     while words.take(","):

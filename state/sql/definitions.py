@@ -30,7 +30,7 @@ _PROVIDERS = ("paimon", "bucketline")
 
 
 def read_create(words: Words) -> Statement:
-    """`CREATE TABLE`, `CREATE DATABASE`, `CREATE CATALOG`."""
+    """Reads `CREATE TABLE`, `CREATE DATABASE` or `CREATE CATALOG`."""
     words.expect("CREATE")
     if words.take("CATALOG"):
         words.verb = "CREATE CATALOG"
@@ -55,7 +55,7 @@ def read_create(words: Words) -> Statement:
 
 
 def read_replace(words: Words) -> CreateTable:
-    """`REPLACE TABLE t (...)`: the table has to be there, and stays empty."""
+    """Reads `REPLACE TABLE t (...)`: the table has to exist, and is empty afterwards."""
     words.expect("REPLACE")
     words.expect("TABLE")
     statement = _replaced(words, created=False)
@@ -226,7 +226,7 @@ def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
 
 
 def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
-    """`(dt, hr)`, or `(dt STRING, hr INT)`, which adds the columns."""
+    """Reads `(dt, hr)`, or `(dt STRING, hr INT)`, which adds the columns."""
     words.expect("(")
     names = []
     while True:
@@ -240,7 +240,7 @@ def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
 
 
 def read_drop(words: Words) -> Drop:
-    """`DROP TABLE`, `DROP DATABASE`, `DROP CATALOG`."""
+    """Reads `DROP TABLE`, `DROP DATABASE` or `DROP CATALOG`."""
     words.expect("DROP")
     kind = _kind(words, "DROP")
     missing_ok = words.take("IF", "EXISTS")
@@ -273,7 +273,7 @@ def _kind(words: Words, verb: str) -> Kind:
 
 
 def read_use(words: Words) -> Use:
-    """`USE db`, `USE DATABASE db`, `USE CATALOG c`, `USE c.db`."""
+    """Reads `USE db`, `USE DATABASE db`, `USE CATALOG c` or `USE c.db`."""
     words.expect("USE")
     words.verb = "USE"
     kind = Kind.DATABASE
@@ -290,7 +290,7 @@ def read_use(words: Words) -> Use:
 
 
 def read_show(words: Words) -> Show:
-    """`SHOW TABLES` and its like."""
+    """Reads `SHOW TABLES` and its like."""
     words.expect("SHOW")
     words.verb = "SHOW"
     for written, subject in _SHOWN:
@@ -357,7 +357,7 @@ _NAMED: Mapping[str, Callable[[Words, str], Show]] = {
 
 
 def read_describe(words: Words) -> Describe:
-    """`DESCRIBE t`, `DESC EXTENDED t`, `DESCRIBE TABLE t`."""
+    """Reads `DESCRIBE t`, `DESC EXTENDED t` or `DESCRIBE TABLE t`."""
     words.at += 1
     words.verb = "DESCRIBE"
     if words.peek(1):
@@ -370,7 +370,7 @@ def read_describe(words: Words) -> Describe:
 
 
 def read_set(words: Words) -> Set:
-    """`SET`, `SET key`, `SET key = value`, with or without quotes."""
+    """Reads `SET`, `SET key` or `SET key = value`, with or without quotes."""
     words.expect("SET")
     words.verb = "SET"
     if words.is_done:
@@ -390,7 +390,7 @@ def read_set(words: Words) -> Set:
 
 
 def read_reset(words: Words) -> Reset:
-    """`RESET`, `RESET key`."""
+    """Reads `RESET` or `RESET key`."""
     words.expect("RESET")
     words.verb = "RESET"
     if words.is_done:

@@ -18,7 +18,7 @@ _TAKES = {"matched": ("update", "delete"), "not_matched": ("insert",), "by_sourc
 
 
 def read_merge(text: str) -> Merge:
-    """MERGE INTO ... USING ... ON ... WHEN .... Raises OptionError for what is not supported."""
+    """Reads MERGE INTO ... USING ... ON ... WHEN .... Raises OptionError for what is not supported."""
     words = Words(text)
     words.verb = "MERGE"
     words.expect("MERGE")

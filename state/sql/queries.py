@@ -34,7 +34,7 @@ def _query(parsed: Parsed) -> Query:
 
 
 def read_insert(words: Words) -> Insert:
-    """`INSERT INTO t ...` and `INSERT OVERWRITE t ...`."""
+    """Reads `INSERT INTO t ...` or `INSERT OVERWRITE t ...`."""
     words.expect("INSERT")
     words.verb = "INSERT"
     overwrite = words.take("OVERWRITE")
@@ -62,7 +62,7 @@ def read_insert(words: Words) -> Insert:
 
 
 def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    """`(dt = '1', hr)`: the values by column, and the columns without one."""
+    """Reads `(dt = '1', hr)`. Returns the values by column, and the columns without a value."""
     values: dict[str, str | None] = {}
     dynamic: list[str] = []
     words.expect("(")
@@ -80,7 +80,7 @@ def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]
 
 
 def read_truncate(words: Words) -> TruncateTable:
-    """`TRUNCATE TABLE t`, of one partition or of all."""
+    """Reads `TRUNCATE TABLE t`, of one partition or of all."""
     words.expect("TRUNCATE")
     words.verb = "TRUNCATE TABLE"
     words.expect("TABLE")
@@ -95,7 +95,7 @@ def read_truncate(words: Words) -> TruncateTable:
 
 
 def read_change(text: str) -> Statement:
-    """UPDATE or DELETE."""
+    """Reads UPDATE or DELETE."""
     parsed = read_relations(text)
     match parsed.tree:
         case exp.Update():
@@ -141,7 +141,7 @@ def target_of(assignment: exp.Expression, alias: str) -> tuple[str, ...]:
 
 
 def path_of(node: exp.Expression) -> tuple[str, ...]:
-    """Returns the names with dots between them that a node is."""
+    """Returns the names that a node with dots, such as `a.b.c`, consists of."""
     if isinstance(node, exp.Dot):
         return (*path_of(node.this), str(node.expression.name))
     return tuple(str(part.name) for part in node.parts)

@@ -57,7 +57,7 @@ class Parsed:
     relations: tuple[Relation, ...]
 
     def relation(self, table: exp.Expression) -> Relation:
-        """Returns the relation that a table of the tree is."""
+        """Returns the relation that belongs to a table of the tree."""
         start, _ = _span(table)
         return next(r for r in self.relations if r.start == start)
 
@@ -146,7 +146,7 @@ def _instant(words: Words) -> str:
 
 
 def _interval(words: Words) -> timedelta:
-    """`+ INTERVAL '1' DAY` and its like; nothing otherwise."""
+    """Reads `+ INTERVAL '1' DAY` and its like, if it comes. Returns the time to add, zero if there is none."""
     sign = 1 if words.take("+", "INTERVAL") else -1 if words.take("-", "INTERVAL") else 0
     if not sign:
         return timedelta()
@@ -200,6 +200,6 @@ def _is_in_its_own(table: exp.Expression) -> bool:
 
 
 def _span(table: exp.Expression) -> tuple[int, int]:
-    """Where a table's names begin, and one after where they end."""
+    """Returns where a table's name begins in the text, and the position after its end."""
     parts = table.parts
     return int(parts[0].meta["start"]), int(parts[-1].meta["end"]) + 1

@@ -7,8 +7,9 @@ _UNITS = ("DAYS", "HOURS", "MINUTES", "DAY", "HOUR", "MINUTE")
 
 
 def read_tag(words: Words, name: TableReference) -> CreateTag | DeleteTags | RenameTag | None:
-    """`CREATE TAG x AS OF VERSION 1 RETAIN 7 DAYS`, `REPLACE TAG x ...`, `RENAME TAG x TO y` or `DELETE TAG x`, after
-    the table; None for anything else."""
+    """Reads `CREATE TAG x AS OF VERSION 1 RETAIN 7 DAYS`, `REPLACE TAG x ...`, `RENAME TAG x TO y` or `DELETE TAG x`,
+    after the table; None for anything else.
+    """
     if words.take("CREATE", "TAG"):
         return _created(words, name)
     if words.take("CREATE", "OR", "REPLACE", "TAG"):

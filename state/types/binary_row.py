@@ -189,7 +189,7 @@ def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
 
 
 def _slot_bits(array: pa.Array, data_type: DataType) -> NDArray[np.unsignedinteger]:
-    """What lies in the slots of a field that needs no variable area, in 1 to 8 bytes; 0 where null."""
+    """Returns the bits in the slots of a field that needs no variable area, in 1 to 8 bytes; 0 where null."""
     root = data_type.root
     if root is TypeRoot.DECIMAL:
         return decimal_words(array)[0]
@@ -281,7 +281,9 @@ def _scatter_strings(words: UInt64s, places: NDArray[np.int64], strings: ByteCol
 
 
 def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], UInt64s, UInt64s]:
-    """(byte count, first word, second word) of big-endian minimal two's complements, left-aligned; all 0 where null."""
+    """Returns (byte count, first word, second word) of big-endian minimal two's complements, left-aligned; all 0 where
+    null.
+    """
     low, high = decimal_words(array)
     sign = high >> 63
     magnitude = np.empty((len(low), 2), dtype="<u8")
@@ -323,7 +325,7 @@ def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
 
 
 def _encode_value(value: object, data_type: DataType, cursor: int) -> tuple[bytes, bytes]:
-    """(slot, variable part) of one value. The reserved bytes of a wide null are what Java leaves."""
+    """Returns (slot, variable part) of one value. The reserved bytes of a wide null are what Java leaves."""
     root = data_type.root
     if is_wide(data_type):
         if root is TypeRoot.DECIMAL:

@@ -162,7 +162,7 @@ def _physical_type(arrow: pa.DataType, data_type: DataType) -> pa.DataType:
 
 
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
-    """True where a value is present; None when all are, so that the common case costs nothing."""
+    """Returns a mask of the values that are present; None when all are, so that the common case costs nothing."""
     if array.null_count == 0:
         return None
     if array.buffers()[0] is None:
@@ -195,7 +195,7 @@ def fixed_values(array: pa.Array, dtype: str) -> NDArray[Any]:
 
 
 def byte_column(array: pa.Array) -> ByteColumn:
-    """Where the rows of a large_string or large_binary array lie."""
+    """Returns where the rows of a large_string or large_binary array lie in its memory."""
     count = len(array)
     _, offset_buffer, data_buffer = array.buffers()
     if count == 0 or offset_buffer is None:
@@ -214,7 +214,7 @@ def byte_column(array: pa.Array) -> ByteColumn:
 
 
 def decimal_words(array: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """(low, high) halves of the unscaled two's complement values of a decimal128 array; 0 where null."""
+    """Returns the (low, high) halves of the unscaled two's complement values of a decimal128 array; 0 where null."""
     count = len(array)
     buffer = array.buffers()[1]
     if buffer is None or count == 0:
@@ -228,7 +228,7 @@ def decimal_words(array: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64
 
 
 def timestamp_parts(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(epoch milliseconds, floored; nanoseconds of the millisecond, 0..999999); 0 where null."""
+    """Returns (epoch milliseconds, floored; nanoseconds of the millisecond, 0..999999); 0 where null."""
     values = fixed_values(array, "<i8")
     per_milli = _UNITS_PER_MILLI[array.type.unit]
     if per_milli == 1:

@@ -113,7 +113,7 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
 
 
 def with_placeholders(array: pa.Array) -> pa.Array:
-    """Returns the same with some value in each NOT NULL field of a row that is null, as writers of Arrow data ask for
+    """Returns the array with some value in each NOT NULL field of a row that is null, as writers of Arrow data ask for
     it.
     """
     if not pa.types.is_struct(array.type):

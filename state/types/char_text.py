@@ -43,12 +43,14 @@ def padded_value(value: object, data_type: DataType) -> object:
 
 
 def is_padded(value: object, data_type: DataType) -> bool:
-    """Whether an internal value is as it is written: for a CHAR, with its blanks."""
+    """Whether an internal value has the form in which it is written: a CHAR has its blanks."""
     return padded_value(value, data_type) == value
 
 
 def upper_bound(value: object, data_type: DataType) -> object:
-    """What no value is above once it has its blanks, given what none is above as stored; None if nothing is known."""
+    """Returns an upper bound of the values with their blanks, given an upper bound of the values as stored; None if
+    nothing is known.
+    """
     if data_type.root is not TypeRoot.CHAR or not isinstance(value, str):
         return value
     # A character below the blank comes before it: the value 'a' is above 'a\\t' with its blanks, and not without.

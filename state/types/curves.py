@@ -102,7 +102,9 @@ def _hilbert_values(words: Sequence[CurveWords]) -> np.ndarray:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Without dictionaries; texts as bytes, dates and times as the numbers that they are stored as."""
+    """Returns the column without a dictionary: texts as bytes, dates and times as the numbers that they are
+    stored as.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _plain(column.dictionary_decode())
@@ -118,7 +120,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _ordered(column: pa.Array) -> list[pa.Array]:
-    """Columns without nulls that compare as this one does, nulls first."""
+    """Returns columns without nulls that together compare as this column does, nulls first."""
     parts = [column.is_valid().cast(pa.int64())]
     if pa.types.is_binary(column.type):
         return [*parts, column.fill_null(b"")]
@@ -132,7 +134,7 @@ def _ordered(column: pa.Array) -> list[pa.Array]:
 
 
 def _numbers(column: pa.Array) -> CurveWords:
-    """Whole and floating-point numbers as words; what stands for nulls is for the caller to say."""
+    """Returns whole or floating-point numbers as words; the caller replaces the words of nulls."""
     if pa.types.is_floating(column.type):
         values = np.asarray(column.fill_null(0.0).cast(pa.float64()), np.float64)
         # One NaN, above all numbers; and one zero.

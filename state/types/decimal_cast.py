@@ -18,6 +18,8 @@ def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
 
 
 def cast_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Texts or decimals as decimals of the target. Raises pa.ArrowInvalid for a number that it does not hold."""
+    """Returns texts or decimals as decimals of the target type. Raises pa.ArrowInvalid for a number that the type
+    cannot hold.
+    """
     digits = values.type.precision - values.type.scale if pa.types.is_decimal(values.type) else None
     return values.cast(wide_decimal(target, digits)).cast(target)

@@ -22,8 +22,8 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 def fit_array(
     array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule = by_name
 ) -> pa.Array:
-    """Returns the same values as `target`, the Arrow type of `data_type`; `column` is the path named in errors,
-    `fields` says which field of a struct becomes which.
+    """Returns the values as an array of type `target`, the Arrow type of `data_type`; `column` is the path named in
+    errors, `fields` says which field of a struct becomes which.
 
     Shapes: n values in, n out; nulls stay, and are refused when the logical type is NOT NULL.
     Raises SchemaMismatchError with fields column, expected, found.
@@ -50,7 +50,7 @@ def fit_array(
 
 
 def map_types(data_type: DataType) -> tuple[DataType, DataType]:
-    """Key and value type of a MAP, or of a MULTISET seen as element → count."""
+    """Returns the key and value type of a MAP, or of a MULTISET seen as element → count."""
     if data_type.root is TypeRoot.MULTISET:
         assert data_type.element is not None
         return data_type.element, DataType(TypeRoot.INT, nullable=False)

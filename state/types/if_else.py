@@ -28,7 +28,9 @@ def _is_null(choice: object) -> bool:
 
 
 def _in_own_memory(choice: object) -> object:
-    """Returns the same, so that texts and bytes begin where their memory begins."""
+    """Returns the same values in memory of their own if they are a slice, so that texts and bytes begin where their
+    memory begins.
+    """
     if isinstance(choice, pa.ChunkedArray):
         whole: object = pa.chunked_array([_in_own_memory(chunk) for chunk in choice.chunks], choice.type)
         return whole

@@ -43,7 +43,7 @@ _WIDTH_BYTES = {
 def sort_indices(
     table: pa.Table | pa.RecordBatch, keys: Sequence[str], *, then: Sequence[tuple[str, Direction]] = ()
 ) -> pa.Array:
-    """Row numbers in key order, ties by the `then` columns, further ties by position (the sort is stable).
+    """Returns the row numbers in key order, ties by the `then` columns, further ties by position (the sort is stable).
 
     Shapes: n rows in, n uint64 out. `keys` ascend; nulls come first in both directions.
     """
@@ -66,7 +66,8 @@ def sort_indices(
 
 
 def key_changes(table: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True where the key differs from the row before; row 0 is True. Shapes: n rows in, n bool out.
+    """Returns a mask of the rows whose key differs from that of the row before; row 0 is True. Shapes: n rows in, n
+    bool out.
 
     Equal means equal in key order: NaN equals NaN, -0.0 does not equal 0.0, null equals null.
     """
@@ -124,7 +125,7 @@ def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> p
 
 
 def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Integers ordered as Java orders the given floats: -0.0 before 0.0, every NaN alike and last.
+    """Returns integers ordered as Java orders the given floats: -0.0 before 0.0, every NaN alike and last.
 
     Shapes: n float32 or float64 in (nulls become some number), n int64 out.
     """
@@ -173,7 +174,9 @@ def _filled(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _int_values(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Integers in the order of the values; the array holds no nulls and is of fixed width up to 64 bits."""
+    """Returns integers that have the order of the values. The array holds no nulls and is of fixed width up to
+    64 bits.
+    """
     t = array.type
     if pa.types.is_floating(t):
         return total_order(array)
@@ -188,12 +191,14 @@ def _int_values(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _is_variable(data_type: DataType) -> bool:
-    """True where one int64 cannot hold the order."""
+    """Whether the order of the type's values cannot be that of int64 numbers."""
     return data_type.root in BYTE_ROOTS or (data_type.root is TypeRoot.DECIMAL and (data_type.precision or 0) > 18)
 
 
 def _big_endian(array: pa.Array, data_type: DataType) -> pa.Array:
-    """Fixed-width part of a key as large_binary: big-endian, sign bit flipped so that negatives come first."""
+    """Returns a fixed-width part of a key as large_binary: big-endian, sign bit flipped so that negatives come
+    first.
+    """
     if data_type.root is TypeRoot.DECIMAL and _is_variable(data_type):
         low, high = decimal_words(array)
         key_bytes = np.stack([high.view(np.uint64), low], axis=1).astype(">u8").view(np.uint8)

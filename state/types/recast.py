@@ -74,7 +74,9 @@ def _text_of(column: pa.Array, stored: DataType) -> pa.Array | None:
 
 
 def decimal_texts(column: pa.Array) -> pa.Array:
-    """Decimals without an exponent, which Arrow writes for small ones: as integers, with a point put in."""
+    """Returns decimals as texts without an exponent, which Arrow writes for small ones: they are written as integers,
+    with a point put in.
+    """
     scale = column.type.scale
     if scale == 0:
         return column.cast(pa.string())
@@ -123,7 +125,9 @@ def _to_integer(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
 
 
 def _from_floats(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """As Java narrows: NaN is 0, what is too large is the largest; bytes and shorts are the lower part of an int."""
+    """Returns floating-point numbers as integers, narrowed as in Java: NaN is 0, what is too large is the largest;
+    bytes and shorts are the lower part of an int.
+    """
     wide = np.int64 if target == pa.int64() else np.int32
     values = column.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
     values = np.where(np.isnan(values), 0.0, values)
@@ -164,7 +168,7 @@ def _to_decimal(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
 
 
 def _fit_decimal(wide: pa.Array, target: pa.DataType) -> pa.Array:
-    """Rounded half up, away from zero; null where the digits do not fit."""
+    """Returns the decimals in the target type, rounded half up, away from zero; null where the digits do not fit."""
     if target.scale < wide.type.scale:
         wide = pc.round(wide, target.scale, "half_towards_infinity")
     scaled = wide.cast(pa.decimal256(_WIDE_DIGITS, target.scale))
@@ -208,7 +212,9 @@ def _to_timestamp(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Ar
 
 
 def _cut_time(column: pa.Array, stored: int, wanted: int) -> pa.Array:
-    """Times with fewer digits of a second. Java cuts milliseconds towards zero, and what is below them downwards."""
+    """Returns times with only the wanted digits of a second. Java cuts milliseconds towards zero, and what is below
+    them downwards.
+    """
     if wanted >= stored:
         return column
     units = column.cast(pa.int64())

@@ -16,7 +16,7 @@ FieldRule: TypeAlias = Callable[[Sequence[str], Sequence[str], str], Sequence[in
 
 
 def by_name(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Each field takes the given one of its name."""
+    """Gives each field of the ROW the given field with the same name."""
     twice = next((name for name, count in Counter(given).items() if count > 1), None)
     if twice is not None:
         raise _misfit(f"{column}.{twice}", "given twice", given, own)
@@ -32,13 +32,15 @@ def by_name(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[i
 
 
 def by_spelling(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """As `by_name`; a name that the ROW does not have means the one that differs from it in case alone."""
+    """Matches as `by_name` does, but a given name that the ROW does not have means the field whose name differs from it
+    only in case.
+    """
     alike = {name: [o for o in own if o.lower() == name.lower()] for name in given if name not in own}
     return by_name([alike[n][0] if len(alike.get(n, ())) == 1 else n for n in given], own, column)
 
 
 def by_position(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """The first field takes the first given one, whatever their names are."""
+    """Gives the first field of the ROW the first given field, and so on, whatever their names are."""
     if len(given) > len(own):
         path = f"{column}.{given[len(own)]}"
         raise _misfit(path, f"one field too many for the table, whose {column} has {', '.join(own)}", given, own)

@@ -14,7 +14,7 @@ _FRACTION = r"\.[0-9]+"
 
 
 def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Texts of ISO 8601 as timestamps; a text has a zone if, and only if, `target` has one.
+    """Returns texts of ISO 8601 as timestamps; a text has a zone if, and only if, `target` has one.
 
     Shapes: n texts in, n timestamps out; nulls stay nulls. Raises pa.ArrowInvalid for a text that is no time, that is
     finer than the unit, or beyond what 64 bits of the unit hold.
@@ -35,7 +35,9 @@ def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
 
 
 def plain_value(value: pa.Scalar) -> object:
-    """What Python has for a value. A time in nanoseconds stays a scalar: Python has one for it only with pandas."""
+    """Returns the Python value of a scalar. A time in nanoseconds stays a scalar: Python has one for it only with
+    pandas.
+    """
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
         return value
     return value.as_py()

@@ -31,7 +31,9 @@ def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
 
 
 def from_scalar(value: pa.Scalar, data_type: DataType) -> Any:
-    """Returns the internal value of a scalar of the type's Arrow type; None for a null. Nested values have none."""
+    """Returns the internal value of a scalar of the type's Arrow type; None for a null. Nested types have no internal
+    values.
+    """
     root = data_type.root
     if root in (TypeRoot.DATE, TypeRoot.TIME):
         return value.cast(pa.int32()).as_py()

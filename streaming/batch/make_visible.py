@@ -102,7 +102,9 @@ def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Commit
 
 
 def _rounds(target: Target, files: FileNames | None, again: Again) -> Rounds:
-    """The rounds of compaction. An error ends them and is recorded as a reason, because the rows are in the table."""
+    """Compacts until the rows are visible. An error ends this and is recorded as the reason, but not raised: the rows
+    are in the table.
+    """
     try:
         return compact_until_visible(target.at, files, again)
     except (BucketlineError, PySparkException, Py4JError) as e:

@@ -204,9 +204,10 @@ def decide(
 
 
 def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
-    """The rows with the table's columns, and the table, which may have been changed.
+    """Fits the rows to the table's columns. Returns the table, whose columns may have been changed for this, and the
+    rows.
 
-    Fields of records that tasks decode are known only later.
+    Rows that tasks decode stay as they are: their fields are known only later.
     """
     if rows.decode is not None:
         return target, rows

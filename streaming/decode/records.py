@@ -350,7 +350,9 @@ def _moved(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]
 
 
 def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[DecodedChange]:
-    """The rows in events except deletes, which come before them in each record."""
+    """Returns the inserts and updates in events. The deletes of a record are not among them; they come before these
+    rows.
+    """
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after
     changes = []

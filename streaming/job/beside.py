@@ -29,8 +29,8 @@ class InThread(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds that the end of a job waits for such work: at most; at most after a signal; and before it logs that it
-    waits.
+    """How many seconds the end of a job waits for work that runs beside the batches: at most (`longest`), at most after
+    a signal (`after_signal`), and before it logs that it waits (`silent`).
     """
 
     longest: float = 30.0

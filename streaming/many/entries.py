@@ -118,8 +118,10 @@ def next_ledger(
 
 
 def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None:
-    """The cut-off of a table after a batch; None for the end of the batch. In a partition where the table has more than
-    the batch, its own cut-off stays, so that these records are not written twice."""
+    """Returns the offsets up to which a table has the records after a batch; None if that is the end of the batch.
+    Where the table has more records of a partition than the batch, its own offset stays, so that these records are not
+    written twice.
+    """
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
     return {**end, **ahead} if ahead else None
 

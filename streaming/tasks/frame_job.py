@@ -56,7 +56,7 @@ def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[
 
 
 def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """The frame of what tasks route to the `count` tasks of the next stage."""
+    """Returns a frame of the results of `task`, which are routed to the `count` tasks of the next stage."""
     return frame.mapInArrow(in_worker(_Rows(task, count)), ROUTED_DDL)
 
 

@@ -53,7 +53,7 @@ def unpack_block(codec: str, data: bytes, offset: int) -> bytes:
 
 
 def is_read(codec: str) -> bool:
-    """Whether blocks of this codec can be unpacked."""
+    """Whether this code can unpack blocks of the codec."""
     return codec in _UNPACKERS
 
 

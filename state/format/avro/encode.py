@@ -138,7 +138,8 @@ def _atomic_pieces(column: pa.Array, data_type: DataType, row: "_Row") -> list[p
 
 
 def _contents(column: pa.ListArray | pa.MapArray) -> tuple[NDArray[np.int64], list[pa.Array]]:
-    """Where each row's items begin and end, and the items alone: one array of elements, or one of keys and of values.
+    """Returns where each row's items begin and end, and the items alone: one array of elements, or one of keys and of
+    values.
 
     Shapes: n rows in, n + 1 offsets out, from 0 on; a null row has no items.
     """
@@ -161,7 +162,7 @@ class _Row:
     wanted: Mask | None
 
     def present(self) -> Mask | None:
-        """Rows whose value is written; None for all."""
+        """Returns a mask of the rows whose value is written; None for all."""
         if self.valid is None or self.wanted is None:
             return self.wanted if self.valid is None else self.valid
         return self.valid & self.wanted
@@ -220,7 +221,9 @@ def _varints(values: NDArray[np.int64]) -> tuple[Octets, Mask | None]:
 
 
 def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
-    """Length and shortest big-endian two's complement of the unscaled values; the octets in front do not count."""
+    """Returns length and shortest big-endian two's complement of the unscaled values, and a mask: the octets in front
+    do not count.
+    """
     low, high = decimal_words(array)
     little = low[:, None] if precision <= _SHORT_DECIMAL_DIGITS else np.stack([low, high.view(np.uint64)], axis=1)
     big = np.ascontiguousarray(little).view(np.uint8)[:, ::-1]
@@ -237,7 +240,7 @@ def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
 
 
 def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
-    """Returns one value per row of those octets that count."""
+    """Returns one byte string per row, made of the octets that are `kept`; None keeps all."""
     count, width = octets.shape
     if kept is None or kept.all():
         data, ends = np.ascontiguousarray(octets).reshape(-1), np.arange(1, count + 1, dtype=np.int64) * width
@@ -248,8 +251,8 @@ def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
 
 
 def _counts(mask: Mask) -> NDArray[np.int64]:
-    """Returns how many are true in each row. Rows are a few octets wide, and numpy is slow at adding up many short
-    rows.
+    """Returns how many marks are true in each row. Rows are a few octets wide, and numpy is slow at adding up many
+    short rows.
     """
     counts = np.zeros(len(mask), np.int64)
     for place in range(mask.shape[1]):

@@ -63,8 +63,8 @@ def nullable(name: str, kind: Json) -> dict[str, Json]:
 
 @lru_cache(maxsize=64)
 def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
-    """Returns the parsed schema of an array of the writer's records, and if it makes records nullable that `form` does
-    not.
+    """Returns the parsed schema of an array of the writer's records, and whether it makes records nullable that `form`
+    does not.
 
     Writers up to Paimon 0.9 do so, and never write a null there: what was read is to pass `holds_records`.
     """

@@ -100,7 +100,7 @@ def decode_bitmap64(data: bytes) -> BitMap64:
 
 
 def _read_leaves(data: bytes) -> tuple[list[tuple[int, int]], int]:
-    """High 48 bits and number of the container of each leaf, ascending, and where the tree ends."""
+    """Returns the high 48 bits and the number of the container of each leaf, ascending, and where the tree ends."""
     (key_count,) = struct.unpack_from("<q", data, 1)
     at, open_nodes = 9, 1
     leaves: list[tuple[int, int]] = []
@@ -233,7 +233,7 @@ def _write_portable32(containers: Sequence[tuple[int, _Container]]) -> bytes:
 
 
 def _read_portable(data: bytes) -> list[tuple[int, _Container]]:
-    """High 48 bits and container, ascending, of a portable 64-bit bitmap that we wrote ourselves."""
+    """Returns pairs of high 48 bits and container, ascending, of a portable 64-bit bitmap that we wrote ourselves."""
     containers: list[tuple[int, _Container]] = []
     (bitmap_count,) = struct.unpack_from("<q", data)
     at = 8

@@ -112,7 +112,7 @@ def _one_nan(values: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def _of_numbers(key: Hashes) -> Hashes:
-    """Thomas Wang's hash of 64-bit numbers."""
+    """Returns Thomas Wang's hash of 64-bit numbers."""
     key = ~key + (key << 21)
     key = key ^ (key >> 24)
     key = (key + (key << 3)) + (key << 8)

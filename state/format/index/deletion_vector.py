@@ -63,7 +63,9 @@ def encode_deletion_vectors(
 
 
 def read_span(at: DeletionVectorRange) -> tuple[int, int]:
-    """Offset and the most bytes to read of an index file for one vector; the file may end before."""
+    """Returns from where on, and how many bytes at most, an index file is read for one vector; the file may end
+    before.
+    """
     return at.offset, at.length + _FRAME_BYTES
 
 

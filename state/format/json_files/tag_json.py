@@ -64,7 +64,9 @@ def decode_tag(name: str, data: bytes) -> Tag:
 
 
 def _time_array(local_ms: int) -> list[int]:
-    """Year to minute, then second and nanoseconds; zeros at the end are left out from the second on, as Java does."""
+    """Returns a time as numbers: year to minute, then second and nanoseconds; zeros at the end are left out from the
+    second on, as Java does.
+    """
     t = _EPOCH + timedelta(milliseconds=local_ms)
     parts = [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
     while len(parts) > 5 and parts[-1] == 0:

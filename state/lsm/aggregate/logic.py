@@ -29,7 +29,7 @@ class _Logic(AggregateFunction):
 
     @abstractmethod
     def _holds(self, values: np.ndarray, live: Mask, starts: Indices) -> np.ndarray:
-        """Returns the result of the live values of each key."""
+        """Returns for each key what its live values give together."""
 
 
 @dataclass(frozen=True, slots=True)

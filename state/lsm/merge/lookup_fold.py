@@ -163,8 +163,8 @@ class LookupFold(Unmoved):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstRowLookup:
-    """The first row of each key, unless a higher level has the key. `logs`: new keys are logged. Rows have LEVEL, the
-    result has PART. Raises SchemaMismatchError for a retract, unless `ignore_delete`.
+    """The first row of each key, unless a higher level has the key. `logs`: new keys are logged. The rows must have the
+    column LEVEL; the result has the column PART. Raises SchemaMismatchError for a retract, unless `ignore_delete`.
     """
 
     keys: tuple[str, ...]

@@ -32,7 +32,7 @@ LOCAL_CONTEXT = Context()
 
 
 class Evaluate(Protocol):
-    """The value of a node."""
+    """Computes the value of a node."""
 
     @property
     def context(self) -> Context: ...
@@ -64,7 +64,7 @@ class Function:
 
     @property
     def takes(self) -> str:
-        """Returns how many arguments, in words."""
+        """Returns in words how many arguments the function takes."""
         count = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
         return f"{count} argument{'' if self.most == 1 else 's'}"
 

@@ -32,8 +32,9 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
-    """CAST. Raises ArrowInvalid naming a value that the type cannot hold, ArrowNotImplementedError for two types that
-    are not cast."""
+    """Computes CAST. Raises ArrowInvalid naming a value that the type cannot hold, ArrowNotImplementedError if values
+    of the one type cannot be cast to the other.
+    """
     found, is_cast = _tried(values, wanted, context)
     failed = np.flatnonzero(~is_cast)
     if len(failed):
@@ -42,7 +43,7 @@ def cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
 
 
 def try_cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
-    """TRY_CAST: null where CAST is an error."""
+    """Computes TRY_CAST: null where CAST is an error."""
     return _tried(values, wanted, context)[0]
 
 
@@ -64,7 +65,7 @@ def _all(values: pa.Array) -> Tried:
 
 
 def text_of_values(values: pa.Array, context: Context) -> pa.Array:
-    """CAST(... AS STRING)."""
+    """Computes CAST(... AS STRING)."""
     return _to_text(values, context)
 
 
@@ -98,7 +99,7 @@ def _stamp_texts(micros: pa.Array) -> pa.Array:
 
 
 def _checked(values: pa.Array, is_right: pa.Array) -> npt.NDArray[np.bool_]:
-    """For each row whether it is right or null."""
+    """Returns a mask of the rows that are right, or whose value is null."""
     right: npt.NDArray[np.bool_] = np.asarray(pc.fill_null(is_right, False)) | np.asarray(values.is_null())
     return right
 
@@ -236,8 +237,10 @@ def _to_stamp(values: pa.Array, wanted: DataType, context: Context) -> Tried | N
 
 
 def _in_unit(moments: pa.Array, target: pa.TimestampType, texts: pa.Array | None = None) -> Tried:
-    """Microseconds in the target's unit. Finer digits are cut off. A moment that 64 bits of nanoseconds cannot hold
-    counts as not cast. Nanoseconds are read from the `texts` of the moments."""
+    """Returns moments, given in microseconds, in the target's unit, and which of them it can hold. Finer digits are cut
+    off. A moment that 64 bits of nanoseconds cannot hold counts as not cast. Nanoseconds are read from the `texts` of
+    the moments.
+    """
     if target.unit == "us":
         return _all(moments)
     nulls = np.asarray(moments.is_null())

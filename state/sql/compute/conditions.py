@@ -39,7 +39,7 @@ class Condition:
     columns: tuple[str, ...] = ()
 
     def mask(self, rows: pa.RecordBatch) -> pa.Array | None:
-        """Which rows that were read pass; None for all."""
+        """Returns a mask of the rows that pass, among those that were read; None for all."""
         return None if self.test is None else condition(self.test, columns_of(rows), rows.num_rows)
 
     def also(self, expression: pc.Expression) -> "Condition":

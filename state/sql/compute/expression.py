@@ -36,7 +36,7 @@ class SqlExpression:
 def expr(text: str) -> SqlExpression:
     """Returns a value in SQL for `Table.update` and `Table.merge`: `bl.expr("amount * 2")`, `bl.expr("source.amount")`.
 
-    Raises OptionError for text that is no expression, or meant something else before Spark's dialect was the one.
+    Raises OptionError for text that is no expression, or that meant something else in the dialect of earlier releases.
     """
     check_spelling(text)
     parse_value(text)
@@ -81,7 +81,7 @@ def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_cou
 
 
 def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int) -> pa.Array:
-    """For each row whether the condition is true; unknown is false. Raises as `evaluate`."""
+    """Returns for each row whether the condition is true; unknown is false. Raises as `evaluate`."""
     values = evaluate(expression, columns, row_count)
     if pa.types.is_null(values.type):
         return pa.array(np.zeros(row_count, bool))

@@ -124,7 +124,9 @@ class _Translator:
         self._fields = fields
 
     def translate(self, node: exp.Expression, *, wanted: bool) -> pc.Expression:
-        """True exactly where the node is true (`wanted`), or else exactly where it is false."""
+        """Returns an expression that is true exactly where the node is true, or, if not `wanted`, exactly where the
+        node is false.
+        """
         _check_members(node)
         if isinstance(node, exp.Paren):
             return self.translate(node.this, wanted=wanted)
@@ -221,7 +223,7 @@ class _Translator:
 
 
 def _compare(field: DataField, sign: str, node: exp.Expression) -> pc.Expression:
-    """`column sign literal`, null where the column is null."""
+    """Returns the condition `column sign literal`, which is null where the column is null."""
     root, column = field.type.root, pc.field(field.name)
     if isinstance(node, exp.Null):
         raise _refused(f"nothing equals NULL; use '{field.name}' IS NULL or IS NOT NULL")
@@ -237,7 +239,7 @@ def _compare(field: DataField, sign: str, node: exp.Expression) -> pc.Expression
 
 
 def _compare_nan(column: pc.Expression, sign: str) -> pc.Expression:
-    """`column sign NaN`."""
+    """Returns the condition `column sign NaN`."""
     if sign in (">", "<="):
         return _NOTHING if sign == ">" else column.is_valid()
     return pc.is_nan(column) if sign in ("=", ">=") else ~pc.is_nan(column)
@@ -249,7 +251,9 @@ def _is_beyond(field: DataField, node: exp.Expression, value: pa.Scalar) -> bool
 
 
 def _compare_beyond(column: pc.Expression, sign: str, infinite: pa.Scalar) -> pc.Expression:
-    """`column sign number`, where only infinity (or minus infinity) and NaN are further away than the number."""
+    """Returns the condition `column sign number` for a number beyond all finite values of the column's type, on the
+    side of `infinite`.
+    """
     if sign in ("=", "<>"):
         return _NOTHING if sign == "=" else column.is_valid()
     if infinite.as_py() > 0:
@@ -258,7 +262,9 @@ def _compare_beyond(column: pc.Expression, sign: str, infinite: pa.Scalar) -> pc
 
 
 def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expression:
-    """As `_compare`, with any number: also one between two values of the type, or beyond all of them."""
+    """Returns the condition `column sign number`. The number may also lie between two values of the type, or beyond all
+    of them.
+    """
     column = pc.field(field.name)
     digits, low, high = _bounds(field)
     units = _shifted(number, digits)
@@ -285,7 +291,9 @@ def _exact_value(field: DataField, node: exp.Expression) -> pa.Scalar | None:
 
 
 def _bounds(field: DataField) -> tuple[int, int, int]:
-    """Digits after the point, and the least and greatest value in units of the last digit."""
+    """Returns how many digits the column has after the point, and its least and greatest value in units of the last
+    digit.
+    """
     if field.type.root is TypeRoot.DECIMAL:
         assert field.type.precision is not None and field.type.scale is not None
         greatest = 10**field.type.precision - 1

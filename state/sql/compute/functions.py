@@ -102,7 +102,7 @@ _NOTES = ("safe", "coalesce", "ignore_nulls", "charset", "null_if_pos_overflow")
 
 
 def _json_call(node: Any) -> FunctionCall:
-    """`payload:a.b[0]`."""
+    """Reads `payload:a.b[0]` as a call of a function."""
     steps = []
     for part in node.expression.expressions:
         if isinstance(part, exp.JSONPathKey) and isinstance(part.this, str):
@@ -214,8 +214,9 @@ def _to_whole(mode: str) -> Callable[[FunctionCall, Evaluate], Value]:
 
 
 def _as_java_casts(whole: pa.Array) -> pa.Array:
-    """Doubles as BIGINT, as Spark gives them for FLOOR and CEIL: NaN is 0, and a number that is too large the nearest
-    BIGINT."""
+    """Returns doubles as BIGINT, as Spark's FLOOR and CEIL do: NaN is 0, and a number that is too large the nearest
+    BIGINT.
+    """
     is_null, numbers = np.asarray(whole.is_null()), np.nan_to_num(np.asarray(whole.fill_null(0.0)), nan=0.0)
     inside = np.clip(numbers, -(2.0**63), 2.0**63 - 1024)
     found = np.where(numbers >= 2.0**63, 2**63 - 1, inside.astype(np.int64))
@@ -235,7 +236,7 @@ def _two(sign: str) -> Callable[[FunctionCall, Evaluate], Value]:
 
 
 def _cast_call(type_name: str) -> Callable[[FunctionCall, Evaluate], Value]:
-    """`int(x)` and its like: CAST(x AS INT)."""
+    """Returns what computes `int(x)` and its like: CAST(x AS INT)."""
 
     def compute(call: FunctionCall, value: Evaluate) -> Value:
         return value(exp.cast(call.arguments[0].copy(), type_name, dialect=DIALECT))

@@ -121,7 +121,7 @@ def _with_long(h: _Hashes, words: _Hashes) -> _Hashes:
 
 
 def _hash_bytes(data: pa.Array, seeds: _Hashes) -> _Hashes:
-    """Texts of one length are hashed together."""
+    """Returns the hash of each text or byte string; those of one length are hashed together."""
     lengths = np.asarray(pc.binary_length(data).fill_null(0), np.int64)
     hashes = np.empty(len(data), np.uint64)
     distinct, places = distinct_places(lengths)

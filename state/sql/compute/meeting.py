@@ -26,7 +26,9 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONTEXT) -> Value:
-    """`left sign right`. Text that is one value for all rows is read as a date or time where the other side is one."""
+    """Computes the comparison `left sign right`. Text that is one value for all rows is read as a date or time where
+    the other side is one.
+    """
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return pa.scalar(None, pa.bool_())
     if not context.has_instants:

@@ -40,7 +40,7 @@ def is_number(arrow: pa.DataType) -> bool:
 
 
 def arithmetic(sign: str, left: Value, right: Value) -> Value:
-    """`left sign right`, for + - * / and %; both are numbers."""
+    """Computes `left sign right` of two numbers, for + - * / % and div."""
     if sign == "div" and not (pa.types.is_integer(left.type) and pa.types.is_integer(right.type)):
         raise pa.ArrowNotImplementedError("div is for whole numbers; CAST the result of / to BIGINT")
     if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
@@ -69,7 +69,7 @@ def negated(value: Value) -> Value:
 
 
 def as_double(value: Value) -> Value:
-    """Returns the number as a DOUBLE: the nearest one."""
+    """Returns the DOUBLE that is nearest to the number."""
     if pa.types.is_decimal(value.type):
         return value.cast(pa.string()).cast(pa.float64())
     return value.cast(pa.float64(), safe=False)
@@ -99,7 +99,9 @@ def to_number(value: Value, target: pa.DataType) -> Value:
 
 
 def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
-    """CAST(value AS wanted): text is parsed, fractions are cut off or rounded; what does not fit is an error."""
+    """Computes CAST(value AS wanted): text is parsed, fractions are cut off or rounded; what does not fit is an
+    error.
+    """
     if pa.types.is_null(value.type):
         return pa.nulls(len(value), arrow_type(wanted))
     if wanted.root in INTEGER_ROOTS and (pa.types.is_floating(value.type) or pa.types.is_decimal(value.type)):
@@ -177,7 +179,7 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
 
 
 def _quotient(left: Value, right: Value) -> Value:
-    """`left / right` of decimals of 256 bits, cut off after Arrow's digits.
+    """Computes `left / right` of decimals of 256 bits, cut off after as many digits as Arrow gives.
 
     Arrow divides some numbers of more than 64 bits wrong, as 9223372036854775807 by 99999999999999999999: what is left
     over has to be less than the divisor. The few that are wrong are divided one by one.

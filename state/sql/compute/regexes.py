@@ -101,7 +101,7 @@ def _escaped(pattern: str, at: int) -> str:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """Returns the class in brackets that begins there, and where it ends."""
+    """Returns the class in brackets that begins at a position of the pattern, and where the class ends."""
     parts, first = ["["], at
     at += 1
     if pattern[at : at + 1] == "^":

@@ -55,7 +55,7 @@ class NodeRows:
         return self.value(node)
 
     def array(self, node: Any) -> pa.Array:
-        """Returns the node's value of each row."""
+        """Returns the value of a node in each row."""
         value = self.value(node)
         return repeated(value, self._count) if isinstance(value, pa.Scalar) else value
 
@@ -158,7 +158,7 @@ class NodeRows:
         return joined(left, right)
 
     def truth(self, node: Any) -> Value:
-        """As `value`, for a node that is a condition."""
+        """Returns the values of a node that is a condition, as `value` does. Raises ArrowTypeError if it is none."""
         value = self.value(node)
         if pa.types.is_null(value.type):
             return pa.scalar(None, pa.bool_())

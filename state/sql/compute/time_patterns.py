@@ -84,7 +84,7 @@ def _checked(piece: Piece, pattern: str) -> Piece:
 
 
 def written(local_us: pa.Array, pattern: str) -> pa.Array:
-    """Moments as texts. Shapes: n int64 in, microseconds of local time since 1970; n texts out, null for null.
+    """Returns moments as texts. Shapes: n int64 in, microseconds of local time since 1970; n texts out, null for null.
 
     Raises ArrowInvalid for a year that has not four digits, OptionError for a pattern that is not supported.
     """
@@ -190,7 +190,8 @@ _WRITTEN: Mapping[str, int] = {
 
 
 def read(texts: pa.Array, pattern: str) -> tuple[Longs, Bools]:
-    """Texts as moments. Shapes: n texts in; microseconds of local time since 1970 out, and which texts are moments.
+    """Returns texts as moments. Shapes: n texts in; microseconds of local time since 1970 out, and which texts are
+    moments.
 
     Raises OptionError for a pattern that is not read.
     """
@@ -251,7 +252,9 @@ def _regex(pattern: str) -> str:
 
 
 def days_of(year: Longs, month: Longs, day: Longs) -> tuple[Longs, Bools]:
-    """Days since 1970 of dates of the Gregorian calendar, and which of the dates exist in the years 1 to 9999."""
+    """Returns the days since 1970 of dates of the Gregorian calendar, and which of the dates exist in the years 1 to
+    9999.
+    """
     is_day = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (year >= 1) & (year <= 9999)
     first = (np.where(is_day, year, 1970) - 1970).astype("M8[Y]").astype("M8[M]")
     months = first + np.where(is_day, month - 1, 0).astype("m8[M]")
@@ -289,7 +292,7 @@ class Stamps:
 
 
 def read_stamps(texts: pa.Array) -> Stamps:
-    """Texts as CAST(... AS TIMESTAMP) reads them, with offsets but no names of zones."""
+    """Reads texts as CAST(... AS TIMESTAMP) does, with offsets but no names of zones."""
     parts, is_read = _parts(texts, _STAMP)
     days, is_day = days_of(_numbers(parts["y"]), _numbers(parts["M"], 1), _numbers(parts["d"], 1))
     hour, minute, second = (_numbers(parts[name]) for name in "Hms")
@@ -322,7 +325,7 @@ def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
 
 
 def read_dates(texts: pa.Array) -> tuple[Longs, Bools]:
-    """Texts as CAST(... AS DATE) reads them: days since 1970, and which texts are dates."""
+    """Reads texts as CAST(... AS DATE) does. Returns days since 1970, and which texts are dates."""
     parts, is_read = _parts(texts, _DATE)
     days, is_day = days_of(_numbers(parts["y"]), _numbers(parts["M"], 1), _numbers(parts["d"], 1))
     return days, is_read & is_day

@@ -54,7 +54,7 @@ class Snapshots:
         return self.find_latest().snapshot
 
     def find_latest(self) -> Newest:
-        """Returns the same as `latest`, with the interrupted rollback to this snapshot, if any."""
+        """Returns the newest snapshot, as `latest` does, with the interrupted rollback to this snapshot, if any."""
         if self.owner is not None:
             return Newest(self.owner.newest())
         hinted = self._hint(LATEST)

@@ -93,8 +93,8 @@ class Versions:
         return snapshot
 
     def at_time(self, time_ms: int) -> Snapshot | None:
-        """Returns the same as `by_time`, but None if no snapshot is that old. Raises MissingSnapshotError if the
-        snapshot's file is gone.
+        """Returns the newest snapshot committed at that time or before; None if no snapshot is that old. Raises
+        MissingSnapshotError if the snapshot's file is gone.
         """
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
         newest: Snapshot | None = None

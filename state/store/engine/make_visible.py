@@ -97,8 +97,8 @@ def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) ->
 
 
 def is_lasting(failure: object) -> bool:
-    """Whether another try would fail in the same way. Storage may recover, and missing files were compacted by
-    others.
+    """Whether another try would fail in the same way. An error of storage is not lasting: storage may recover, and a
+    missing file was compacted by another process.
     """
     return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
 

@@ -153,9 +153,9 @@ def _completed(
     table: TableSchema,
     by_name: bool,
 ) -> pa.RecordBatchReader:
-    """Yields the rows under the table's names, with constant columns and with nulls for columns that get no value.
-    Instants of a query become local times of its zone, for columns without a zone, as in Spark. The fields of structs
-    are matched as the columns are: by name or by position.
+    """Returns a reader of the rows under the table's names, with constant columns and with nulls for columns that get
+    no value. Instants of a query become local times of its zone, for columns without a zone, as in Spark. The fields of
+    structs are matched as the columns are: by name or by position.
     """
     own, fields_rule = {f.name: f for f in table.fields}, by_spelling if by_name else by_position
 

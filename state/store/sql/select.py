@@ -425,7 +425,8 @@ def _constant(node: exp.Expression) -> pa.Scalar:
 
 
 def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader:
-    """Yields rows of constants. Raises OptionError for rows of different lengths, and for types without a common
+    """Returns a reader of rows of constants. Raises OptionError for rows of different lengths, and for types without a
+    common
     type.
     """
     if any(len(row) != len(rows[0]) for row in rows):

@@ -185,7 +185,9 @@ class _SyncedFile(io.FileIO):
 
 
 def _write_synced(path: str, data: bytes) -> None:
-    """A new file with durable content. Raises FileExistsError; after a failure the file is removed."""
+    """Writes a new file, whose content is durable afterwards. Raises FileExistsError if it exists. After a failure the
+    new file is removed.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)

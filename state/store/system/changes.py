@@ -52,7 +52,7 @@ def _kept_changes(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> ReadRows:
-    """Yields the rows with their kind moved from the last column, where it is a number, to the first, where it is a
+    """Returns the rows with their kind moved from the last column, where it is a number, to the first, where it is a
     text.
     """
     out = pa.schema([pa.field(ROW_KIND, pa.string(), nullable=False), *list(schema)[:-1]])

@@ -145,7 +145,7 @@ def _merge_spread(
 def _append_changes(
     at: TableAt, stored: KeptAndTaken, source: MergeSource, planned: PlannedMerge
 ) -> Iterator[pa.Table]:
-    """The rows to append; rows that change are taken out of `stored` on the way."""
+    """Yields the rows to append. Meanwhile the stored rows that change are taken out of `stored`."""
     columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
     target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))
     for changed in _changed(at, source, planned, target):

@@ -18,7 +18,7 @@ _BYTES = 1 << (32 - _DROPPED_BITS - 3)
 
 @dataclass(frozen=True, slots=True)
 class HashSet:
-    """Either has the hashes, `exact`, ascending, or the bitmap, `bits`."""
+    """A set of hashes: `exact` has them in ascending order, or else `bits` is their bitmap."""
 
     exact: NDArray[np.int32] | None
     bits: NDArray[np.uint8] | None = None
@@ -50,7 +50,9 @@ class HashSet:
 
 
 def are_among(hashes: NDArray[np.int32], ascending: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which of the hashes are among others, which ascend and may be many more: numpy's `isin` sorts those each time."""
+    """Returns a mask of the hashes that are among the ascending ones, of which there may be many more. numpy's `isin`
+    would sort those each time.
+    """
     if not len(ascending):
         return np.zeros(len(hashes), np.bool_)
     places = np.searchsorted(ascending, hashes)

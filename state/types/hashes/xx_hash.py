@@ -79,7 +79,7 @@ def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.
 
 
 def _prefix(descending: NDArray[np.int64], least: int) -> int:
-    """Returns how many of the lengths are at least so large."""
+    """Returns how many of the descending lengths are `least` or more."""
     return int(np.searchsorted(-descending, -least, side="right"))
 
 

@@ -22,7 +22,7 @@ class Output:
 
 
 class JudgedImages(Enum):
-    """The rows to which a condition is applied."""
+    """Says to which rows of a changelog a condition is applied."""
 
     NEW = "new"
     """Only new rows. A row that does not meet the condition becomes a delete of its key, or is left out if it is an

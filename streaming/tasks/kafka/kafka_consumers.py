@@ -69,7 +69,7 @@ class LibrdkafkaConsumer:
         return int(low), int(high)
 
     def rest(self) -> None:
-        """Reads nothing until it is asked again."""
+        """Stops the consumer from reading ahead until it is asked for records again."""
         self._consumer.unassign()
         self.complaints.clear()
 

@@ -53,8 +53,8 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
-    """Returns the same as `_open`, for stores that send the whole object instead of a range: some do so if it is
-    empty.
+    """Returns the object's size and its last bytes, for stores that send the whole object instead of a range: some do
+    so if it is empty.
     """
     answer = clients.ask(RequestKind.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):
