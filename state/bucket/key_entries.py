@@ -117,7 +117,7 @@ def stored_keys(keys: pa.Array) -> list[bytes]:
 
 
 def stored_places(entries: KeyEntries) -> list[bytes]:
-    """Returns the values of entries."""
+    """Returns the values of entries as the index stores them."""
     records = np.empty(len(entries), _VALUE)
     records["partition"], records["bucket"], records["seconds"] = entries.partitions, entries.buckets, entries.seconds
     return _bytes_list(records.view(np.uint8).reshape(-1, _VALUE.itemsize))

@@ -207,7 +207,9 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
 
 
 def _with_place(schema: TableSchema, change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """Returns the change of a schema; a new column stands before those of partitions, if the schema asks for it."""
+    """Returns the change; a new column gets a place before the partition columns, if the schema's options ask
+    for that.
+    """
     if not (isinstance(change, AddColumn) and len(change.path) == 1 and change.position is None):
         return change
     if not schema.settings.commit.adds_before_partition:

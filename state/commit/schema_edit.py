@@ -129,7 +129,7 @@ def _edit_type(
 
 
 def placed(fields: list[DataField], at: int, position: Position | None, path: ColumnPath) -> list[DataField]:
-    """Returns the fields with the one at `at` moved."""
+    """Returns the fields, with the field at index `at` moved to its new position."""
     field, rest = fields[at], [*fields[:at], *fields[at + 1 :]]
     if position is None:
         return [*rest[:at], field, *rest[at:]]

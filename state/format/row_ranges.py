@@ -47,12 +47,12 @@ def with_tracked(schema: TableSchema) -> TableSchema:
 
 
 def has_tracked(schema: TableSchema) -> bool:
-    """Whether a schema has the columns of row tracking, as files of rows that stay have."""
+    """Whether a schema has the columns of row tracking, as that of files with rows that stay as they are."""
     return schema.fields[-len(TRACKED) :] == TRACKED
 
 
 def has_row_ids(schema: TableSchema) -> bool:
-    """Whether a schema has the ids of rows, as files of rows that were in the table before have."""
+    """Whether a schema has the column of row ids, as that of files with rows that were in the table before."""
     return any(field.name == ROW_ID for field in schema.fields)
 
 
@@ -62,15 +62,15 @@ def tracks_rows(schema: TableSchema) -> bool:
 
 
 def kept_schema(schema: TableSchema) -> TableSchema:
-    """Returns the columns of files with rows that stay as they are: in tables with row tracking they keep ids and
+    """Returns the schema of files with rows that stay as they are: in tables with row tracking the rows keep ids and
     versions.
     """
     return with_tracked(schema) if tracks_rows(schema) else schema
 
 
 def changed_schema(schema: TableSchema) -> TableSchema:
-    """Returns the columns of files with rows that get new values: in tables with row tracking they keep their ids, and
-    their version is that of the file.
+    """Returns the schema of files with rows that get new values: in tables with row tracking the rows keep their ids,
+    and have the version of their file.
     """
     return replace(schema, fields=(*schema.fields, TRACKED[0])) if tracks_rows(schema) else schema
 

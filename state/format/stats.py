@@ -79,7 +79,8 @@ class ColumnStats:
         return ColumnStats(tuple(keys), (KEY_MODE,) * len(keys), tuple(self.columns[i] for i in positions))
 
     def to_simple_stats(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
-        """What the manifest holds in dense form, and `_VALUE_STATS_COLS`: the columns that have statistics.
+        """Returns the statistics in the dense form of a manifest, and `_VALUE_STATS_COLS`: the names of the columns
+        that have statistics.
 
         None in place of the names when all columns do; no names and empty statistics when none does.
         Source: Paimon 2.0 SimpleStatsConverter.toBinary with `metadata.stats-dense-store`.

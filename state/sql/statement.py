@@ -55,7 +55,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`columns` is column text, None where the columns come from `like` or `query`."""
+    """CREATE TABLE. `columns` is column text, None where the columns come from `like` or `query`."""
 
     name: TableReference
     columns: str | None
@@ -88,7 +88,7 @@ class CreateCatalog:
 
 
 class Kind(Enum):
-    """What a definition is about."""
+    """The kind of object that a statement drops or uses."""
 
     TABLE = "TABLE"
     DATABASE = "DATABASE"
@@ -97,7 +97,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """`path` has the parts of the name; `cascade` drops a database with its tables."""
+    """DROP of a table, database or catalog. `path` has the parts of the name; `cascade` drops a database with its
+    tables.
+    """
 
     kind: Kind
     path: tuple[str, ...]
@@ -113,8 +115,9 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`subject`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS, CURRENT DATABASE or
-    CURRENT CATALOG. `partition` are the values that shown partitions have, `key` the one option to show."""
+    """SHOW of a `subject`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS, CURRENT
+    DATABASE or CURRENT CATALOG. `partition` are the values that shown partitions have, `key` the one option to show.
+    """
 
     subject: str
     path: tuple[str, ...] = ()
@@ -130,7 +133,9 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """`missing_ok`: there may be no such table; `column_missing_ok`: what is dropped may not be there."""
+    """ALTER TABLE. With `missing_ok` it is no error if there is no such table; with `column_missing_ok`, if a column to
+    be dropped does not exist.
+    """
 
     name: TableReference
     changes: tuple[SchemaChange, ...]
@@ -147,8 +152,9 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:
-    """`snapshot` is an id, None for the newest; `retained` a duration as text. `replaces` says that a tag of that name
-    is moved, which has to be there unless the tag may be `created`."""
+    """Creates or moves a tag. `snapshot` is an id, None for the newest; `retained` a duration as text. `replaces` says
+    that a tag of that name is moved, which has to be there unless the tag may be `created`.
+    """
 
     name: TableReference
     tag: str
@@ -227,7 +233,7 @@ SetValues: TypeAlias = Mapping[tuple[str, ...], exp.Expression]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """`relations` are all the tables of the statement, those of queries inside of it included."""
+    """UPDATE. `relations` are all tables in the statement, those of queries inside of it included."""
 
     table: Relation
     alias: str
@@ -238,7 +244,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """`relations` as in `Update`."""
+    """DELETE. `relations` are all tables in the statement, as in `Update`."""
 
     table: Relation
     alias: str
@@ -259,8 +265,10 @@ class MergeAction:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`source` is a table or a query in brackets, `source_columns` the names that its columns get, none for their own.
-    Of each kind of rows the first clause decides whose condition is true; a row that none takes stays as it is."""
+    """MERGE. `source` is a table or a query in brackets, `source_columns` the names that its columns get, none for
+    their own. Of each kind of rows the first clause decides whose condition is true; a row that none takes stays as it
+    is.
+    """
 
     table: Relation
     alias: str

@@ -71,7 +71,7 @@ class AvroColumns:
 
     @property
     def offset(self) -> int:
-        """Where the block begins that is being read, in bytes."""
+        """The position, in bytes, at which the block that is being read begins."""
         return self._blocks.offset
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -110,7 +110,9 @@ def _layout(text: bytes) -> _Layout:
 
 
 def _arrow_of(schema: Json, path: str, *, has_decimals: bool = False) -> pa.DataType:
-    """Returns the type of values as they are stored, but for decimals if `has_decimals`: those are stored as bytes."""
+    """Returns the Arrow type of values as they are stored. Decimals are stored as bytes; with `has_decimals` they get a
+    decimal type.
+    """
     if isinstance(schema, list):
         branches = [b for b in schema if b != "null"]
         if len(branches) != 1:

@@ -68,7 +68,9 @@ class BlockReader:
 
     @property
     def offset(self) -> int:
-        """Where the block begins that was handed out last, or the first one, in bytes."""
+        """The position, in bytes, at which the block that was handed out last begins; of the first block if
+        none was.
+        """
         return self._block_at
 
     def __iter__(self) -> Iterator[Block]:

@@ -45,7 +45,7 @@ class Removal:
     last: str = ""
 
     def is_of(self, last: Snapshot | None) -> bool:
-        """Whether snapshot `end` - 1 is there still, and the one that was meant."""
+        """Whether `last`, the present snapshot `end` - 1, exists and is the one that was announced."""
         return last is not None and last.base_manifest_list == self.last
 
 

@@ -221,5 +221,7 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 
 def _always(fold: Fold) -> Fold:
-    """Returns the fold, but it also computes keys with one row. Folds that select rows keep a single row anyway."""
+    """Returns the fold in a form that also computes keys with a single row. Folds that select rows keep a single row
+    anyway.
+    """
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold

@@ -246,7 +246,9 @@ def _compare_nan(column: pc.Expression, sign: str) -> pc.Expression:
 
 
 def _is_beyond(field: DataField, node: exp.Expression, value: pa.Scalar) -> bool:
-    """Whether a number is larger than all that a FLOAT or DOUBLE column can hold but infinity, which `value` is."""
+    """Whether `value` is infinite though the number is finite: the number is beyond all finite values of a FLOAT or
+    DOUBLE column.
+    """
     return field.type.root in _FLOATS and math.isinf(value.as_py()) and not isinstance(node, exp.Cast)
 
 

@@ -56,7 +56,9 @@ def instants_in(local: pa.Array, zone: str) -> pa.Array:
 
 
 def not_skipped(local: pa.Array, zone: str) -> pa.Array:
-    """Local times of a zone, those that it skips moved later by the length of the gap. Shapes: as `shown_in`."""
+    """Returns local times of a zone; a time that the zone skips is moved later by the length of the gap. Shapes: as
+    `shown_in`.
+    """
     newest = pc.max(local).as_py()
     if zone == "UTC" or newest is None:
         return local

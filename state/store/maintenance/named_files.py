@@ -145,7 +145,7 @@ class NamedFiles:
 
 
 def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapshot]]:
-    """Returns the snapshots above an id, ascending, and all tags, each with its name."""
+    """Yields the snapshots above an id, ascending, and all tags, each with its name."""
     snapshots = Snapshots(io, root)
     for snapshot_id in snapshots.ids():
         snapshot = snapshots.get(snapshot_id) if snapshot_id > after else None

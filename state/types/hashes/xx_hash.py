@@ -62,7 +62,9 @@ def _block(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.in
 
 
 def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> UInt64s:
-    """What the whole stripes of rows come to. Rows come longest first, and each has one stripe at least."""
+    """Returns the state of each row's hash after the whole stripes. Rows come longest first, and each has one stripe at
+    least.
+    """
     zero = np.uint64(0)
     with np.errstate(over="ignore"):
         seeds = (_P1 + _P2, _P2, zero, zero - _P1)
