@@ -1,7 +1,8 @@
 """The loop of a replay: bad records are taken from their places, and written again in batches, each once.
 
-A batch takes records in the place, and then writes them. So a replay that dies is found again, and done with the same
-records. What is still bad is a bad record of this batch.
+A batch first marks its records in the place as taken, and then writes them. If a replay dies in between, the next
+replay finds the marks and writes the same records. A record that is still bad becomes a bad record of the replay's
+batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,15 +22,16 @@ _ORDER = [(name, "ascending") for name in ("topic", "partition", "offset", "batc
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay came to: records that were taken, and those of them that are bad again; those that were left, as
-    they cannot be replayed, or as their batch is not in the table."""
+    """The numbers of a replay: records `taken`, and how many of these are `still_bad`. Records are `left` if they
+    cannot be replayed, or if their batch is not in the table.
+    """
 
     taken: int
     still_bad: int
     left: int
 
     def line(self) -> str:
-        """For people."""
+        """The numbers as one line for people."""
         left = f"; left: {counted(self.left, 'record')}" if self.left else ""
         return f"replayed {counted(self.taken, 'record')}, of which {self.still_bad:,} are still bad{left}"
 
@@ -40,9 +42,11 @@ ChosenRecords = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The replay of a job. `user` is its name, by which it commits and marks records. `own` chooses the job's records
-    among those of a place, and `written` those whose batch is in its table. `newest` is the number of the replay's
-    newest batch, None before the first; `write` writes records as the batch of that number."""
+    """The replay of a job. `user` is the replay's commit user, which also marks the records that it takes. `own`
+    chooses the records of the job among the records of a place; `written` chooses the records whose batch is in its
+    table. `newest` is the number of the replay's newest batch, None before the first. `write` writes records as the
+    batch with the given number.
+    """
 
     user: str
     places: Sequence[StoredRecords]
@@ -52,7 +56,7 @@ class Replay:
     write: Callable[[pa.Table, int], None]
 
     def run(self, is_ending: Callable[[], bool]) -> Replayed:
-        """Replays what is there at the start, batch after batch."""
+        """Replays the records that the places hold when it is called, batch after batch."""
         number = first = 0 if self.newest is None else self.newest + 1
         found = [(place, self._rows(place)) for place in self.places]
         begun = pa.concat_tables([rows.filter(pc.equal(rows["replay"], number)) for _, rows in found])
@@ -77,7 +81,7 @@ class Replay:
         return self.own(place.rows(self.user))
 
     def _waiting(self, rows: pa.Table) -> pa.Table:
-        """The records that are to be taken: those of batches that are in their table, oldest first."""
+        """The records to replay, oldest first: no replay has taken them, and their batch is in its table."""
         can_be = pc.fill_null(pc.not_equal(rows["code"], ReasonCode.ROW.value), True)
         return self.written(rows.filter(pc.and_(rows["replay"].is_null(), can_be))).sort_by(_ORDER)
 

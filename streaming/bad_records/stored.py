@@ -84,7 +84,9 @@ class StoredInTable:
 
 
 class StoredInFolder:
-    """The bad records in a folder: one file for each batch, in the folder of its writer or of a table in it."""
+    """The bad records in a folder: one file for each batch, in the writer's folder or in a table's folder inside the
+    writer's folder.
+    """
 
     def __init__(self, place: Folder) -> None:
         self._io, self._root = file_io_for(place.path, place.storage)
@@ -136,7 +138,7 @@ class StoredInFolder:
         return pa.Table.from_arrays(columns, schema=STORED_SCHEMA)
 
     def _claims(self, user: str) -> dict[str, dict[int, int]]:
-        """The records that replays have taken, by file and number, with the number of the replay."""
+        """For each file, the positions of the records that replays have taken, with the number of the replay."""
         taken: dict[str, dict[int, int]] = {}
         for replayer in sorted(_names(self._io, f"{self._root}/{_CLAIMS}")):
             for name in sorted(_names(self._io, f"{self._root}/{_CLAIMS}/{replayer}")):
@@ -148,7 +150,9 @@ class StoredInFolder:
 
 
 def _mark(user: str, number: int) -> int:
-    """What a table keeps of the number of a replay: the replays of all jobs write into one column."""
+    """The number that a table stores for a replay's number. It includes a hash of the replay's name, because the
+    replays of all jobs write into one column.
+    """
     return (zlib.crc32(user.encode()) << _NUMBER_BITS) + number
 
 

@@ -1,9 +1,10 @@
-"""What a frame that a caller gives to a sink reads, where it is nothing but columns of Parquet files.
+"""Finds the Parquet files and columns that a DataFrame from a caller reads, if it consists only of columns of Parquet
+files.
 
-A function for `foreachBatch` gets a frame over rows that exist already, an RDD. Spark's running query says how it has
-planned that RDD: both must be the same object, so that the plan is the one of these rows. What the caller has made of
-the frame since then is in the frame's own plan. The files of a batch come out of the plan, so that a replay has the
-same ones.
+A function for `foreachBatch` gets a DataFrame over an RDD that Spark has planned already. Spark's running query has the
+plan of its newest RDD. That RDD and the RDD of the DataFrame must be the same object, so that the plan is certain to be
+that of these rows. The DataFrame's own plan shows what the caller has done with it since then. The files of a batch are
+taken from the plan, so that a repeated batch has the same files.
 
 Source: Spark 4.0 ForeachBatchSink, StreamExecution.lastExecution, HadoopFsRelation.
 """
@@ -28,8 +29,10 @@ _OF_LISTING = OF_LISTING | {"basepath", "__globpaths__"}
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """Columns of Parquet files: `declared` are those that Spark reads of the files, and `columns` says for each of the
-    frame's which of them it is. `rdd` gives Spark's RDD of them, whose partitions are parts of the files."""
+    """Columns of Parquet files. `declared` are the columns that Spark reads from the files. `columns` maps each column
+    of the DataFrame to the name of a declared column. `rdd` returns Spark's RDD of the files, whose partitions are
+    parts of files.
+    """
 
     declared: StructType
     columns: Mapping[str, str]
@@ -37,9 +40,10 @@ class FileColumns:
 
 
 def given_scan(frame: Any, query: Any) -> FileColumns:
-    """What a frame reads, which was given to a function for `foreachBatch` of Spark's object of a running query.
+    """The files and columns that a DataFrame reads. Spark has passed it to a function for `foreachBatch`; `query` is
+    Spark's own object of the running query.
 
-    Raises UnfitFileError where the frame is anything else than columns of Parquet files, or that is not certain.
+    Raises UnfitFileError if it is not certain that the DataFrame consists only of columns of Parquet files.
     """
     execution = None if query is None else query.lastExecution()
     if execution is None:

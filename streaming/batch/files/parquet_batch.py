@@ -1,11 +1,9 @@
 """The parts of Parquet files of a batch, for tasks that read them themselves.
 
-Spark's own file source plans them, as it would for its own tasks: which files, and how they are split. The frame is
-planned and never run. A plan that is not understood is not used. A job has made its frame itself and knows what it
-holds; what a caller hands to a sink is looked at first (`given_scan`).
+Spark's own file source plans which files a batch has and how they are split, as it does for its own tasks. The
+DataFrame is planned and never run. A plan that is not understood is not used. A job has made its DataFrame itself, so
+it knows the contents. A DataFrame that a caller gives to a sink is checked first (`given_scan`).
 
-Spark's own file source plans them, as for its own tasks: which files, and how they are split. The DataFrame is planned
-and never run. A plan that is not understood is not used.
 Source: Spark 4.0 to 4.3 FilePartition, PartitionedFile.
 """
 
@@ -55,7 +53,9 @@ _LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
 
 @dataclass(slots=True)
 class GivenUp:
-    """Why Spark reads the rest of a run; None while tasks do. `said` is why it reads the newest frame, as logged."""
+    """`reason` says why Spark reads the files for the rest of a run; None while tasks read them. `said` is the last
+    logged reason why Spark reads a frame.
+    """
 
     reason: str | None = None
     said: str | None = None
@@ -65,9 +65,9 @@ class GivenUp:
 class ParquetReader:
     """How the tasks of a job read its Parquet files themselves, in one run of its query.
 
-    `is_required` when nothing else may read. `takes_any_frame` where a caller gives the frames, which may hold
-    anything: each is looked at. `given_up` is the one thing here that changes: after a file that is for Spark the rest
-    of the run is Spark's.
+    With `is_required`, Spark must not read instead. `takes_any_frame` is true if a caller gives the frames: they may
+    hold anything, so the plan of each frame is checked. `given_up` is the only field that changes: after a file that
+    only Spark can read, Spark reads all files for the rest of the run.
     """
 
     is_required: bool
@@ -75,7 +75,7 @@ class ParquetReader:
     given_up: GivenUp = field(default_factory=GivenUp, compare=False)
 
     def give_up(self, error: UnfitFileError) -> None:
-        """Leaves the rest of the run to Spark. Raises UnfitFileError if Spark must not read."""
+        """From now on Spark reads the files of this run. Raises UnfitFileError if Spark must not read."""
         if self.is_required:
             raise error.reworded(
                 f"source.reader = native: tasks cannot read the files exactly as Spark does: {error.message}; nothing "
@@ -86,15 +86,14 @@ class ParquetReader:
         _LOG.warning("Spark reads the files from here on (%s = auto): %s", setting, error.message)
 
     def pass_over(self, error: UnfitFileError) -> None:
-        """Leaves a frame to Spark, and says why where that is not what was said before."""
+        """Leaves a frame to Spark. Logs the reason if it differs from the last logged reason."""
         if error.message != self.given_up.said:
             self.given_up.said = error.message
             _LOG.info("Spark reads the frame (%s = auto): %s", FRAME_READER.key, error.message)
 
 
 def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: ParquetReader | None) -> Records:
-    """Where the tasks of a batch get its rows from: parts of files for a `reader`, else the frame itself. `frame` is
-    what Spark made of the files, and `fitting` has its columns that the table has, and nulls for others.
+    """The source of a batch's rows for its tasks: parts of files if a `reader` can use them, else `fitting`.
 
     `frame` is the DataFrame of the source; `fitting` has exactly the table's columns, with nulls for those that `frame`
     lacks. Raises UnfitFileError if it is not certain that tasks read as Spark does, and Spark must not read instead.
@@ -117,13 +116,15 @@ def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: Parque
 
 
 def reads_one_file_source(identity: BatchIdentity) -> bool:
-    """Whether a batch has new files of one file source, and nothing else: that is known without asking Spark."""
+    """Whether a batch reads one source, and this source is a file source. The offsets of the batch show this without a
+    call to Spark.
+    """
     ends = json.loads(identity.end_offsets or "[]")
     return len(ends) == 1 and isinstance(ends[0], dict) and _LOG_OFFSET in ends[0]
 
 
 def _own_scan(frame: Any) -> FileColumns:
-    """What a frame that holds the files and nothing else reads of them."""
+    """The columns of a frame that consists of the source's files only: each is a column of the files."""
     return FileColumns(
         frame.schema, {name: name for name in frame.columns}, lambda: frame._jdf.queryExecution().toRdd()
     )
@@ -157,7 +158,7 @@ def _planned(fitting: Frame, scan: FileColumns) -> Records:
 
 
 def _in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
-    """The columns as Spark hands them to tasks."""
+    """The columns, with timestamps with a time zone in the zone of the session, as Spark passes them to tasks."""
     return pa.schema(
         f.with_type(pa.timestamp(f.type.unit, zone)) if pa.types.is_timestamp(f.type) and f.type.tz is not None else f
         for f in schema

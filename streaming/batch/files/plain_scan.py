@@ -1,7 +1,7 @@
-"""Whether a plan of Spark is nothing but chosen and renamed columns of one thing, as the plan itself says.
+"""Checks that a plan of Spark only chooses and renames the columns of one source of rows.
 
-It is read as the JSON that Spark makes of its physical plan, in which every part has the name of its class. A class or
-a field that is not known is a doubt, and there is no doubt that is settled here: the frame is Spark's to read.
+The physical plan is read as the JSON that Spark makes of it, in which every node has the name of its class. If a class
+or a field of the JSON is unknown, UnfitFileError is raised, and Spark reads the DataFrame.
 
 Source: Spark 4.0 TreeNode.toJSON, FileSourceScanExec, ProjectExec, RDDScanExec.
 """
@@ -44,14 +44,16 @@ _Id = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class PlanColumns:
-    """The columns of a plan: for each the place of the column of the `leaf` that it is."""
+    """The columns of a plan: for each column, its position among the columns of `leaf`, the node that gives the
+    rows.
+    """
 
     leaf: PlanNode
     places: tuple[int, ...]
 
 
 def columns_of(plan: str, leaf_class: str) -> PlanColumns:
-    """The columns of a plan, given as JSON, that does nothing but choose and rename those of one leaf of that class.
+    """The columns of a plan, given as JSON. The plan may only choose and rename the columns of one leaf of that class.
 
     Raises UnfitFileError for any other plan.
     """
@@ -80,8 +82,9 @@ def columns_of(plan: str, leaf_class: str) -> PlanColumns:
 
 
 def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
-    """The columns that a scan reads of its files, as JSON of Spark's schema. Raises UnfitFileError for a scan that
-    leaves out rows, or adds columns or values that are not in the files."""
+    """The columns that a scan reads from its files, as the JSON of Spark's schema. Raises UnfitFileError for a scan
+    that leaves out rows, or adds columns or values that are not in the files.
+    """
     unknown = sorted(scan.keys() - _OF_SCAN)
     if unknown:
         raise UnfitFileError(f"the scan of the files has {unknown[0]}")
@@ -100,7 +103,7 @@ def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
 
 
 def _chosen(tree: Sequence[PlanNode]) -> tuple[_Id, _Id]:
-    """The ids of a column of a projection, and of the one below that it is."""
+    """The id of a projection's column, and the id of the column below the projection from which it is taken."""
     if len(tree) == 2 and tree[0]["class"] == ALIAS and tree[0]["num-children"] == 1:
         return _id(tree[0]), _id(_only(tree[1:]))
     own = _id(_only(tree))
