@@ -123,11 +123,15 @@ class TableSink:
 
     @property
     def _root(self) -> str:
-        """The folder of the metadata that it writes: that of its table, or of the branch that the options name."""
+        """The folder whose metadata this sink writes: the folder of its table, or of the branch that the
+        options name.
+        """
         return branch_path(file_io_for(self.path, self.storage_options)[1], ReadSettings(self.options))
 
     def _frame_reader(self, table: LiveTable) -> ParquetReader | None:
-        """How tasks read frames themselves that hold nothing but Parquet files; None when Spark reads them all."""
+        """How tasks read DataFrames that consist only of columns of Parquet files; None if Spark reads all
+        DataFrames.
+        """
         reads = table.target.at.plan.sink.frame_reader is FrameReader.AUTO
         return table.frame_reader if reads else None
 

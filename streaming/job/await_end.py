@@ -1,9 +1,9 @@
 """Starts the query of a job, and waits until it is done, fails, or is asked to end.
 
-Where a batch that was not finished is to be repeated, a query of that one batch may come first. A query that reads what
-is available (availableNow) notes at its start which partitions there are, and refuses a batch that lacks one of them.
-The batch that a job left unfinished cannot have the partitions of a topic that came later, so that no start of the job
-would get past it.
+Before a query with the trigger availableNow, a query that repeats only the unfinished batch of the last run may be
+needed. Spark's availableNow notes at its start which partitions exist, and refuses a batch that lacks one of them. An
+unfinished batch lacks the partitions that were added after it was planned, so without the first query every start of
+the job would fail.
 
 Source: Spark 4.0 KafkaMicroBatchStream.verifyEndOffsetForTriggerAvailableNow, Trigger.Once.
 """
@@ -40,8 +40,9 @@ class QueryWatch(Protocol):
 
 
 def queries(writer: Any, trigger: Trigger, spark: Any, checkpoint: str, partitions: Partitions) -> Iterator[Any]:
-    """The queries of a job, started one after the other when they are asked for: most often there is one. `partitions`
-    gives those of a Kafka source, and nothing for other sources."""
+    """Starts the queries of a job, one after the other, each when the caller asks for the next; most jobs have one
+    query. `partitions` returns the partitions of a Kafka source by topic; empty for other sources.
+    """
     if trigger.interval_ms is not None:
         yield writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
         return

@@ -28,7 +28,9 @@ def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadReco
 
 
 def has_place(config: JobConfig) -> bool:
-    """Whether the place exists already. A table that a job names is created when the job starts."""
+    """Whether the job's place for bad records exists already. A table that a job names is created when the job
+    starts.
+    """
     name = config.bad_records.table
     if name is None:
         return True
@@ -39,7 +41,9 @@ def has_place(config: JobConfig) -> bool:
 
 
 def places_of(job: RoutedJob) -> list[JobConfig]:
-    """Settings that name each place for bad records of a job once: those of the job, then those of routes."""
+    """One table's settings for each place for bad records that a job names: first the place of the whole job, then the
+    other places that routes name.
+    """
     found: dict[BadRecords, JobConfig] = {}
     configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)
     for config in (job.common, *configs):

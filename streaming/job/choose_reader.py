@@ -57,7 +57,7 @@ class JobSink(TableSink):
             self.topics.ask.close()
 
     def _frame_reader(self, table: LiveTable) -> ParquetReader | None:
-        """None: the job says how its source is read."""
+        """None: a job has chosen before how tasks read its source, so no DataFrame is checked."""
         return None
 
     def _job(self) -> Job:
@@ -131,7 +131,9 @@ class _Tried:
 
 
 def _settle(source: SourceConfig, *why: str) -> None:
-    """Logs who reads; with reasons, that Spark reads. Raises OptionError if tasks must read and cannot."""
+    """Logs who reads the source: Spark if there are reasons (`why`), else the tasks. Raises OptionError if tasks must
+    read and cannot.
+    """
     source_name = "Kafka" if source.format == KAFKA else "the files"
     if not why:
         _LOG.info("tasks read %s themselves (source.reader = %s)", source_name, source.reader.value)

@@ -1,8 +1,8 @@
 """Runs bad records through their job again: in batches of their own, under a commit user of their own, each once.
 
 A batch marks the records that it takes, and then writes them like any batch of the job: records that are still bad
-become bad records of this batch. A replay that dies is found again, and finished with the same records. Its snapshots
-hold no offsets.
+become bad records of this batch. If a replay dies, the next replay finds the marks and finishes the batch with the same
+records. The snapshots of a replay hold no offsets.
 """
 
 import logging
@@ -108,7 +108,7 @@ def replay_bad_records(
 
 
 def warn_of_order(table: TableHandle) -> None:
-    """Says where records that are replayed win over newer ones."""
+    """Logs a warning if the table has no `sequence.field`: then a replayed record wins over newer rows with its key."""
     schema = table.table_schema
     if schema.primary_keys and not schema.settings.merge.sequence_fields:
         _LOG.warning(
@@ -118,21 +118,21 @@ def warn_of_order(table: TableHandle) -> None:
 
 
 def newest_batch(table: TableHandle, options: Mapping[str, str], user: str) -> int | None:
-    """The newest batch of a writer in a table; None where none is known."""
+    """The number of a writer's newest batch in a table; None if the table knows no batch of the writer."""
     _, history = read_history(Target(table_at(table, options), user).refreshed())
     known = (*history.commits, *(() if history.marker is None else (history.marker,)))
     return max((s.commit_identifier for s in known), default=None)
 
 
 def records_frame(spark: Any, rows: pa.Table) -> Any:
-    """Bad records as a frame of the records that they were."""
+    """A DataFrame with the original records of bad records, with the columns of Spark's Kafka source."""
     given = map(_plain, rows.select(list(RECORD_COLUMNS)).to_pylist())
     records = [tuple(row[name] for name in RECORD_COLUMNS) for row in given]
     return spark.createDataFrame(records, _RECORDS_DDL).coalesce(1)
 
 
 def replayed_identity(user: str, number: int) -> BatchIdentity:
-    """The identity of a batch of a replay, in each attempt the same but for the time."""
+    """The identity of a replay's batch. It is the same in each attempt, except for the time."""
     now_ms = SYSTEM_WORLD.clock.now_ms()
     return BatchIdentity(user, number, None, None, f"{user} {number}", time_ms=now_ms)
 

@@ -143,7 +143,9 @@ class Attempt:
         return max(1, min(most, max(reading, -(-self._state.touched // _TABLES_A_TASK))))
 
     def _is_ready(self, notes: TaskNotes) -> bool:
-        """Whether the tasks have read with the newest state of all tables. If not, the next read has it."""
+        """Opens and plans the tables that have records. Returns whether the tasks have read with the newest state of
+        all tables; if not, the caller reads again.
+        """
         self._refuse_unmatched(notes)
         has_opened = self._open(notes)
         self._take_notes(notes)
@@ -188,7 +190,9 @@ class Attempt:
         return bool(names)
 
     def _take_notes(self, notes: TaskNotes) -> None:
-        """Makes a turn for each table that has records. A turn of an earlier read gets the notes of this read."""
+        """Makes a turn for each table that has records. A turn that an earlier read has made gets the notes of this
+        read.
+        """
         for number, note in notes.tables.items():
             if number == NO_TABLE:
                 continue
@@ -290,14 +294,15 @@ class Attempt:
         return int(rejects.num_rows)
 
     def _take_back(self, aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]]) -> None:
-        """Adds to `aside` that the tables which have failed have no bad records in this batch: they read these records
-        again. An attempt may have put some aside."""
+        """Adds empty sets of bad records to `aside` for the tables that have failed. They replace bad records that an
+        attempt at this batch may have stored, because these tables read the records again later.
+        """
         for name, bad_records in self._taken_back.items():
             self._allow(aside, bad_records, (), name)
         self._taken_back.clear()
 
     def _set_aside(self, aside: Mapping[BadRecords, Sequence[tuple[BatchName, pa.Table]]]) -> None:
-        """Stores the bad records of all tables, with one call to each place."""
+        """Stores the bad records of all tables in their places, with one call for each place."""
         for bad_records, rejects in aside.items():
             place = self._job.places(bad_records)
             done = None if place is None else put_aside(place, rejects)

@@ -122,7 +122,7 @@ def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> 
 def _as_asked(
     entries: Mapping[str, Entry], requests: tuple[TableRequest, ...], state: ManyState, batch: int
 ) -> dict[str, Entry]:
-    """The ledger entries after the requests to the job (unpark, forget)."""
+    """Does the requests to the job (unpark, forget), and returns the changed ledger entries."""
     asked = dict(entries)
     for request in requests:
         entry = asked.get(request.table)

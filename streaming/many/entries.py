@@ -51,7 +51,7 @@ def identity_for(
 
 
 def at_least(entry: Entry | None) -> int:
-    """The newest batch that a table must hold before this one; below 0 if it need not hold any.
+    """The newest batch that a table must hold before this one; below 0 if it need not hold any batch.
 
     A table that the ledger does not know may come from a job of one table: its own snapshots are checked.
     """
@@ -119,8 +119,8 @@ def next_ledger(
 
 def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None:
     """Returns the offsets up to which a table has the records after a batch; None if that is the end of the batch.
-    Where the table has more records of a partition than the batch, its own offset stays, so that these records are not
-    written twice.
+    If the table already has records of a partition beyond the end of the batch, the table's own offset stays, so that
+    these records are not written twice.
     """
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
     return {**end, **ahead} if ahead else None
@@ -195,9 +195,11 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
 def started_again(
     before: Ledger, reached: Mapping[str, FeedOffsets], *, earliest: FeedOffsets | None = None, now_ms: int = 0
 ) -> Ledger:
-    """The ledger of a new query that continues another one. It begins at the lowest offsets that a table which takes
-    part needs. `reached` are the offsets in each table's own newest snapshot, `earliest` those of the first records
-    that Kafka still has, where they are known: a table that needs older ones is parked, with the time `now_ms`."""
+    """The ledger of a new query that continues another one. Its end is the lowest offset of each partition that a table
+    which takes part needs. `reached` has the offsets in each table's own newest snapshot. `earliest` has the offset of
+    the first record that Kafka still has in each partition, if known; a table that needs older records is parked, with
+    the time `now_ms`.
+    """
     first: FeedOffsets = {} if earliest is None else earliest
     tables: dict[str, Entry] = {}
     for name, entry in before.tables.items():

@@ -31,7 +31,7 @@ _MOST_RENEWED = 8
 
 
 def owes(known: Known) -> bool:
-    """Whether compactions of a table are due that its batches have left undone."""
+    """Whether earlier batches of a table have left compactions that are still due."""
     state = known.target.state
     return bool(state.hidden) or state.owes_full or state.owes_postponed
 
@@ -59,7 +59,9 @@ def _compacted(target: Target, batch: int, engine: Any) -> Target:
 
 
 def renewed(tables: Tables, entries: Mapping[str, Entry], before: Ledger | None, now_ms: int) -> dict[str, Entry]:
-    """The new ledger entries of the tables whose tags were renewed. `before` is the newest ledger on storage."""
+    """Renews the tags of tables that are due, and returns their new ledger entries. `before` is the newest ledger on
+    storage.
+    """
     due = [name for name, e in sorted(entries.items()) if e.last_batch is not None and _is_due(e, now_ms)]
     done: dict[str, Entry] = {}
     for name in due[:_MOST_RENEWED]:

@@ -21,9 +21,9 @@ class ManyJob:
     """The settings of a job that hold for all batches. `settings` is the text of the settings that affect rows, `pin`
     its hash.
 
-    `nameless` decodes records that belong to no table; `bad_records` are the settings for bad ones among them. `places`
-    gives the place that such settings name, None for none. `one` has the settings that a job of one table has too. A
-    table that was parked catches up by at most `most_missed` records with each batch.
+    `nameless` decodes records that belong to no table; `bad_records` are the settings for bad records among them.
+    `places` returns the place that such settings name; None if they name no place. `one` has the settings that a job of
+    one table has too. A table that was parked catches up by at most `most_missed` records with each batch.
     """
 
     routes: Resolver
@@ -43,8 +43,8 @@ class ManyJob:
 class ManyState:
     """The state that a process keeps from batch to batch.
 
-    `ledger` is that of the last batch, once the process `has_looked` for it. `touched` is the number of tables for
-    which the last batch had records.
+    `ledger` is the ledger of the last batch; it is valid once `has_looked` is true. `touched` is the number of tables
+    for which the last batch had records.
     """
 
     files: LedgerFiles
@@ -54,16 +54,16 @@ class ManyState:
     touched: int = 0
 
     def forget(self) -> None:
-        """Drops everything that is kept, since none of it can be trusted after an error."""
+        """Drops the open tables and the ledger. Called after an error, when they may be wrong."""
         self.tables.forget_all()
         self.ledger, self.has_looked = None, False
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a batch of many tables: a report of each table, the tables that failed and were parked, and the
-    number of records that were left out because their table is parked. `is_skipped` is true if the whole batch was
-    written before.
+    """The result of a batch of many tables: the report of each table, the errors of the tables that failed, and by
+    table the number of records that were left out because the table is parked. `is_skipped` is true if the whole batch
+    was written before.
     """
 
     reports: tuple[BatchReport, ...] = ()

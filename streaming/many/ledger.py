@@ -23,8 +23,9 @@ FeedOffsets = Mapping[Feed, int]
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Why a table is parked: the batch that it failed in, with the offsets of that batch, the error, and the time
-    (`since_ms`)."""
+    """Why and when a table was parked. `batch` is the batch in which the table failed, from the offsets `start` to
+    `end`; `why` is the error, `since_ms` the time.
+    """
 
     batch: int
     user: str

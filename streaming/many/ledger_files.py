@@ -109,7 +109,7 @@ class LedgerFiles:
         return None if data is None else decode_ledger(data, path)
 
     def put_start(self, ledger: Ledger) -> None:
-        """Writes the ledger that a query is to begin with."""
+        """Writes the ledger with which a new query begins."""
         self.io.overwrite(f"{self.root}/ledger/{_START}", ledger.encode())
 
     def written_ms(self, batch: int) -> int:
@@ -133,11 +133,11 @@ class LedgerFiles:
             )
 
     def replace(self, ledger: Ledger) -> None:
-        """Writes a ledger in place of the one of its batch."""
+        """Writes a ledger, and replaces the stored ledger of the same batch."""
         self.io.overwrite(self._ledger(ledger.batch), ledger.encode())
 
     def prune(self, batch: int) -> None:
-        """Removes the ledger and the pin that are too old once `batch` has a ledger."""
+        """Removes the ledger and the pin that need not be kept any more once `batch` has a ledger."""
         for folder in ("ledger", "pins") if batch >= self.kept else ():
             self.io.delete(f"{self.root}/{folder}/{batch - self.kept}")
 
@@ -168,7 +168,7 @@ class LedgerFiles:
         self.io.overwrite(f"{self.root}/requests/{request.name}", request.encode())
 
     def done(self, requests: Iterable[TableRequest]) -> None:
-        """Removes requests that have been done."""
+        """Removes the files of requests that the job has done."""
         for request in requests:
             self.io.delete(f"{self.root}/requests/{request.name}")
 

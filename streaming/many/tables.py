@@ -108,8 +108,9 @@ class Known:
         return target.at.plan.mode.by_owner(plan_batch(target, identity, source, ONE_WORKER))
 
     def emptying(self, target: Target, truncated: Outcome) -> Stages[Records]:
-        """The stages that write only the rows behind the last truncate of the source's table, in place of all rows of
-        the table. Raises as `fit_decoder`."""
+        """The stages that replace all rows of the table by the rows that come after the last truncate of the source's
+        table. Raises as `fit_decoder`.
+        """
         source = Frame(None, fit_decoder(self.step, target.at))
         stages = plan_emptied(target, source, truncated, ONE_WORKER)
         return target.at.plan.mode.replacing(target.at.plan).by_owner(stages)
@@ -156,7 +157,8 @@ class Tables:
         """The table, opened. A missing table is created if the job says so, unless the job has written it before.
         Several threads may call this.
 
-        Raises TableNotFoundError, and what is raised for a table that cannot be made or written.
+        Raises TableNotFoundError if a table that the job has written is missing, and the errors for a table that cannot
+        be created or written.
         """
         config = self.doors.config(to)
         records = pa.concat_tables(sample) if sample else None
@@ -230,7 +232,7 @@ class Tables:
             self.forget(name)
 
     def told(self, parked: frozenset[str]) -> KnownTables:
-        """The facts about the tables that tasks must know. It is the same object until something changes."""
+        """The facts about the tables that tasks must know. The same object is returned until a fact changes."""
         if self._told is None or self._told.parked != parked:
             numbers = {name: known.number for name, known in self._known.items()}
             self._told = KnownTables(numbers, dict(self._packed), parked)

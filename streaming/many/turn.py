@@ -99,8 +99,8 @@ def decide_turn(
 
 
 def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
-    """Whether one of the query's own snapshots holds an earlier batch. A job's first batch has no ledger that could
-    tell this.
+    """Whether one of the query's own snapshots in the table holds an earlier batch. Snapshots are asked because there
+    is no ledger before a job's first batch.
     """
     return any(s.commit_identifier < batch.batch_id for s in own)
 

@@ -47,7 +47,9 @@ def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
 
 
 def _as_spark_reads(batch: pa.RecordBatch, names: dict[str, str], columns: pa.Schema) -> pa.Table:
-    """The rows with these columns. Raises ArrowInvalid for values that do not have their type."""
+    """The rows with the requested columns, in the requested types. Raises ArrowInvalid for values that do not fit the
+    type.
+    """
     arrays = [_column(batch, names.get(field.name), field.type) for field in columns]
     return pa.Table.from_arrays(arrays, schema=columns)
 

@@ -40,7 +40,7 @@ add.
 
 
 def in_worker(task: Task) -> Task:
-    """The task as a plain function, as Spark inspects the signature of what `mapInArrow` is given."""
+    """The task as a plain function, because Spark inspects the signature of the function that `mapInArrow` gets."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()

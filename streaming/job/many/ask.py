@@ -29,7 +29,7 @@ def files_of(routed: RoutedJob) -> LedgerFiles:
 
 
 def newest_ledger(routed: RoutedJob) -> Ledger | None:
-    """The newest ledger of a job; None where it has none yet."""
+    """The newest ledger of a job; None if the job has no ledger yet."""
     files = files_of(routed)
     numbers = files.numbers()
     return files.read(numbers[-1]) if numbers else None

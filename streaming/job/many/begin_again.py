@@ -26,8 +26,8 @@ _EARLIEST = -2
 
 
 def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Callable[[], FeedOffsets]) -> None:
-    """Renames the checkpoint, and writes into the new one the ledger that its query begins with. `earliest` asks Kafka
-    for the first offsets that it still has: a table that needs older ones is parked.
+    """Renames the checkpoint, and writes a ledger into the new checkpoint, with which the new query begins. `earliest`
+    asks Kafka for the offsets of the first records that it still has: a table that needs older records is parked.
 
     Raises OptionError for a source other than Kafka, and if no ledger says up to where the tables have their records.
     """
@@ -64,7 +64,7 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Cal
 
 
 def first_offsets(admin: JvmAdmin) -> FeedOffsets:
-    """The offset of the first record of each partition that the source reads; empty if the brokers do not say it."""
+    """The offset of the first record of each partition that the source reads; empty if the brokers do not answer."""
     try:
         return offsets_in(admin.offsets(of_first=True))
     except Py4JError as e:
@@ -92,7 +92,9 @@ def go_on(
     options: Mapping[str, str],
     partitions: Callable[[], Mapping[str, Sequence[str]]],
 ) -> dict[str, str]:
-    """The options of the source, changed to begin at the offsets of the ledger if no batch was planned yet."""
+    """The options of the source. If no batch was planned yet, they are changed so that the query begins at the offsets
+    of the ledger.
+    """
     start = files.read_start()
     if start is None or newest_offsets_of(spark, common.checkpoint):
         return dict(options)

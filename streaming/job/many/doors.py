@@ -67,8 +67,9 @@ class JobDoors:
         return handle
 
     def _fitting(self, config: JobConfig, columns: Collection[str]) -> JobConfig:
-        """The settings without the column types for columns that the table lacks, if these come from the top of the job
-        file. A column type in a route stays: it means a column of its table."""
+        """The settings of a table without column types from the top of the job file that name columns which the table
+        lacks. Column types in a route stay, because they are meant for the route's table.
+        """
         own = {key.split(".", 3)[-1] for key in self.routed.settings if key.startswith(TABLES) and f".{TYPES}" in key}
         kept = tuple(of for of in config.messages.types if of[0] in columns or of[0] in own)
         return (

@@ -44,8 +44,9 @@ class KafkaNow:
         return min((at for feed in reached if (at := self.next_of(feed)) is not None), default=None)
 
     def removed_from_ms(self, reached: FeedOffsets) -> int | None:
-        """When Kafka may remove the first of the unread records, by the time for which their topics keep records; below
-        0 if it never does, None if that is not known."""
+        """The time from which Kafka may remove unread records, computed from how long their topics keep records. Below
+        0 if Kafka never removes them; None if the time is not known, or no record is unread.
+        """
         waiting = [feed for feed, offset in reached.items() if feed in self.partitions and self._waits(feed, offset)]
         if not waiting or not all(feed in self.partitions for feed in reached):
             return None

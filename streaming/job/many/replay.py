@@ -107,7 +107,8 @@ def replay_of(job: RoutedJob, doors: JobDoors, files: "ReplayFiles", write: Call
 
 
 def as_replayed(routed: RoutedJob) -> RoutedJob:
-    """The job as its bad records are replayed: all of them may be bad again, and a table that fails ends the replay.
+    """The settings of the job, changed for a replay of its bad records: any number of records may be bad again, and a
+    table that fails ends the replay.
 
     Raises OptionError if the job names no place that can be read back.
     """
@@ -141,13 +142,15 @@ def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJ
 def replay_state(
     job: RoutedJob, user: str, *, doors_of: Callable[[RoutedJob], JobDoors], files: LedgerFiles
 ) -> ManyState:
-    """What is known at the start of a batch of a replay: nothing."""
+    """The state at the start of a replay's batch: no table is open, and no ledger is known."""
     return ManyState(files, Tables(doors_of(job), user))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """The folder of a job's replays, beside its checkpoint: a checkpoint that is set aside takes nothing of it away."""
+    """The folder with the files of a job's replays. It lies beside the job's checkpoint, so it stays when the
+    checkpoint is renamed.
+    """
 
     files: LedgerFiles
 
@@ -156,7 +159,7 @@ class ReplayFiles:
         return cls(ledger_files(f"{common.checkpoint.rstrip('/')}{_BESIDE}", common.storage))
 
     def user(self) -> str:
-        """The name of the job's replays: it is drawn once."""
+        """The commit user of the job's replays: a random name, stored by the first replay."""
         path, io = f"{self.files.root}/{_NAME}", self.files.io
         said = io.read_optional(path)
         if said is None:
@@ -168,12 +171,12 @@ class ReplayFiles:
         return replace(self.files, root=f"{self.files.root}/{number}")
 
     def newest(self) -> int | None:
-        """The newest batch that all tables have."""
+        """The number of the replay's newest batch that all tables hold; None if there is none."""
         numbers = sorted((int(n) for n in self.files.io.list_names(self.files.root) if n.isdigit()), reverse=True)
         return next((number for number in numbers if self.of_batch(number).read(number) is not None), None)
 
     def forget(self, number: int) -> None:
-        """Removes the files of a batch that has a later one."""
+        """Removes the ledger and the pin of a batch. Called after a later batch was written."""
         root, io = self.of_batch(number).root, self.files.io
         for name in (f"pins/{number}", f"ledger/{number}"):
             io.delete(f"{root}/{name}")
@@ -181,8 +184,9 @@ class ReplayFiles:
 
 @dataclass(frozen=True, slots=True)
 class OwnRecords:
-    """Which bad records in a place are those of a job, and up to which batch they can be replayed. `ledger` is the
-    newest one of the job."""
+    """Decides which bad records in a place belong to a job, and up to which batch they can be replayed. `ledger` is the
+    job's newest ledger.
+    """
 
     doors: JobDoors
     ledger: Ledger | None
@@ -190,7 +194,9 @@ class OwnRecords:
     _known: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
     def of_this_job(self, rows: pa.Table) -> pa.Table:
-        """The records that the job or its replays have put aside, and those of its tables from earlier queries."""
+        """The bad records that the job or its replays have stored, and the bad records of the job's tables from earlier
+        queries.
+        """
         names = pa.array([*self._tables], pa.string())
         is_own = pc.fill_null(pc.is_in(rows["table_name"], value_set=names), False)
         for writer in (self.replays.user(), *self._queries()):
@@ -199,7 +205,9 @@ class OwnRecords:
         return rows.filter(is_own)
 
     def newest_batch(self, writer: str, table: str | None) -> int | None:
-        """The newest batch of a writer whose records of a table are certain to be written."""
+        """The newest batch of a writer up to which the records of a table are certain to be written; None if
+        not known.
+        """
         if writer == self.replays.user():
             return self.replays.newest()
         if self.ledger is not None and writer.startswith(tuple(self._queries())):

@@ -92,8 +92,9 @@ def run_any(job: JobConfig | RoutedJob, *, ending: Ending, log: SparkLog, **flag
 
 
 def keeps_ledger(job: JobConfig) -> bool:
-    """Whether the checkpoint of a job of one table has a ledger. False where bucketline cannot reach it: a job with a
-    ledger can."""
+    """Whether the checkpoint of a job of one table has a ledger. False if bucketline cannot reach the storage of the
+    checkpoint, because then no job could have stored a ledger there.
+    """
     try:
         files = ledger_files(job.checkpoint, job.storage)
         return bool(files.numbers()) or files.read_start() is not None

@@ -109,7 +109,9 @@ class ManySink:
         _LOG.info("%s", line_of(told, identity))
 
     def stop(self) -> None:
-        """Frees what the sink of a stopped query still holds."""
+        """Destroys the data that the sink has broadcast, and closes the client that asks for the ids of topics. Called
+        when the query has stopped.
+        """
         if self._engine is not None:
             self._engine.close()
         if self.job.one.topics is not None:

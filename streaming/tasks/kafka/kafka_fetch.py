@@ -192,7 +192,8 @@ class RangeFetch:
 
 
 class Chunk:
-    """Records of a range on their way into a table: only their values, because messages hold memory of the client.
+    """Collects records of a range and makes a table of them. Only their values are kept, because messages hold memory
+    of the client.
 
     Values are converted to Arrow at once, a few hundred at a time, while they are in the processor's cache.
     """
@@ -205,7 +206,9 @@ class Chunk:
         self._bytes = 0
 
     def add(self, records: Sequence[Message], size: int) -> None:
-        """Adds records that follow those before: at least one, with that many bytes in all."""
+        """Adds the records that follow the records added before: at least one record. `size` is their number of
+        bytes.
+        """
         for name, parts in self._parts.items():
             parts.append(_TAKEN[name](records))
         self.count += len(records)
@@ -216,7 +219,7 @@ class Chunk:
         return self._bytes >= CHUNK_BYTES or self.count >= CHUNK_RECORDS
 
     def table(self) -> pa.Table:
-        """The records with their columns."""
+        """The added records as a table with the wanted columns."""
         return pa.table({name: self._column(name) for name in self._columns})
 
     def _column(self, name: str) -> pa.Array:
@@ -242,8 +245,8 @@ def _offsets_of(records: Sequence[Message]) -> pa.Array:
 
 
 def _each(records: Sequence[Message], name: str) -> Iterator[Any]:
-    """The result of the method for each record. It is taken from the class, because `methodcaller` costs three times as
-    much.
+    """The result of the method with that name for each record. The method is taken from the class of the records,
+    because `methodcaller` costs three times as much.
     """
     return map(getattr(type(records[0]), name), records)
 
@@ -282,7 +285,7 @@ _OF_RANGE = ("topic", "partition")
 
 
 def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Events and records."""
+    """Splits messages into events, which come first in the result, and records."""
     if not messages or not any(_each(messages, "error")):
         return [], messages
     return [m for m in messages if m.error() is not None], [m for m in messages if m.error() is None]

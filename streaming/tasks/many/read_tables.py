@@ -119,11 +119,12 @@ class SharedTables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadTables:
-    """How tasks read the records of all tables; plain values, so that it travels. `notes_to` is the number of the task
-    in the next stage that gets the notes; tasks with lower numbers write. `nameless` decodes records that belong to no
-    table. `feeds` are the topic partitions that the batch reads, `now_us` is its time. Records of a table before its
-    offsets in `since` are left out. A task keeps `most_refused` of the records that no route takes: more of them stop
-    the job."""
+    """How tasks read the records of all tables; only plain values, so that it can be sent to tasks. `notes_to` is the
+    number of the task in the next stage that gets the notes; tasks with lower numbers write. `nameless` decodes records
+    that belong to no table. `feeds` are the topic partitions that the batch reads, `now_us` is its time. Records of a
+    table before its offsets in `since` are left out. A task keeps at most `most_refused` of the records that no route
+    takes, because more of them stop the job.
+    """
 
     routes: Resolver
     unmatched: Unmatched

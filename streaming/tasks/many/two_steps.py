@@ -72,7 +72,7 @@ def steps_without_input(spark: Any, tasks: int, first: FirstOfNothing, count: in
 
 
 class _AsItIs(RDD):  # type: ignore[misc]
-    """An RDD on which `runJob` adds no step of its own: that would start a second worker for each task."""
+    """An RDD on which `runJob` adds no step of its own: an added step would start a second worker for each task."""
 
     def mapPartitions(self, f: Any, preservesPartitioning: bool = False) -> "_AsItIs":
         return self
