@@ -45,7 +45,7 @@ class AcceptedRows:
         return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep), feeds, left_out)
 
     def of_feeds(self, feeds: NDArray[Any] | None) -> "AcceptedRows":
-        """Returns the same rows, of an input whose rows came from these feeds."""
+        """Returns the same rows, each with the feed that it came from; `feeds` has the feed of each input row."""
         if feeds is not None and self.positions is not None:
             feeds = feeds[np.asarray(self.positions)]
         return replace(self, feeds=feeds)

@@ -87,7 +87,9 @@ class Allocation:
         return allocated, Allocation(rows, self.own, self.rule)
 
     def _open(self, wanted: int) -> list[tuple[int, int]]:
-        """(bucket, room) of the owned buckets that rows may go to, in order; together room for `wanted` if there is."""
+        """Returns (bucket, room) of the owned buckets that new rows may go to, in order. As many are opened as `wanted`
+        rows need, up to the limit on buckets.
+        """
         target = self.rule.target_rows
         rooms = [(b, target - self.rows[b]) for b in sorted(self.rows) if self.own.owns(b) and self.rows[b] < target]
         room = sum(r for _, r in rooms)
@@ -136,7 +138,7 @@ class Assigners:
         return bucket if count is None else bucket % count
 
     def ownership(self, partition: bytes, assigner: int) -> Ownership:
-        """Which buckets and which hashes of a partition are those of an assigner."""
+        """Returns which buckets and which hashes of a partition belong to an assigner."""
         return Ownership(assigner, self.count(partition))
 
 

@@ -64,7 +64,7 @@ class TagPlan:
             return None
 
     def name_of(self, time_ms: int) -> str:
-        """Returns the name of the tag of a time."""
+        """Returns the name of the tag for a time."""
         return (_EPOCH + timedelta(milliseconds=time_ms)).strftime(self._form[0])
 
     def next_name(self, snapshot: Snapshot, last_ms: int | None) -> str | None:

@@ -25,8 +25,8 @@ class Append:
 
     `check` says what must not have happened since the work was planned. `common_keys` says for ROWS_READ whether two
     files hold a key in common; without it their ranges of keys decide. Without files there is a snapshot all the same,
-    to show that the identifier is done, unless `ignore_empty`; None takes that from the table's options, and ignores
-    empty batch commits (identifier 2^63-1).
+    to show that the identifier is done, unless `ignore_empty`. If that is None, the table's options decide, and empty
+    batch commits (identifier 2^63-1) are ignored.
     """
 
     messages: tuple[CommitMessage, ...]

@@ -66,7 +66,7 @@ class LiveFiles:
         return dict(self._totals)
 
     def other_totals(self, bucket_count: int) -> dict[bytes, int]:
-        """Returns the partitions with a fixed bucket count that is not `bucket_count`, and theirs."""
+        """Returns the partitions whose bucket count is fixed and is not `bucket_count`, each with its own count."""
         return {p: total for p, total in self._totals.items() if total > 0 and total != bucket_count}
 
     def next_sequence_number(self, bucket_id: BucketId) -> int:

@@ -53,7 +53,7 @@ class FullMerge:
 
     @property
     def with_deletes(self) -> tuple[ManifestFileMeta, ...]:
-        """Returns the manifests whose DELETE entries have to be known first."""
+        """Returns the manifests to merge that hold DELETE entries. The caller reads these before `narrow_full_merge`."""
         return tuple(m for m in self.merge if m.num_deleted_files > 0)
 
 
@@ -156,7 +156,8 @@ def deleted_identities(entries: Iterable[ManifestEntry]) -> set[EntryIdentity]:
 
 
 def live_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Returns the ADD entries that none of the entries deletes, wherever it stands; what a scan of base and delta sees.
+    """Returns the ADD entries whose file no DELETE among the entries removes, before or after. A scan of base and delta
+    sees these entries.
 
     Source: Paimon 2.0 AbstractFileStoreScan: deletes are gathered first, so a deleted file cannot be added again.
     """

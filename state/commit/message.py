@@ -92,7 +92,7 @@ def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
 def decode_messages(data: bytes) -> tuple[CommitMessage, ...]:
     """Returns the messages in bytes that `encode_messages` made.
 
-    Raises CorruptFileError when a byte differs, or another version of the library made them.
+    Raises CorruptFileError if the bytes are damaged, or were made by another version of the library.
     """
     if len(data) < _HEAD.size:
         raise CorruptFileError(f"commit messages cut off after {counted(len(data), 'byte')}", size=len(data))

@@ -110,7 +110,7 @@ def _was_rolled_back(history: History) -> bool:
 
 
 def _is_before_all(history: History, hinted: int) -> bool:
-    """Whether LATEST was lowered below the oldest snapshot, which only a rollback to an expired one does."""
+    """Whether LATEST was lowered below the oldest snapshot. Only a rollback to an expired snapshot does so."""
     if history.ids:
         return hinted < min(history.ids) and _was_rolled_back(history)
     earliest = None if history.earliest is None else history.earliest.snapshot_id

@@ -32,8 +32,8 @@ def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
 
 
 def same_partitions(schema: TableSchema, partitions: Collection[bytes]) -> Callable[[bytes], bool]:
-    """Returns a function that tells whether a partition is one of these. They have the blanks of each CHAR; the tested
-    partition may lack its blanks.
+    """Returns a function that tells whether a partition is among the given partitions. These have the blanks of each
+    CHAR; the tested partition may lack its blanks.
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     if not any(t.root is TypeRoot.CHAR for t in types):

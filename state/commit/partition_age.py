@@ -57,7 +57,8 @@ def partition_time(schema: TableSchema, partition: bytes) -> int | None:
 
 
 def is_done(schema: TableSchema, partition: bytes, changed_ms: int, local_ms: int) -> bool:
-    """Whether a partition that last got rows at `changed_ms` has been idle for long enough, after its own time.
+    """Whether a partition that last got rows at `changed_ms` has been idle for long enough. Idle time counts from the
+    end of the partition's own period, if that is later.
 
     A partition whose values hold no time is never done.
     """
@@ -91,7 +92,7 @@ def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
 
 
 def _filled(pattern: str, texts: Mapping[str, str | None]) -> str | None:
-    """Returns the pattern with each `$column` replaced, the longest name first; None when one has no text."""
+    """Returns the pattern with each `$column` replaced, the longest name first; None when a named column has no text."""
     names = sorted(texts, key=len, reverse=True)
     parts: list[str] = []
     position = 0

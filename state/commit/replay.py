@@ -71,10 +71,10 @@ def find_twin(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snap
 
 
 def unmarked(snapshots: Iterable[Snapshot], tags: Iterable[str]) -> dict[str, Snapshot]:
-    """For each stream that has a batch among the snapshots and no marker among the tags: the newest snapshot of its
-    newest batch, by the name of the marker. `snapshots` come oldest first.
+    """Finds for each stream that has a batch among the snapshots and no marker among the tags: the newest snapshot of
+    its newest batch, by the name of the marker. `snapshots` come oldest first.
 
-    A compaction may come after a later batch than its own, which is the newest then.
+    The last snapshot of a stream may be a compaction of an older batch; the later batch counts as the newest then.
     """
     marked = {writer_of(name.removeprefix(MARKER_TAG)) for name in tags if name.startswith(MARKER_TAG)}
     newest: dict[str, Snapshot] = {}

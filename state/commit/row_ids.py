@@ -16,7 +16,9 @@ from bucketline.state.format.row_ranges import ROW_ID
 def with_row_ids(
     entries: Sequence[ManifestEntry], snapshot_id: int, next_row_id: int
 ) -> tuple[tuple[ManifestEntry, ...], int]:
-    """Returns the entries of a snapshot with what it gives to new files, and the first id that is free after them."""
+    """Returns the entries of a snapshot, where new files have the row ids and versions that the snapshot gives them;
+    and the first id that is still free.
+    """
     numbered = []
     for entry in entries:
         if entry.kind is FileKind.ADD:
@@ -35,7 +37,7 @@ def _has_new_rows(file: DataFileMeta) -> bool:
 
 
 def _with_versions(file: DataFileMeta, snapshot_id: int) -> DataFileMeta:
-    """Returns the file with the versions of its rows: this snapshot, unless it holds them itself."""
+    """Returns the file with the versions of its rows: this snapshot, unless the file holds the versions as a column."""
     if file.write_cols is None or file.min_sequence_number == 0:
         return replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
     return file

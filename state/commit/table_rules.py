@@ -43,7 +43,7 @@ _AVRO_CODECS = ("zstandard", *CODECS[FileFormat.AVRO])
 
 
 def rule_problems(schema: TableSchema) -> Iterator[OptionError]:
-    """What is wrong with the table, by all rules but `branches_exist`."""
+    """Returns what is wrong with the table, by all rules but `branches_exist`."""
     for rule in RULES:
         try:
             yield from rule(schema)
@@ -58,7 +58,7 @@ def scans_start_in_one_way(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def indexed_columns_suit(schema: TableSchema) -> Iterator[OptionError]:
-    """An index inside of data files is one that Paimon has, of a column that it can be built for."""
+    """Rule: an index inside of data files is of a kind that Paimon has, and of a column that it can be built for."""
     columns = {field.name: field for field in schema.fields}
     for indexed in indexed_columns(schema.options):
         why = _index_problem(indexed, columns)
@@ -93,7 +93,9 @@ def _index_problem(indexed: IndexedColumn, columns: Mapping[str, DataField]) -> 
 
 
 def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:
-    """What follows `fields.` names columns, whatever the option is. Paimon reads the names up to the first dot."""
+    """Rule: what follows `fields.` in an option names columns, even if the option is unknown. Paimon reads the names up
+    to the first dot.
+    """
     columns = [field.name for field in schema.fields]
     for key in schema.options:
         if not key.startswith(PREFIX) or key == DEFAULT_FUNCTION:
@@ -109,7 +111,7 @@ def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def sequence_fields_suit(schema: TableSchema) -> Iterator[OptionError]:
-    """Columns that order rows are not aggregated, and rows that they order stay in their partition."""
+    """Rule: columns that order rows are not aggregated, and rows that they order stay in their partition."""
     sequence = schema.settings.merge.sequence_fields
     for name in sequence:
         function = schema.settings.columns.own_function_key(name)
@@ -128,7 +130,7 @@ def sequence_fields_suit(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def row_kinds_are_text(schema: TableSchema) -> Iterator[OptionError]:
-    """The column that holds row kinds is one of text."""
+    """Rule: the column that holds row kinds is a column of text."""
     name = schema.settings.merge.row_kind_field
     field = next((f for f in schema.fields if f.name == name), None)
     if field is not None and field.type.root not in _TEXT:
@@ -141,13 +143,15 @@ def row_kinds_are_text(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def options_suit_the_keys(schema: TableSchema) -> Iterator[OptionError]:
-    """Some options need a primary key, or a partition."""
+    """Rule: options that need a primary key, or partition columns, are set only on tables that have them."""
     yield from sequence_number_problems(schema.options, schema.primary_keys)
     yield from manifest_sort_problems(schema.options, schema.partition_keys)
 
 
 def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
-    """Rows that wait in the postpone bucket are in Avro files, whatever the format of the table is."""
+    """Rule: rows that wait in the postpone bucket are in Avro files, whatever the format of the table is, so the codec
+    must be one of Avro's.
+    """
     files, settings = schema.settings.files, schema.settings
     codec = files.codec_per_level.get(0, files.codec).lower()
     if settings.bucket.count == POSTPONE_BUCKET and schema.primary_keys and codec not in _AVRO_CODECS:
@@ -166,7 +170,7 @@ def branches_read(schema: TableSchema) -> dict[str, str]:
 
 
 def branches_exist(schema: TableSchema, branches: Collection[str]) -> Iterator[OptionError]:
-    """A table that reads another branch names an existing branch."""
+    """Rule: a table that reads another branch names an existing branch."""
     for key, name in branches_read(schema).items():
         if name not in branches:
             yield OptionError(

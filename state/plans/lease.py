@@ -90,7 +90,7 @@ def sighting(before: Sighting | None, view: ItemView, now_ms: int) -> Sighting:
 
 
 class Verdict(Enum):
-    """The decision of a worker that looks for work about an item."""
+    """What a worker that looks for work decides about an item."""
 
     TAKE = "claim the next epoch"
     GIVE_UP = "record that it failed"

@@ -91,7 +91,7 @@ class LastNonNullValue(Choice):
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
-    """The first value, null included. A reset changes the value, but not whether there was a first one."""
+    """The first value, null included. A reset replaces the value, but rows after the reset still do not count as first."""
 
     names = ("first_value",)
 
@@ -184,7 +184,7 @@ class Min(_Extreme):
 
 
 def _ranks(values: pa.Array) -> np.ndarray:
-    """Integers in the order of the values; any number where null."""
+    """Returns integers that are ordered as the values; any integer where a value is null."""
     if values.null_count:
         values = pc.fill_null(values, values.drop_null()[0])
     keys = normalized_keys([values], [logical_type(values.type, False)])

@@ -192,7 +192,7 @@ def _newest_adds(groups: Events) -> Mask:
 
 
 def _set_members(groups: Events) -> Mask:
-    """Selects the first of equal elements since the last removal."""
+    """Selects, of equal elements that were added since the last removal, the first."""
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))
     members = np.zeros(len(adds), bool)

@@ -14,8 +14,8 @@ from bucketline.state.lsm.aggregate.function import AggregateFunction
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged. `is_strict`: it is for rows
-    that are not in the table yet, which can be refused; those of a table have to be merged, whatever they are.
+    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged. `is_strict`: the rows are
+    not in the table yet, so they can be refused; rows of a table must be merged in any case.
     """
 
     column: str

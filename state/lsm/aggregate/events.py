@@ -78,7 +78,9 @@ class Events:
         return mask
 
     def after(self, border: Indices) -> Mask:
-        """Rows after the given row of their key; k row numbers, -1 for none."""
+        """Returns a mask of the rows that come after a given row of their key. Shapes: k row numbers in, -1 for a key
+        without one; n out.
+        """
         is_after: Mask = self.rows > border[self.key_of_row]
         return is_after
 

@@ -28,7 +28,7 @@ _BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.
 
 @dataclass(frozen=True, slots=True)
 class Computed(AggregateFunction):
-    """A number that is computed from those of the rows, and may not fit the column."""
+    """An aggregate function that computes a number from the numbers of the rows; the result may not fit the column."""
 
     column: str
     is_strict: bool = False
@@ -81,7 +81,8 @@ def step(
     negate: bool = False,
     keys: Indices | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Accumulators after the live rows of the given keys, row after row, all keys at once; and which are not null.
+    """Returns the accumulators of the given keys after all of their live rows, and a mask of those that are not null.
+    Works row after row, for all keys at once.
 
     `negate`: a retract that meets null leaves its value negated, instead of null.
     """

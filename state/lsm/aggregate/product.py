@@ -37,7 +37,9 @@ class Product(Computed):
         return field.type.root not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Raises SchemaMismatchError for integers that overflow and quotients that do not exist, if strict."""
+        """Returns the product of each key. If strict, raises SchemaMismatchError for integers that overflow and
+        quotients that do not exist.
+        """
         live = validity(values) & events.live
         data_type = values.type
         if pa.types.is_decimal(data_type):
@@ -53,7 +55,7 @@ class Product(Computed):
         return pa.array(np.where(seen, result, 0).astype(plain.dtype), data_type, mask=~seen)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """A product cannot be divided by zero; floats can."""
+        """Yields the rows that take back a zero, unless the values are floats: a product cannot be divided by zero."""
         if not pa.types.is_floating(values.type):
             bad = retracts & pc.fill_null(pc.equal(values, 0), False).to_numpy(zero_copy_only=False)
             if bad.any():

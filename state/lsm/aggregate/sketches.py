@@ -75,8 +75,8 @@ def _hll_of_two(held: bytes, added: bytes) -> bytes:
 
 
 def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
-    """Returns the sketch marked as in order. Out of order its running estimate is useless; Java keeps it, C++ does
-    not.
+    """Returns the sketch, marked as in order. In a sketch that is not in order the running estimate is useless; Java
+    keeps this estimate, the C++ library does not.
     """
     check_hll_sketch(data)
     try:

@@ -29,7 +29,7 @@ class Sum(Computed):
         return sum(largest, Fraction(0))
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Raises SchemaMismatchError for integers that overflow, if strict."""
+        """Returns the sum of each key. If strict, raises SchemaMismatchError for integers that overflow."""
         live = validity(values) & events.live
         if pa.types.is_decimal(values.type):
             return _sum_decimals(values, live, events)
@@ -43,7 +43,7 @@ class Sum(Computed):
         return pa.array(sums, values.type, mask=~(seen & fits))
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """The smallest integer of a type cannot be retracted: its negative does not fit."""
+        """Yields the rows that take back the smallest integer of the type: its negative does not fit."""
         if pa.types.is_integer(values.type):
             limits = np.iinfo(values.type.to_pandas_dtype())
             bad = retracts & validity(values) & (filled(values) == limits.min)

@@ -52,7 +52,9 @@ class Union(AggregateFunction):
         """Raises CorruptFileError if `unite` cannot read the value."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """A value that is not a set of this kind counts as null; if strict, it raises SchemaMismatchError."""
+        """Returns the union of each key. A value that is not a set of this kind counts as null; if strict, it raises
+        SchemaMismatchError.
+        """
         live = validity(values) & events.live
         sets = take_or_null(values, events.first(live))
         several = np.add.reduceat(live, events.starts, dtype=np.int64) > 1

@@ -63,7 +63,9 @@ class Aggregation(ComputedFold):
 
 @dataclass(frozen=True, slots=True)
 class AggregationMerging(Merging):
-    """Every row counts once: it must not be written again, and a value is taken back only by a retract."""
+    """The rules of a table with the merge engine `aggregation`. Every row counts once, so no row may be written again,
+    and only a retract takes a value back.
+    """
 
     delete_option = f"'{AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' is true"
 
@@ -105,7 +107,7 @@ class AggregationMerging(Merging):
         return self.schema.settings.merge.aggregation_removes
 
     def _function(self, column: str) -> tuple[str, str]:
-        """Returns the function of a column and the option that says so."""
+        """Returns the function of a column, and the option that names this function."""
         columns = self.schema.settings.columns
         if column not in self.schema.settings.merge.sequence_fields:
             return columns.function_of(column) or (UNNAMED_FUNCTION, DEFAULT_FUNCTION)

@@ -44,7 +44,7 @@ def is_add(rows: pa.Table) -> Mask:
 
 
 def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
-    """Returns the changelog rows of k keys, each with the sequence number of the row it was.
+    """Returns the changelog rows of k keys, each with the sequence number of the old or new row that it is made from.
 
     Shapes: `before_at` and `after_at` hold the row of each key in `before` and `after`, -1 for none; a -U or -D row
     counts as none. A new row gives +I, a removed row -D, a changed row -U and +U.
@@ -70,7 +70,7 @@ def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Ind
 
 
 def marked(stored: pa.Table, logged: pa.Table | None) -> pa.Table:
-    """Joins both into one table with the column PART; their schemas are the same."""
+    """Joins the rows to store and the rows to log, which have the same schema, into one table with the column PART."""
     parts = np.full(stored.num_rows, STORED, np.int8)
     if logged is None or logged.num_rows == 0:
         return stored.append_column(PART, pa.array(parts))

@@ -22,7 +22,7 @@ class ComputedFold(ABC):
     folds_lone_rows: bool = False
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
-        """As `Fold.fold`; every key has exactly one row in the result."""
+        """Folds as `Fold.fold` says; every key has exactly one row in the result."""
         first = np.flatnonzero(starts)
         lengths = np.diff(first, append=len(starts))
         several = lengths > 1

@@ -26,5 +26,5 @@ def merging_of(schema: TableSchema) -> Merging:
 
 
 def fold_for(schema: TableSchema) -> Fold:
-    """Returns the fold of a table. Raises as `Merging`."""
+    """Returns the fold of a table. Raises the errors of `Merging`."""
     return merging_of(schema).fold()

@@ -99,7 +99,7 @@ def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
 def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
     """Returns the feed of the first row of each key.
 
-    Shapes: n rows in any order, the number of each one's key, from 0 on without gaps; k feeds out, by number.
+    Shapes: n rows in any order, the number of each row's key, from 0 on without gaps; k feeds out, by number.
     """
     first = np.empty(int(numbers.max()) + 1 if len(numbers) else 0, feeds.dtype)
     first[numbers[::-1]] = feeds[::-1]
@@ -139,7 +139,7 @@ def mixed_key(rows: pa.Table | pa.RecordBatch, row: int, keys: Sequence[str], fe
 class FeedCheck:
     """Looks for a key of several feeds among rows that are merged, until it has found one.
 
-    `spans` are those of `_SEQUENCE_NUMBER`, `keys` the primary key. `found` is what changes here.
+    `spans` are those of `_SEQUENCE_NUMBER`, `keys` the primary key. Only `found` changes.
     """
 
     spans: FeedSpans

@@ -22,8 +22,8 @@ RETRACTS_OF_FIRST_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class FirstRow(Selection):
-    """The first row of each key; with `ignore_delete` the first +I or +U row. Without it, a -U or -D row of a key with
-    other rows raises SchemaMismatchError.
+    """The first row of each key; with `ignore_delete` the first +I or +U row. Without `ignore_delete`, a -U or -D row
+    of a key with other rows raises SchemaMismatchError.
     """
 
     ignore_delete: bool = False

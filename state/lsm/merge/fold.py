@@ -41,13 +41,14 @@ class Unmoved(ABC):
 
     @abstractmethod
     def fold_in_order(self, table: pa.Table, order: "Indices | None", starts: Starts) -> pa.Table:
-        """As `fold`. The n-th row by key and age is row `order[n]` of the table. None says that the rows are in that
-        order."""
+        """Folds as `fold` does. The n-th row by key and age is row `order[n]` of the table; None says that the rows are
+        in that order already.
+        """
         ...
 
 
 class Selection(ABC):
-    """A fold that only selects rows: each key's result is one of its rows or none. The others need not be moved in
+    """A fold that only selects rows: each key's result is one of its rows or none. The other rows need not be moved in
     memory.
     """
 

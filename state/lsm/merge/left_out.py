@@ -55,7 +55,7 @@ class NewestValues:
     names: tuple[str, ...]
 
     def fold(self, table: pa.Table, starts: NDArray[np.bool_]) -> pa.Table:
-        """As `Fold.fold`; a value that no row has stays left out."""
+        """Folds as `Fold.fold` says; a value that no row of the key has stays left out."""
         first = np.flatnonzero(starts)
         last = np.append(first[1:], len(starts)) - 1
         column = one_array(table[UNAVAILABLE])

@@ -40,7 +40,9 @@ class OlderRows(Protocol):
     """The rows on levels above a compaction's output."""
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns the newest row of each key that has one. `keys` ascend, from call to call too."""
+        """Returns the newest row of each key that has one. `keys` ascend, and are larger than the keys of earlier
+        calls.
+        """
         ...
 
 
@@ -88,8 +90,9 @@ class LookupFold(Unmoved):
     stores: bool = True
 
     def fold_in_order(self, table: pa.Table, order: Indices | None, starts: Mask) -> pa.Table:
-        """As `Unmoved`, without PART where nothing is logged. If the newest row of a key is the one that counts,
-        no other row moves, and those on higher levels are only looked for.
+        """Folds as `Unmoved.fold_in_order` says; the result has no column PART if nothing is logged. Where only the
+        newest row of a key counts, no other row is moved in memory, and rows on higher levels are looked up but not
+        used.
         """
         if self.rule is not None or self.sequence_fields or self.inner != Deduplicate():
             return self.fold(table if order is None else table.take(pa.array(order)), starts)

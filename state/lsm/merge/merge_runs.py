@@ -88,7 +88,8 @@ def merge_rows(
     *,
     look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """As `merge_runs`, of rows in any order, all in memory, no two with the same sequence number.
+    """Yields the merged rows as `merge_runs` does. The rows are all in memory, in any order, no two with the same
+    sequence number.
 
     Memory: up to three times the rows.
     """
@@ -134,7 +135,9 @@ def sort_rows(
 def fold_sorted(
     rows: pa.Table, starts: Starts, fold: Fold, batch_rows: int, *, look: Look | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """As `merge_runs`, of rows by key and age, where `starts` is true at the first row of each key."""
+    """Yields the folded rows as `merge_runs` does. The rows come by key and age; `starts` is true at the first row of
+    each key.
+    """
     plan = _Plan((), (), False, fold, None, True, look)
     for batch in _folded(rows, None, starts, np.zeros(0, np.int64), plan).to_batches(max_chunksize=batch_rows):
         if batch.num_rows:
@@ -203,7 +206,9 @@ class _Cursor:
         return True
 
     def take_up_to(self, frontier: Any) -> Iterator[_Slice]:
-        """Yields the next rows whose keys are at most `frontier`, including further batches that start with it."""
+        """Yields the next rows whose keys are at most `frontier`, including those in further batches that start with
+        the key `frontier`.
+        """
         while self.batch is not None and self._keys is not None:
             rest = self._keys.slice(self._taken)
             # Most often all remaining rows are taken; otherwise the border is searched.

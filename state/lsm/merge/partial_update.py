@@ -83,14 +83,18 @@ class PartialUpdate(ComputedFold):
         return self._merge(table, _Rows(Events(starts, _ops(retracts, seeds | removals)), kinds, retracts), codes)
 
     def _codes(self, table: pa.Table) -> dict[SequenceGroup, Indices]:
-        """Integers in the order of each group's sequence, 0 for an empty one; only for groups that are read."""
+        """Returns integers in the order of each group's sequence, 0 where a row has no sequence. Groups that are not
+        read are left out.
+        """
         present = set(table.column_names)
         return {g: _sequence_codes(table, g.sequence) for g in self.groups if present.issuperset(g.sequence)}
 
     def _removals(
         self, kinds: np.ndarray, starts: Indices, seeds: Mask, codes: Mapping[SequenceGroup, Indices]
     ) -> Mask:
-        """Rows at which a -D replaces everything; at least the last one of each key."""
+        """Returns a mask of rows at which a -D removes everything before it. Of each key with such rows, the last one
+        is marked; others may be left out.
+        """
         removing = [codes[g] for g in self.groups if g.removes]
         deletes = (kinds == RowKind.DELETE) & ~seeds
         removals: Mask = (kinds == RowKind.DELETE) & seeds & self.remove_on_delete
@@ -153,7 +157,9 @@ class _Rows:
     retracts: Mask
 
     def result_kinds(self) -> pa.Array:
-        """Returns a delete when the last row removed everything or nothing was ever added."""
+        """Returns the row kind of each key's result: a delete if the last row removed everything, or if no row added
+        anything; else an insert.
+        """
         last = self.events.starts + self.events.lengths - 1
         removed = (self.events.ops[last] == Op.SEED) & (self.kinds[last] == RowKind.DELETE)
         added = np.logical_or.reduceat(~self.retracts, self.events.starts)

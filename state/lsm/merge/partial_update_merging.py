@@ -106,7 +106,9 @@ class PartialUpdateMerging(Merging):
         return None
 
     def _aggregates(self, groups: Sequence[SequenceGroup]) -> dict[str, ColumnAggregate]:
-        """Returns the columns of groups that have a function. Raises OptionError for functions of others."""
+        """Returns the aggregates of the columns in sequence groups that have a function. Raises OptionError for a
+        function of a column outside of all groups.
+        """
         columns = self.schema.settings.columns
         protected = {column for group in groups for column in group.columns}
         sequences = {column for group in groups for column in group.sequence}

@@ -55,7 +55,9 @@ class _Bucket:
 
 
 def last_full_ms(levels: Levels) -> int | None:
-    """When the bucket was last compacted fully, judged by its files: the newest creation time on the last level."""
+    """Returns when the bucket was last compacted fully, judged by its files: the newest creation time on the last
+    level.
+    """
     if levels.max_level == 0:
         return None
     created = [f.creation_time_ms for f in levels.run_of(levels.max_level).files if f.creation_time_ms is not None]

@@ -130,7 +130,9 @@ def _starts(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[str]) -> np.ndarray:
-    """For each row whether its values come before those of the other, compared in turn; null is the oldest."""
+    """For each row of `rows`, whether its values come before those of the same row of `others`. Columns are compared in
+    turn; null is the oldest.
+    """
     older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
     for name in names:
         own, other = rows[name], others[name].cast(rows[name].type)

@@ -134,7 +134,7 @@ def column_type(declared: str | pa.DataType | DataType) -> DataType:
 
 
 def position_of(text: str | None) -> Position | None:
-    """`first` or `after <column>`. Raises OptionError for anything else."""
+    """Returns the position that the text `first` or `after <column>` names. Raises OptionError for any other text."""
     if text is None:
         return None
     if text == "first":

@@ -228,7 +228,7 @@ class Branches:
     def check_complete(self, name: str) -> None:
         """Raises MissingSnapshotError for a branch that has lost snapshots.
 
-        A branch that is being deleted, or whose deletion was interrupted, is not meant: its snapshots are removed
+        A branch that is being deleted, or whose deletion was interrupted, raises no error: its snapshots are removed
         before its schema.
         """
         try:
@@ -274,8 +274,8 @@ class Branches:
         return [(f"{subject} of branch {name}", state) for subject, state in self._shared(self.path(name), self._path)]
 
     def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:
-        """Returns the snapshots of the history at `other` that together have all files that it shares with that at
-        `root`.
+        """Returns the snapshots of the history at `other` that together have all files that both histories share; the
+        second history is at `root`.
         """
         snapshots = Snapshots(self._io, other)
         ids = snapshots.ids()

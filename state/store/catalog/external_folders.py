@@ -14,8 +14,8 @@ _NAME = ".bucketline-table"
 
 
 def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
-    """Writes the name of the table into each external folder for new files; one small read for each that has it
-    already.
+    """Writes the name of the table into each external folder for new files; a folder that has the name already costs
+    one small read.
 
     Raises UnsupportedTableError for a folder of another table, or of a storage on which nothing can be published.
     """

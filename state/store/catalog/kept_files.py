@@ -147,7 +147,9 @@ def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[Manif
 
 
 def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[ManifestEntry]) -> set[FileKey]:
-    """Which data files are live in a snapshot, in the buckets of `among`; manifests of other buckets are not read."""
+    """Returns which data files are live in a snapshot, in the buckets of `among`; manifests of other buckets are not
+    read.
+    """
     if not among:
         return set()
     wanted = EntryFilter(buckets=frozenset((e.partition, e.bucket) for e in among))

@@ -146,12 +146,12 @@ class Manifests:
             return decode_index_manifest(data)
 
     def base_and_delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """Returns all manifests of a snapshot, oldest first: the base of the one that follows it."""
+        """Returns all manifests of a snapshot, oldest first. They are the base of the next snapshot."""
         base = partial(self.read_list, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         return [m for metas in all_at_once(self._io, [base, partial(self.delta, snapshot)]) for m in metas]
 
     def delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """Returns the manifests of what a snapshot changed."""
+        """Returns the manifests that hold the changes of a snapshot."""
         return self.read_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:

@@ -113,7 +113,7 @@ def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Referen
 
 
 def missing_text(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> str:
-    """What is missing, what proves it, and the remedies."""
+    """Returns a text that says which snapshots are missing, what proves that they existed, and what to do."""
     named = "shows that snapshots" if vanished.snapshot_id is None else f"names snapshot {vanished.snapshot_id}, which"
     verb = "were" if vanished.snapshot_id is None else "was"
     left = f"the newest file is that of snapshot {vanished.newest}" if vanished.newest else "there is no snapshot file"

@@ -101,8 +101,8 @@ class TableHandle:
         return Manifests(self.io, self.path, [f.type for f in keys], world=self.world)
 
     def refreshed(self, *, lists: bool = False) -> Self:
-        """Returns the same table with its newest schema; with `lists` that is found even if schema ids before it are
-        missing.
+        """Returns the same table with its newest schema; with `lists` the newest schema is found even if schema ids
+        before it are missing.
         """
         known = None if lists else self.table_schema.id
         newest = newest_schema(self.io, self.metadata_path, table=self.path, known=known)

@@ -189,8 +189,8 @@ def undone(undo: Callable[[], None]) -> Iterator[None]:
 
 
 def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, world: World) -> Tag:
-    """Returns a tag of the snapshot, by default the newest, from now on. Raises OptionError for one that does not
-    exist.
+    """Returns a tag value for the snapshot, by default the newest, made now. Raises OptionError for a snapshot that
+    does not exist.
     """
     snapshot = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
     if snapshot is None:

@@ -21,8 +21,8 @@ from bucketline.state.store.storage.parallel import all_at_once
 
 
 def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, str]]:
-    """(name, path below the table or full path) of each file that the messages' compactions wrote. Upgraded files are
-    not included, because they are live.
+    """Yields (name, path below the table or full path) of each file that the messages' compactions wrote. Upgraded
+    files are not included, because they are live.
     """
     for m in messages:
         folder = bucket_path(schema, m.partition, m.bucket)
@@ -95,7 +95,7 @@ def _with_extra(folder: str, file: DataFileMeta) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def discarded_on_error(access: BucketAccess) -> Iterator[list[CommitMessage]]:
-    """A list for the messages that the block makes; when the block raises, their files are removed again."""
+    """Gives a list for the messages that the block makes; when the block raises, their files are removed again."""
     messages: list[CommitMessage] = []
     try:
         yield messages

@@ -305,8 +305,10 @@ class HalfCommit:
         discard_manifests(self.table.manifests, self._of_half)
 
     def _write_hints(self, snapshot: Snapshot) -> None:
-        """Hints are optional: readers find the snapshot without them. Paimon believes one that names a snapshot without
-        a follower, so a writer that was stopped until both had expired corrects what it wrote."""
+        """Writes the hint to the newest snapshot, and after the first commit the hint to the oldest. Readers find
+        snapshots without hints. But Paimon believes a hint that names a snapshot without a follower, so a writer that was stopped until both had expired
+        corrects its hint.
+        """
         snapshots = self.table.snapshots
         with suppress(StorageError):
             snapshots.write_latest_hint(snapshot.id)

@@ -162,8 +162,9 @@ class _Publishing:
         """Whether a published snapshot is part of the table's history; UNKNOWN if it no longer exists.
 
         If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
-        no newer snapshot builds on it then. It is taken back. So is a snapshot whose predecessor was taken back, by its
-        writer or by a rollback, because it would undo that. A predecessor that has expired was the oldest snapshot.
+        no newer snapshot builds on it then. Then the published snapshot is taken back. It is also taken back if its
+        predecessor was removed by its writer or by a rollback, because the published snapshot would undo that removal.
+        A predecessor that has expired was the oldest snapshot.
         """
         snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)

@@ -53,7 +53,7 @@ class BucketAccess:
 
     @cached_property
     def _settings(self) -> dict[tuple[int, FileSource], FileSettings]:
-        """How files are written, by level and source: the same for all buckets."""
+        """Returns the cache of file settings, by level and source. They are the same for all buckets."""
         return {}
 
     @cached_property

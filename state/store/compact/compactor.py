@@ -246,6 +246,8 @@ class _Compaction:
 
 
 def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Rows to store and rows to log, batch by batch; folds without a changelog do not mark their rows."""
+    """Yields pairs of batches: the rows to store and the rows to log. Folds without a changelog do not mark their rows,
+    so all of them are stored.
+    """
     for batch in rows:
         yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))

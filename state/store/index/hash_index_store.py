@@ -84,13 +84,14 @@ class HashCache:
 
 @cache
 def shared_hash_cache(budget_bytes: int) -> HashCache:
-    """This process's cache of that size, so that a Spark worker reuses what earlier batches loaded."""
+    """Returns the cache of that size in this process, so that a Spark worker reuses what earlier batches loaded."""
     return HashCache(budget_bytes)
 
 
 class HashIndexStore:
     """The HASH files of the table at `path`; `storage` says how those on external paths are reached, `folder_of` in
-    which folder those of a bucket lie."""
+    which folder the files of a bucket lie.
+    """
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class HashIndexStore:
 
         `entries` are the partition's HASH entries, all of them. With `share` only that owner's buckets are read, which
         is enough if it is proven that they have only its own hashes. With `hashes_of` only the hashes of that owner's
-        share are kept, from all buckets; memory is theirs and that of the files that are read at once. Raises
+        share are kept, from all buckets; memory: these hashes, and the files that are read at once. Raises
         CorruptFileError for a file that is missing, cut short or doubled.
         """
         if not entries:
@@ -152,7 +153,9 @@ class HashIndexStore:
         return known
 
     def known_of_each(self, partitions: Sequence[Sequence[IndexManifestEntry]]) -> Iterator[KnownHashes]:
-        """As `known`, of several partitions, in order. Memory: that of one; of a few where storage answers late."""
+        """As `known`, of several partitions, in order. Memory: the hashes of one partition; of a few partitions where
+        storage answers late.
+        """
         step = _PARTITIONS_AT_ONCE if answers_late(self._io) else 1
         for start in range(0, len(partitions), step):
             yield from all_at_once(
@@ -265,5 +268,7 @@ def hash_entries(index: Iterable[IndexManifestEntry]) -> dict[bytes, tuple[Index
 
 
 def rows_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[int, int]:
-    """Hashes of each bucket as the index manifest counts them: what `DynamicAssigner.starting` takes as `rows`."""
+    """Returns how many hashes each bucket has, as the index manifest counts them; `DynamicAssigner.starting` takes
+    these numbers as `rows`.
+    """
     return {e.bucket: e.row_count for e in entries}

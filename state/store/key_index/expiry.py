@@ -23,7 +23,7 @@ def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
     how many.
 
     `grown_by` is how many keys the batch adds. Entries and counts change together. Label and notes stay valid, because
-    batches of this time treat these keys as unknown.
+    a batch treats expired keys as unknown anyway.
     """
     place = Path(f"{index.directory}/{_STOPPED_AT}")
     with local_disk(index.directory):

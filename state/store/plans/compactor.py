@@ -274,8 +274,8 @@ class Compactor:
 
 
 class _Ends:
-    """The ends of the items of a round; `held` are the items that have not ended. Errors of a compactor that
-    `is_dropped` are not counted.
+    """Ends the items of a round, and keeps how each of them ended; `held` are the items that have not ended. Errors of
+    a compactor that `is_dropped` are not counted.
     """
 
     def __init__(self, folder: PlanFolder, held: list[Claimed], is_dropped: Callable[[], bool]) -> None:
@@ -283,11 +283,11 @@ class _Ends:
         self.finished: list[Finished] = []
 
     def attempt(self, c: Claimed, act: Callable[[], T]) -> T | None:
-        """Returns what `act` gives; None after an error, with which the item is given back."""
+        """Calls `act` and returns its result. After an error the item is given back, and None is returned."""
         return self.attempt_all([c], act)
 
     def attempt_all(self, claims: Sequence[Claimed], act: Callable[[], T]) -> T | None:
-        """As `attempt`, for several items that are done by one call of `act`."""
+        """Does the same as `attempt` for several items that one call of `act` does together."""
         try:
             return act()
         except Exception as e:  # noqa: BLE001 (whatever it is, the reason is recorded, and another compactor may try)

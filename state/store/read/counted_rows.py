@@ -1,7 +1,7 @@
 """Counts rows without reading them: if a read asks for no column, metadata often say how many rows a file shows.
 
-They are exact for a file that is merged with no other, holds no deletes, and whose rows all pass the filter. Source:
-Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on partitions.
+The counts are exact for a file that is merged with no other, holds no deletes, and whose rows all pass the filter.
+Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def counted_apart(
 
 
 def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
-    """Batches of so many rows without columns; none is empty."""
+    """Yields batches without columns, with so many rows together; no batch is empty."""
     while count:
         step = min(count, _MOST_AT_ONCE)
         yield pa.record_batch([pa.nulls(step)], names=[""]).select([])

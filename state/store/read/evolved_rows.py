@@ -37,9 +37,9 @@ def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Itera
 def columns_of_files(
     group: RowRange, schema: TableSchema, columns: Sequence[str], schema_of: SchemaOf
 ) -> dict[DataFileMeta, list[str]]:
-    """Which of the wanted columns are read from which file: each from the newest file that has it. A column in no file
-    is read from the newest file, as null or as the partition's value. Raises UnsupportedTableError for a column in
-    vector or blob files.
+    """Returns which of the wanted columns are read from which file: each from the newest file that has it. A column in
+    no file is read from the newest file, as null or as the partition's value. Raises UnsupportedTableError for a column
+    in vector or blob files.
     """
     apart = {f.id: part for part in group.parts for f in written_fields(schema_of(part.schema_id), part)}
     columns_by_file: dict[DataFileMeta, list[str]] = {}

@@ -75,7 +75,9 @@ def sights(table: TableHandle, version: Version | None) -> list[Sight]:
 
 
 def _sight(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> Sight:
-    """An older snapshot has the columns of its time; read options stay."""
+    """Returns the view of a branch at a snapshot. A past snapshot is read with the columns of its time; read options
+    stay.
+    """
     if snapshot is None or not is_past:
         return Sight(table, table.table_schema, snapshot)
     return Sight(table, table.with_read_options(table.schema_store.get(snapshot.schema_id)), snapshot)

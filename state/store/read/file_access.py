@@ -100,7 +100,7 @@ class FileAccess:
         return batches if self.age is None else _unexpired(batches, self.age, wanted)
 
     def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
-        """Which row groups of a file are read."""
+        """Returns the function that chooses the row groups of a file to read; None if all are read."""
         choice, share = self.choice, self.share
         if choice is None and share is None:
             return None

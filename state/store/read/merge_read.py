@@ -94,8 +94,8 @@ def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
 def read_stored_rows(
     access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the buckets' files as they are stored, file after file, the kind of each (an int8) in a last
-    column.
+    """Yields the rows of the buckets' files as they are stored, file after file, the row kind of each (an int8) in a
+    last column.
 
     In tables without a primary key every row has the kind +I.
     """
