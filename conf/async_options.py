@@ -78,7 +78,7 @@ class AsyncOptions:
 
 
 def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOptions:
-    """The settings in `options` of a job whose option `compaction` has this value.
+    """The settings among `options`. `compaction` is the value of the job's option of that name.
 
     Raises OptionError for values that make no sense, and for settings that would have no effect.
     """

@@ -14,7 +14,7 @@ _OF_THE_TABLE = (_TABLE, _PATH, _UUID)
 
 @dataclass(frozen=True, slots=True)
 class CatalogLink:
-    """A table of a catalog: its name there, its folder's URI, and its id if the catalog gives one."""
+    """A table of a catalog: its name in the catalog, the URI of its folder, and its id if the catalog gives an id."""
 
     settings: CatalogSettings
     table: str
@@ -22,14 +22,14 @@ class CatalogLink:
     uuid: str | None = None
 
     def as_options(self) -> dict[str, str]:
-        """The storage options that carry this link, together with the options of the storage itself."""
+        """The link as storage options, together with the options of the storage itself."""
         link_options = {**self.settings.options, _TABLE: self.table, _PATH: self.path}
         if self.uuid is not None:
             link_options[_UUID] = self.uuid
         return {**self.settings.storage, **{CATALOG_LINK + key: text for key, text in link_options.items()}}
 
     def holds(self, uri: str) -> bool:
-        """Whether a URI is the table's folder, or is in it."""
+        """Whether a URI is the table's folder, or a file or folder inside the table's folder."""
         return f"{uri.rstrip('/')}/".startswith(f"{self.path}/")
 
 

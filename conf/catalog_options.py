@@ -212,9 +212,10 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
 def merged_with_server(
     given: Mapping[str, str], storage: Mapping[str, str], ask: Callable[[CatalogSettings], Mapping[str, object]]
 ) -> CatalogSettings:
-    """The settings completed by the server: its defaults, then the given settings, then the server's overrides.
+    """Asks the server for its settings, and returns the settings of all: the server's defaults, replaced by the given
+    settings, replaced by the server's overrides.
 
-    Unknown options of the server are left out, because the server configures other clients too.
+    Options from the server that bucketline does not know are left out, because the server configures other clients too.
     """
     answer = ask(catalog_settings(given, storage))
     defaults, overrides = _texts(answer.get("defaults")), _texts(answer.get("overrides"))

@@ -47,7 +47,8 @@ def _lenient(match: re.Match[str]) -> int:
 
 
 def _exact(texts: Mapping[str, str | None]) -> int | None:
-    """The time of the parts of a text, by the rules of Java's resolver style SMART.
+    """The time, in ms, that the parts of a text make up, by the rules of Java's resolver style SMART; None if they make
+    up no time.
 
     A day up to 31 becomes the last day of its month, and 24:00 is the end of the day.
     """

@@ -102,8 +102,8 @@ class Trigger:
 class SourceConfig:
     """A Spark streaming source. `options` go to Spark unchanged.
 
-    `reader` says who reads Kafka's records and Parquet files. `token_provider` names the function that returns the
-    tokens with which tasks log in to Kafka.
+    `reader` says whether Spark or the tasks read Kafka's records and Parquet files. `token_provider` names the function
+    that returns the tokens with which tasks log in to Kafka.
     """
 
     format: str
@@ -205,7 +205,7 @@ def parse_trigger(text: str) -> Trigger:
 
 
 def parse_auto(text: str) -> str:
-    """The text `auto`. Raises OptionError for anything else."""
+    """Checks that a text is `auto`, and returns it in lower case. Raises OptionError for any other text."""
     if text.strip().lower() != "auto":
         raise OptionError("'auto', or a section with schema, primary-key, ...", value=text)
     return "auto"

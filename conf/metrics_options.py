@@ -1,4 +1,4 @@
-"""Options of metrics: where a process shows what it measures. None is set by default."""
+"""Options of metrics: where a process shows what it measures. By default it shows its metrics nowhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

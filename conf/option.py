@@ -181,7 +181,7 @@ def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """`true` or `false`, in any case. Raises OptionError for anything else."""
+    """The truth value of `true` or `false`, in upper or lower case. Raises OptionError for any other text."""
     lowered = text.strip().lower()
     if lowered not in ("true", "false"):
         raise OptionError("must be 'true' or 'false'", value=text)
@@ -189,7 +189,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """A whole number of at most 64 bits. Raises OptionError for anything else."""
+    """The whole number in a text, of at most 64 bits. Raises OptionError for any other text."""
     stripped = text.strip()
     try:
         return whole_number(stripped)
@@ -210,7 +210,7 @@ def whole_number(digits: str) -> int:
 
 
 def parse_count(text: str) -> int:
-    """A whole number that is not negative, or `unlimited`."""
+    """The whole number in a text, not negative; `unlimited` is the largest number."""
     count = UNLIMITED if text.strip().lower() == "unlimited" else parse_int(text)
     if count < 0:
         raise OptionError("must not be negative", value=text)
@@ -218,7 +218,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_float(text: str) -> float:
-    """A finite number. Raises OptionError for anything else."""
+    """The finite number in a text. Raises OptionError for any other text."""
     try:
         number = float(text.strip())
     except ValueError as e:
@@ -234,7 +234,7 @@ def parse_text(text: str) -> str:
 
 
 def parse_given_text(text: str) -> str:
-    """The text itself, without surrounding blanks. Raises OptionError for an empty one."""
+    """The text itself, without surrounding blanks. Raises OptionError for an empty text."""
     stripped = text.strip()
     if not stripped:
         raise OptionError("it is empty", value=text)
@@ -242,7 +242,9 @@ def parse_given_text(text: str) -> str:
 
 
 def parse_name_part(text: str) -> str:
-    """A text that becomes part of the name of a file. Raises OptionError for a text that leads into another folder."""
+    """The text itself, which becomes part of the name of a file. Raises OptionError for a text that leads into another
+    folder.
+    """
     name = text.strip()
     if name in (".", "..") or "/" in name or "\0" in name:
         raise OptionError("becomes part of a file's name: it cannot be '.' or '..', nor hold '/'", value=text)
@@ -260,7 +262,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_hour(text: str) -> int:
-    """An hour of the day, or -1 for none. Raises OptionError for anything else."""
+    """The hour of the day in a text, 0 to 23; -1 stands for no hour. Raises OptionError for any other text."""
     hour = parse_int(text)
     if not -1 <= hour <= 23:
         raise OptionError("no hour of the day (0 to 23, -1 for off)", value=text)
@@ -281,7 +283,9 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def parse_choice(*choices: str) -> Callable[[str], str]:
-    """A reader of one of the given words; case does not matter and `_` counts as `-`, as in Paimon's enums."""
+    """Makes a parser that accepts only the given words. Upper and lower case are the same and `_` counts as `-`, as in
+    Paimon's enums.
+    """
 
     def parse(text: str) -> str:
         lowered = text.strip().lower().replace("_", "-")
@@ -293,20 +297,26 @@ def parse_choice(*choices: str) -> Callable[[str], str]:
 
 
 def parse_enum(kind: type[E]) -> Callable[[str], E]:
-    """A reader of one of an enum's members, by its value as text; read like `parse_choice`."""
+    """Makes a parser that returns the member of an enum whose value is the text; texts are compared as in
+    `parse_choice`.
+    """
     members = {str(member.value).lower().replace("_", "-"): member for member in kind}
     word = parse_choice(*members)
     return lambda text: members[word(text)]
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word most like the given one, or None when none is similar. Ties go to the first in sorted order."""
+    """The known word that is most similar to the given word; None if no known word is similar. Of equally similar words
+    the first in sorted order is taken.
+    """
     matches = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 
 def check_texts(options: Mapping[str, str], where: str) -> None:
-    """Checks that all values are texts, as options are stored. Raises OptionError that names the first that is not."""
+    """Checks that all values are texts, as options are stored. Raises OptionError that names the first key whose value
+    is no text.
+    """
     for key, value in options.items():
         if not isinstance(value, str):
             text = str(value).lower() if isinstance(value, bool) else value
@@ -324,13 +334,17 @@ def check_names(names: object, argument: str) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known word, or nothing."""
+    """The end of a message, `; did you mean 'x'?`, with the nearest known word; an empty text if no known word is
+    similar.
+    """
     near = nearest(word, known)
     return "" if near is None else f"; did you mean '{near}'?"
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
-    """A suggestion for an unknown key: as `did_you_mean`, or the nearest known key even if none is similar."""
+    """The end of a message about an unknown key: as `did_you_mean`; if no known key is similar, it names the nearest
+    known key.
+    """
     keys = set(known)
     similar = did_you_mean(key, keys)
     near = None if similar else nearest(key, keys, cutoff=0.0)

@@ -104,12 +104,12 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """The job of one table; as `resolve_jobs` otherwise. Raises OptionError for a job of several tables too."""
+    """As `resolve_jobs`, for a job of one table. Also raises OptionError for a job of several tables."""
     return of_one_table(resolve_jobs(*layers))
 
 
 def of_one_table(job: JobConfig | RoutedJob) -> JobConfig:
-    """The job, if it has one table. Raises OptionError for one of several."""
+    """The job itself, if it is a job of one table. Raises OptionError for a job of several tables."""
     if isinstance(job, RoutedJob):
         raise OptionError("the job has several tables (tables), and one is expected here", key=TABLES.rstrip("."))
     return job
@@ -252,7 +252,9 @@ def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]
 
 
 def _shown(key: str, setting: Setting) -> str:
-    """The text of a setting for showing. A setting that is only a reference holds no secret."""
+    """The text of a setting as it is shown, with secrets masked. A setting that is only a reference holds no secret, so
+    it is not masked.
+    """
     is_open = setting.written is not None or has_reference(setting.text)
     return setting.shown if is_open and is_reference(setting.shown) else mask(key, setting.shown)
 

@@ -54,7 +54,9 @@ def is_secret_key(key: str) -> bool:
 
 
 def mask(key: str, value: str) -> str:
-    """The value of a setting for showing: `***` when its key is secret, else without the secrets inside."""
+    """The value of a setting as it is shown: `***` if its key is secret; else the value with the secrets inside of it
+    masked.
+    """
     return MASK if is_secret_key(key) and value else mask_text(value)
 
 
@@ -63,7 +65,9 @@ _looked_up: set[str] = set()
 
 
 def keep_looked_up(value: str) -> None:
-    """Masks a value that was looked up, and each line of it, in every text that this process shows from now on."""
+    """Masks the text that has replaced a reference, and each of its lines, in every text that this process shows from
+    now on.
+    """
     parts = (value, value.strip(), *(line.strip() for line in value.splitlines()))
     _looked_up.update(p for p in parts if len(p) >= _SHORTEST_KNOWN and p.lower() not in _NO_SECRETS)
 
@@ -103,7 +107,7 @@ def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mask_fields(fields: Mapping[str, object]) -> dict[str, object]:
-    """The details of an error for showing: `value` is masked if `key` is secret."""
+    """The details of an error as they are shown: `value` is masked if `key` is a secret setting."""
     about = fields.get("key")
     is_secret = isinstance(about, str) and is_secret_key(about)
     return {name: _masked_field(name, value, is_secret) for name, value in fields.items()}

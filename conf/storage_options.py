@@ -349,12 +349,12 @@ def hdfs_settings(options: Mapping[str, str]) -> HdfsSettings:
 
 
 def _is_for_others(key: str) -> bool:
-    """Whether a key is a setting of Hadoop that the client of HDFS does not read."""
+    """Whether a key is a setting of Hadoop that only other clients than HDFS's read."""
     return key.startswith(HADOOP) and not key.removeprefix(HADOOP).startswith(_HDFS_READS)
 
 
 def _named(key: str) -> str:
-    """The main name of a key; some options have several spellings."""
+    """The main name of an option, given under any of its names."""
     if key in _S3_SPELLINGS:
         return _S3_SPELLINGS[key]
     for prefix in _S3_PREFIXES:

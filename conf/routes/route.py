@@ -78,11 +78,13 @@ class Route:
 
     @property
     def asks_names(self) -> bool:
-        """Whether this route depends on the source table that a record names."""
+        """Whether the source table that a record names matters for this route."""
         return not self.of_topic or any(part in _PARTS for part in placeholders(self.target))
 
     def takes(self, name: SourceName | None, topic: str | None) -> tuple[str, ...] | None:
-        """The groups of the route's pattern if the route takes records with that name from that topic; else None."""
+        """The groups of the route's pattern if the route takes the records of a source table (`name`) from a topic;
+        None if it does not take them.
+        """
         if self.of_topic:
             if topic is None or (name is None and self.asks_names):
                 return None

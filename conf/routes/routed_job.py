@@ -141,7 +141,7 @@ class RoutedJob:
 
 
 def has_routes(settings: Mapping[str, Setting]) -> bool:
-    """Whether these are the settings of a job of several tables."""
+    """Whether settings belong to a job of several tables."""
     return any(key.startswith(TABLES) for key in settings)
 
 
@@ -190,7 +190,9 @@ def routed_job(settings: Mapping[str, Setting]) -> RoutedJob:
 
 
 def refuse_alone(settings: Mapping[str, Setting]) -> None:
-    """Checks a job of one table: raises OptionError for a setting that only jobs of several tables have."""
+    """Checks that a job of one table has no setting that is only for jobs of several tables. Raises OptionError if it
+    has one.
+    """
     for option in MANY_OPTIONS:
         key = next((k for k in settings if k == option.key or k.startswith(f"{option.key}.")), None)
         if key is not None:

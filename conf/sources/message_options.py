@@ -235,7 +235,7 @@ class MessageOptions:
     type_mapping: TypeMappings = SAME_TYPES
 
     def reads_table(self, *names: str) -> bool:
-        """Whether the job reads the records of a table that has these names, short and full."""
+        """Whether the job reads the records of a source table, given by its short and its full name."""
         wanted = self.source_table
         if wanted is None:
             return True

@@ -62,6 +62,6 @@ POSITIVE = (
 
 
 def bucket_limit(options: Mapping[str, str]) -> int | None:
-    """How many buckets a partition of a dynamic table may have; None for the format's limit."""
+    """How many buckets a partition of a dynamic table may have; None if only the format limits the number."""
     limit = MAX_BUCKETS.get(options)
     return None if limit == -1 else limit

@@ -158,7 +158,9 @@ def check_changelog_options(
 
 
 def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str, str] | None:
-    """The key and the reason if options contradict each other; None otherwise."""
+    """The first contradiction between options: the key of an option and the reason; None if the options fit
+    together.
+    """
     producer = CHANGELOG_PRODUCER.get(options)
     engine = MERGE_ENGINE.get(options)
     has_vectors = DELETION_VECTORS.get(options)

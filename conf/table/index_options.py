@@ -50,7 +50,7 @@ class IndexedColumn:
 class BloomColumn:
     """A column with bloom filters; for a map it may be the values under one map key.
 
-    A filter is made for at most `items` different values. `wrong_share` is its share of false positives.
+    A filter is made for at most `items` different values. `wrong_share` is the filter's share of false positives.
     """
 
     column: str
@@ -80,7 +80,9 @@ def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
 def _parameter(
     options: Mapping[str, str], names: list[str], parameter: str, parse: Callable[[str], T], default: T
 ) -> T:
-    """The parameter, from the first of the names that sets it, else the default."""
+    """A parameter of a bloom filter. An option may give it under several names of the column: the first name that is
+    set counts; if no name is set, the default.
+    """
     for name in names:
         value = Option(f"{PREFIX}{BLOOM_FILTER}.{name}.{parameter}", parse, None, "").find(options)
         if value is not None:
@@ -117,7 +119,7 @@ def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:
 
 
 def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """An error for each parameter of a column that has no index of that kind."""
+    """An error for each option that sets a parameter of an index, if the column does not have that index."""
     known = {(c.index, name) for c in indexed_columns(options) for name in (c.column, f"{c.column}[{c.map_key}]")}
     for key in options:
         parts = key[len(PREFIX) :].split(".")

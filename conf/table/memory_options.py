@@ -30,8 +30,8 @@ _LOOKUPS = "the memory of lookups is bounded by 'compact-memory'; nothing is cac
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """An option of Paimon that has no effect here; `instead` says why. `fitting` holds the values that have the same
-    result.
+    """An option of Paimon that has no effect in bucketline. `instead` says why. `fitting` holds the values that ask for
+    what bucketline does anyway.
     """
 
     option: Option[Any]
@@ -80,7 +80,8 @@ BOUNDED: Mapping[str, Bounded] = _all(
 
 
 def why_without_effect(key: str, options: Mapping[str, str]) -> str | None:
-    """Why an option has no effect here; None if it has one, or its value asks for what bucketline does anyway.
+    """Why an option has no effect in bucketline. None if the option has an effect, or if its value asks for what
+    bucketline does anyway.
 
     Raises OptionError for a value that cannot be read.
     """

@@ -127,7 +127,7 @@ HARMLESS: Mapping[str, str] = {
 
 
 def has_no_effect(key: str) -> str | None:
-    """Why an option of Paimon has no effect anywhere; None if it has, or may have, an effect."""
+    """Why an option of Paimon has no effect anywhere; None if the option has an effect, or may have an effect."""
     return _WITHOUT_EFFECT.get(key)
 
 

@@ -1,6 +1,6 @@
 """bucketline's own option that a table may store: who compacts the table.
 
-Paimon's tools ignore it. The options of a job come first.
+Paimon's tools ignore it. The options of a job override it.
 """
 
 from collections.abc import Mapping

@@ -35,12 +35,16 @@ OF_WRITES: Mapping[str, str] = {
 
 
 def unkept_by_reads(key: str, options: Mapping[str, str]) -> str | None:
-    """Why bucketline does not follow an option for reads; None for other options, and for one that is off."""
+    """Why bucketline does not follow an option for reads; None for an option that it follows, and for an option that is
+    off.
+    """
     return None if _is_off(options.get(key, "")) else OF_READS.get(key)
 
 
 def unkept_by_writes(key: str, options: Mapping[str, str]) -> str | None:
-    """Why bucketline does not follow an option for writes; None for other options, and for one that is off."""
+    """Why bucketline does not follow an option for writes; None for an option that it follows, and for an option that
+    is off.
+    """
     if _is_off(options.get(key, "")):
         return None
     return _INDEXES if key.startswith(PREFIX) and not key.startswith(_KEPT) else OF_WRITES.get(key)

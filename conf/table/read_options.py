@@ -143,7 +143,9 @@ def is_read_option(key: str) -> bool:
 
 
 def named_branch(options: Mapping[str, str]) -> dict[str, str]:
-    """The option `branch` of a job, if the job has it: the only read option that also applies to writes."""
+    """The option `branch`, the only read option that also applies to writes; as the only entry of a map; an empty map
+    if it is not set.
+    """
     return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
 
 

@@ -263,8 +263,10 @@ def _check_known(key: str) -> None:
 
 
 def is_free_property(key: str) -> bool:
-    """Whether a key is a property of the user's: a word as `owner`, which is not nearly an option of one word, or
-    several as `team.name`, which are not nearly an option, and the first of which begins none."""
+    """Whether a key is a property that the user has made up, and not a misspelled option. A key of one word, such as
+    `owner`, must not be similar to an option of one word. A key of several words, such as `team.name`, must not be
+    similar to an option, nor its first word to the first word of an option.
+    """
     if is_secret_key(key):
         return False
     if key.isidentifier():
@@ -371,5 +373,5 @@ def refuse(key: str, message: str) -> NoReturn:
 
 
 def says_what_is_overwritten(options: Mapping[str, str]) -> bool:
-    """Whether the options say which partitions an overwrite replaces if it names none."""
+    """Whether the options say which partitions an overwrite replaces if the overwrite itself names no partitions."""
     return DYNAMIC_PARTITION_OVERWRITE.is_set(options)

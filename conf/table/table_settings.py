@@ -379,7 +379,7 @@ class TableSettings(Settings):
 
     @cached_property
     def lookup_cause(self) -> str | None:
-        """The option that makes compaction look up older values; None where none does."""
+        """The option that makes compaction look up older values; None if no option does."""
         if self.merge.engine.keeps_first:
             return merge.MERGE_ENGINE.key
         if self.changelog.producer.logs_lookups:

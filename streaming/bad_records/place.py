@@ -87,7 +87,9 @@ def settle_bad_records(
 
 
 def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
-    """Stores the bad records of a batch, of all its tables at once; None if there are none."""
+    """Stores the bad records of all tables of a batch with one call. Returns their number and place; None if there are
+    no bad records.
+    """
     where = place.put(rejects)
     given = [table for _, table in rejects if table.num_rows]
     if not given:
@@ -117,7 +119,7 @@ def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequen
 
 
 def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
-    """The setting that would allow the bad records, given the current settings."""
+    """Advice for an error: the setting to change so that the job allows its bad records."""
     if place is None and max_count == 0:
         return "Correct the source; or set bad-records.path and bad-records.max: bad records then go to that folder"
     if place is None:

@@ -114,7 +114,7 @@ def _refuse(name: str, why: str) -> None:
 
 
 def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
-    """A filter for the rows of one batch, for all tables in `batches`."""
+    """A filter for the stored rows of one batch. `batches` names the batch once for each of its tables."""
     first = batches[0]
     same_batch = (pc.field("batch_id") == first.batch_id) & (pc.field("input") == (first.digest or ""))
     same_writer = pc.field("query_id") == first.user
@@ -122,7 +122,7 @@ def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
 
 
 def _with_all(table: TableHandle, changes: pa.Table) -> pa.Table:
-    """The changes, with nulls for the columns that only this table has."""
+    """The changes with all columns of the table that stores them; columns that bad records lack are null."""
     for own in table.schema:
         if own.name not in changes.column_names:
             changes = changes.append_column(own.name, pa.nulls(changes.num_rows, own.type))

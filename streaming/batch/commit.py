@@ -136,8 +136,8 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
 def owed_compaction_committed(
     target: Target, at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 ) -> CommitReport:
-    """The report of such a commit, which left the table `at` a snapshot. The table's rules for expiry and tags are
-    applied.
+    """Applies the table's rules for expiry and tags after a compaction was committed on its own, and returns the
+    report. `at` is the table after the commit.
     """
     if committed.dropped is not None:
         _LOG.info("a compaction conflicted with another commit and is done again: %s", committed.dropped.message)
@@ -187,8 +187,8 @@ def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots:
 
 
 def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:
-    """The newest snapshot of the batch for which it is certain that no other batch of the writer was committed before
-    it.
+    """The snapshot to which the writer's tag moves: the last of the batch's snapshots that follow each other without a
+    gap, so that no other batch of the writer can lie between them.
     """
     newest = snapshots[0]
     for snapshot in snapshots[1:]:

@@ -177,7 +177,9 @@ def stop_beside(path: str, user: str) -> None:
 
 @contextmanager
 def _forgotten_on_error(target: Target) -> Iterator[None]:
-    """Raises the error of a thread only once: then the query ends, and its next start has another thread."""
+    """Forgets the thread of a stream if it has failed, so that its error is raised only once: the query ends, and its
+    next start begins another thread.
+    """
     try:
         yield
     except CompactionFailedError:

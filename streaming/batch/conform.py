@@ -83,7 +83,7 @@ def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
 
 
 def at_time(decode: Decoder | None, time_ms: int | None) -> Decoder | None:
-    """The decoder for a batch that Spark began at that time, which functions like current_timestamp return.
+    """The decoder for a batch that Spark began at `time_ms`: functions like current_timestamp return this time.
 
     Raises UnsupportedTableError if a column needs the time, and the time is not known.
     """
@@ -147,8 +147,8 @@ def _named(tables: Sequence[str]) -> str:
 
 
 def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
-    """The table, changed so that it has a column for everything that the records need. The files of the batch are
-    removed.
+    """Removes the files of the batch, and changes the table so that it has columns for all fields that the records
+    need. Returns the changed table.
 
     Raises SchemaMismatchError and OptionError if the table cannot be changed so.
     """
@@ -165,7 +165,9 @@ def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
 
 
 def refuse_need(at: TableAt, outcome: Outcome) -> None:
-    """Raises SchemaMismatchError if records still need a column after the table was changed for them."""
+    """Checks that records need no further column after the table was changed for them. If they need one, the files of
+    the batch are removed. Raises SchemaMismatchError.
+    """
     if not outcome.need:
         return
     at.discard(outcome.messages)

@@ -35,7 +35,7 @@ class SparkLog(Enum):
 
 
 class SparkFailedError(BucketlineError):
-    """Spark ended the query for a reason of its own; the next start repeats a batch that was not committed.
+    """Spark ended the query, and bucketline has raised no error; the next start repeats a batch that was not committed.
 
     `said` is Spark's whole text, for programs that search it for a reason; it is never shown. `file` is the file that
     Spark could not read; `malformed` is true if a record in the file does not have the source's format.
@@ -169,7 +169,9 @@ def _is_of_spark(error: BaseException) -> bool:
 
 
 def _raised_in(trace: TracebackType | None) -> str | None:
-    """The package whose call failed; Python's own modules are passed over."""
+    """The package of the function that raised the error. If a socket module of Python raised it, the package that
+    called the socket.
+    """
     innermost = None
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -175,7 +175,9 @@ def _is_undone(at: TableAt, commit: Snapshot) -> bool:
 
 
 def _seen(target: Target, marker: Snapshot) -> int:
-    """The snapshot id up to which it is known that no snapshot after the marker belongs to this stream."""
+    """The id of the newest snapshot up to which it is known that the stream has no snapshot after its tag's snapshot
+    (`marker`).
+    """
     table = target.at.table
     return seen_up_to(table.io, table.metadata_path, target.user, marker)
 

@@ -155,7 +155,8 @@ def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Run:
-    """Facts that do not change while a query runs. Each is asked once, because asking calls into the JVM.
+    """Facts that do not change while a query runs. Spark is asked for each fact once, because asking calls into the
+    JVM.
 
     `query` is Spark's own object of the query; `ends` holds the offsets of its newest batch, by checkpoint and batch.
     """
@@ -291,7 +292,7 @@ def newest_done_batch(spark: Any, root: str) -> int | None:
 
 
 def has_ledger(spark: Any, root: str) -> bool:
-    """Whether a checkpoint folder belongs to a job of many tables."""
+    """Whether a checkpoint folder holds a ledger, and so belongs to a job of many tables."""
     return _newest(spark, f"{root}/{_NOTES}/ledger") is not None
 
 

@@ -180,7 +180,9 @@ def _places(one: TopicPartition, other: TopicPartition) -> str:
 
 
 def _told(target: Target, about: str, found: str) -> Target:
-    """Logs a warning the first time in a run for these topics, and later at a lower level."""
+    """Logs keys that came from several partitions: as a warning the first time in a run for these topics, later at a
+    lower level. Returns the target, which remembers the topics.
+    """
     is_new = about not in target.state.mixed_topics
     level = logging.WARNING if is_new else logging.INFO
     _LOG.log(level, "%s: %s. %s. %s. %s", target.at.table.path, found, _READ_ORDER, _ORDERED_BY, _PAGE)
@@ -258,7 +260,9 @@ def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: in
 
 
 def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
-    """Whether a batch takes the first records of a partition, and records of another partition of the same topic."""
+    """Whether a batch takes the first records of a partition together with records of another partition of the same
+    topic.
+    """
     taken = _taken(starts, ends)
     begun = {topic for topic, partition in taken if starts.get((topic, partition), 0) == 0}
     return any(sum(place[0] == topic for place in taken) > 1 for topic in begun)

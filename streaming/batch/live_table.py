@@ -19,8 +19,8 @@ from bucketline.streaming.metrics.outlets import open_outlets
 
 
 class _Turn:
-    """A lock that lets a writer do one batch at a time, even if two calls give other options, or spell the path in
-    another way.
+    """A lock that lets a writer do one batch at a time, even if two calls give different options, or spell the path of
+    the table differently.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def live_table(
     *,
     table: TableHandle | None = None,
 ) -> LiveTable:
-    """The open table of a writer; opened now if it is not, from `table` if that is given.
+    """The open table of a writer. If it is not open yet, it is opened by its path, or `table` is used if given.
 
     Raises as `open_handle` and `table_at`, and OptionError if its metrics cannot be shown.
     """

@@ -1,7 +1,7 @@
-"""On the driver, after the commit: compacts again what readers do not see yet, as long as the budget lasts.
+"""On the driver, after the commit: compacts rows that readers do not see yet, as long as the time budget lasts.
 
-What is left then is due in the next batch, at the end of a bounded job, or at the next start. A batch never fails for
-this, since its rows are in the table, and never waits for longer than the budget.
+Compactions that are left then are due in the next batch, at the end of a bounded job, or at the next start. A failed
+compaction never fails the batch, because its rows are in the table. A batch never waits for longer than the budget.
 """
 
 import logging
@@ -41,10 +41,11 @@ def settle_visibility(
     messages: Sequence[CommitMessage] = (),
     committed: Committed | None = None,
 ) -> tuple[Target, Rounds | None]:
-    """Makes visible what this batch and earlier batches have committed; `rounds` are None if there was nothing to do.
+    """Compacts until readers see the rows that this batch and earlier batches have committed, or the time budget is
+    over. Returns the target, and the compactions that were done; None if there was nothing to compact.
 
-    The target's state keeps what is still to compact, and a warning is logged. Storage is read only if something is
-    left.
+    If files are left to compact, the target's state keeps them, and a warning is logged. Storage is read only if there
+    are such files to begin with.
     """
     at, owed = target.at, target.state.hidden or {}
     if what_waits(at.plan.schema) is Waits.NOTHING or not at.plan.compacts:
@@ -61,7 +62,9 @@ def settle_visibility(
 
 
 def finish_visibility(target: Target, engine: Engine) -> Target:
-    """Compacts what a query that has ended still owes, within one more budget, under a commit user of its own."""
+    """Does the compactions that a query has left undone at its end, within one more time budget, under a commit user of
+    its own.
+    """
     author = Author(compactor_user(target.user))
     target, _ = settle_visibility(target, Again(engine, author, CompactTrigger.MINOR, target.budget()))
     if not (target.state.owes_full and target.at.plan.compacts):
@@ -76,8 +79,8 @@ def finish_visibility(target: Target, engine: Engine) -> Target:
 
 
 def hidden_rows(target: Target) -> Hidden:
-    """The rows that cannot be read before a compaction, from the current view; none if only the changelog is
-    waiting.
+    """The rows in the current view that readers see only after a compaction; no rows if only the changelog waits for a
+    compaction.
     """
     if what_waits(target.at.plan.schema) is not Waits.ROWS:
         return Hidden()

@@ -52,7 +52,9 @@ class Planner:
 
 
 def check_plan_ahead(at: TableAt) -> None:
-    """Checks before a write that this writer can make plans, if it has to. Raises as `check_plannable`."""
+    """Checks before a write that this writer can make plans, if its options say that it makes plans. Raises as
+    `check_plannable`.
+    """
     if at.plan.sink.compaction is Compaction.DEDICATED:
         check_plannable(at)
 

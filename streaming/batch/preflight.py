@@ -28,7 +28,7 @@ def require_classic(spark: Any) -> None:
 
 
 def connect_refused() -> OptionError:
-    """The error for a session of Spark Connect."""
+    """The error to raise for a session of Spark Connect, which the sink does not support."""
     return OptionError(
         "this is Spark Connect, and bucketline needs a classic session, whose driver runs here: unset SPARK_REMOTE, "
         "leave out .remote(...), or run the job with spark-submit",

@@ -61,7 +61,7 @@ class TopicCreatedAgainError(CheckpointMismatchError):
 
 @dataclass(frozen=True, slots=True)
 class WriteBatch:
-    """The decision that the batch is new and must be written."""
+    """The decision that the table lacks the batch, which must be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,8 @@ def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHisto
 
 
 def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
-    """What to do about records that perhaps no query has written, if the other query is further on than this batch.
+    """The part of an error's text about records that perhaps no query has written, if the other query is further on
+    than this batch; empty if there are no such records.
 
     Batches of the other query are taken only from snapshots after this query's newest one. So a batch that the other
     query committed while this query wrote its newest batch is not seen.

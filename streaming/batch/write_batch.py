@@ -102,7 +102,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done for a batch so far. `outcome` is None for a batch that was in the table before.
+    """What was done for a batch so far. If the batch was in the table before, `outcome` is None.
 
     `trigger` says what had to be compacted with the batch, `key_shares` the number of tasks that share its keys.
     `planned` and `ran` are the times at which it was planned and its tasks had ended, in seconds of the monotonic

@@ -67,7 +67,9 @@ number of sorted runs of a bucket. `bad_records` counts all records that the job
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table that the job writes: how it is opened, and up to where it has its records."""
+    """A table that the job writes: its settings, the offsets up to which it has its records (`reached`), and its ledger
+    entry.
+    """
 
     config: JobConfig
     reached: FeedOffsets
@@ -115,7 +117,7 @@ def job_status(
 
 
 def _query(common: JobConfig) -> str | None:
-    """The id of the query of the checkpoint; None if no query has begun."""
+    """The id of the query in the job's checkpoint; None if no query has begun there."""
     try:
         io, root = file_io_for(common.checkpoint, common.storage)
     except BucketlineError as e:
@@ -149,7 +151,9 @@ def _of_ledger(job: RoutedJob) -> Iterator[_Table]:
 
 
 def _config(job: RoutedJob, name: str, entry: Entry) -> JobConfig:
-    """The settings of a table by the current routes; from its name alone if no route leads to it any more."""
+    """The settings that the current routes give a table. If no route leads to the table any more, the settings of the
+    first route.
+    """
     for origin in sorted(entry.origins, key=str):
         to = job.resolve(origin.name, origin.topic)
         if isinstance(to, Resolved) and to.table == name:

@@ -109,7 +109,7 @@ def status(
 
 
 def _most(text: str) -> int | None:
-    """How many buckets are shown; None for all."""
+    """The number of buckets that `status` shows, from the command line; None for all buckets."""
     if text.strip().lower() == "all":
         return None
     if not text.strip().isdigit() or int(text) < 1:

@@ -217,7 +217,7 @@ def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str
 
 
 def _is_small(buckets: Sequence[BucketSurvey]) -> bool:
-    """Whether a table is too small for advice about fewer buckets; it may be new."""
+    """Whether a table is too small for advice about fewer buckets: a new table may still grow."""
     return (
         len(buckets) <= _SMALL_TABLE_BUCKETS
         and sum(b.row_count for b in buckets) < _SMALL_TABLE_ROWS

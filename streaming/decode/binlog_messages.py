@@ -440,7 +440,9 @@ def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.A
 
 
 def _nulls_in_old(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> dict[str, npt.NDArray[np.bool_]]:
-    """For each column, which of the wanted rows had a null before the update."""
+    """For each column that `old` sets to null in some of the wanted rows: which of these rows had a null before the
+    update.
+    """
     nulls: dict[str, npt.NDArray[np.bool_]] = {}
     messages = rows.messages[wanted]
     doubtful = pc.match_substring_regex(texts.take(pa.array(messages)), _NULL_BEHIND_OLD)

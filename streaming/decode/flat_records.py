@@ -148,7 +148,9 @@ def decode_flat(
 
 
 def _others(records: pa.Array) -> dict[int, Skipped]:
-    """Messages without a row that have a field `id`, which may be a key column: the kind of each, by record."""
+    """Finds Debezium's messages without a row, even if they look like rows because they have a field `id`, which may be
+    a key column. Returns the kind of each message by the number of its record.
+    """
     doubtful = pc.match_substring_regex(records, _MAYBE_OTHER)
     found = {}
     for at in np.flatnonzero(true_of(pc.fill_null(doubtful, False))).tolist():
@@ -166,8 +168,8 @@ def _is_delete(structs: pa.Array) -> _Mask:
 def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[int, str]:
     """The rows that do not say what happened to them, with the reason.
 
-    `needs_before` marks those for which the row before an update is needed; `has_to_say` those that must have both
-    fields.
+    `needs_before` marks the rows for which the row before an update is needed; `has_to_say` marks the rows that must
+    have both `__op` and `__deleted`.
     """
     op, deleted = structs.field(OP), structs.field(DELETED)
     reasons: dict[int, str] = {}
@@ -182,7 +184,7 @@ def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[
 
 
 def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) -> npt.NDArray[np.int64]:
-    """The records without a value."""
+    """The numbers of the records without a value: those that were not read, are not bad, and are no other messages."""
     is_empty = np.ones(count, dtype=bool)
     is_empty[records] = False
     is_empty[list(others)] = False

@@ -98,8 +98,9 @@ _OPS = ("c", "r", "u", "d", "m", "t")
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Debezium events as structs of `before`, `after` and `op`, and the index of each one's record. `ops` are the
-    positions of their operations in `_OPS`, and one more for any other."""
+    """Debezium events as structs of `before`, `after` and `op`, and the index of each event's record. `ops` has for
+    each event the position of its operation in `_OPS`, and the length of `_OPS` for an unknown operation.
+    """
 
     structs: pa.Array
     records: npt.NDArray[np.int64]

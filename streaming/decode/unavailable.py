@@ -51,9 +51,9 @@ class Keeping:
         return field.type.nullable or (self.left_out is LeftOut.MARKED and field.type.is_atomic)
 
     def of_inputs(self, inputs: Sequence[str], kept: Sequence[DataField]) -> "Keeping":
-        """How values of `inputs` are kept, from which the table's columns are computed.
+        """The same rules for the fields in `inputs`, from which the table's columns are computed.
 
-        Only the columns in `kept` can be kept, which are inputs taken over unchanged.
+        Only values of the columns in `kept` may be left out: these are fields that the table takes over unchanged.
         """
         if self.left_out is LeftOut.REFUSED:
             return self

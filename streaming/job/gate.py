@@ -69,7 +69,7 @@ class BatchGate:
 
 
 class QueryStopped(Exception):
-    """A batch was held, and its query has been stopped."""
+    """Raised in a batch that came after `close` and was held, once its query has been stopped."""
 
 
 def hold_stream(jvm: Any) -> None:

@@ -136,7 +136,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def plan(self) -> BatchRead:
-        """The read, as it is carried out."""
+        """The read of the table that the reader carries out."""
         return self._read
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -10,7 +10,9 @@ from bucketline.state.errors import SnapshotExpiredError, StorageError
 def naming_expiry(
     rows: Iterator[pa.RecordBatch], table: str, snapshot_id: int | None, remedy: str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows. If a file no longer exists, SnapshotExpiredError is raised, which names the snapshot and the remedy."""
+    """Yields the rows unchanged. Raises SnapshotExpiredError, which names the snapshot and the remedy, if a file no
+    longer exists.
+    """
     try:
         yield from rows
     except StorageError as e:

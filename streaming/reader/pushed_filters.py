@@ -1,8 +1,8 @@
 """Turns filters that Spark pushes down into a condition that skips files, row groups and rows.
 
-Spark applies its filters again to the rows that it gets, so the condition may keep too many rows, never too few. Floats
-are left to Spark: its NaN equals itself and is the largest. So are columns whose values Spark sees cut, and fields in
-values.
+Spark applies its filters again to the rows that it gets, so the condition may keep too many rows, never too few.
+Filters on floats are left to Spark, because its NaN equals itself and is the largest value. Filters on fields inside of
+values, and on columns whose values are cut for Spark, are left to Spark too.
 Source: Spark 4.1 pyspark.sql.datasource.Filter.
 """
 

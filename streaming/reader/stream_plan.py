@@ -190,7 +190,9 @@ def _types(schema: TableSchema, names: Iterable[str] | None) -> dict[str, str]:
 
 
 def _seeing_all(table: TableHandle, *, postponed: bool) -> TableHandle:
-    """The table with rows of level 0, and rows of the postpone bucket: they do not come as changes later."""
+    """The table with options that let reads see the rows of level 0 and, if `postponed`, the rows of the postpone
+    bucket, because these rows do not come as changes later.
+    """
     options = {**table.table_schema.options, DV_MERGE_ON_READ.key: "true"}
     if postponed:
         options[POSTPONE_MERGE_ON_READ.key] = "true"

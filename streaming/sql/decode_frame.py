@@ -50,14 +50,14 @@ def decode(
     bad_records: str = "fail",
     options: Mapping[str, str] | None = None,
 ) -> Any:
-    """The rows in a DataFrame of records, as a job with `decode: format` reads them; with their kinds in `_row_kind`,
-    the row kinds.
+    """The rows in a DataFrame of records, as a job with `decode: format` reads them. The column `_row_kind` holds their
+    row kinds.
 
     `frame` has the columns of Spark's Kafka source, or at least `value`; it may be a stream. `columns` are SQL column
     text, or the table that the rows are for, whose primary key then counts. `options` are what a job file says of
     messages and columns (`types.created`, `source.registry.url`, `select`, `where`, ...). With `bad_records="keep"` a
     bad record is a row of nulls with the record and the reason in the column `_bad_record`, which is null elsewhere;
-    with `"fail"` the first one ends the query.
+    with `"fail"` the first bad record ends the query.
 
     Raises OptionError for options that do not fit, SchemaMismatchError and UnsupportedTableError where no record could
     become such a row.

@@ -49,7 +49,7 @@ def write_frame(engine: SpreadEngine, frame: Any, target: QueryTarget) -> WriteR
 
 @dataclass(frozen=True, slots=True)
 class _Completed:
-    """The rows, with the columns added that have one value each.
+    """A function that adds the columns of `constants`, each with one value for all rows, to the rows.
 
     `left` are the columns that Spark has not converted; `rule` says how the fields of their structs are matched.
     """
@@ -168,7 +168,9 @@ def _cast(value: Any, stored: SparkType, wanted: SparkType) -> Any:
 
 
 def _exact(value: Any, stored: SparkType, wanted: SparkType, *, place: str) -> Any:
-    """The value in another type; or an error that names the position."""
+    """A Spark expression for the value in another type. It raises an error that names the position if the type cannot
+    hold the value.
+    """
     tried = _try_cast(value, wanted)
     text = F.concat(F.lit(f"{place} {wanted.simpleString()} cannot hold "), value.cast("string"))
     return F.when(value.isNotNull() & tried.isNull(), F.raise_error(text)).otherwise(tried)

@@ -71,7 +71,9 @@ def nothing(spark: Any, count: int) -> Any:
 def rdd_job(
     spark: Any, rdd: Any, count: int, first: FirstOfBytes, after: Sequence[tuple[int, Next]] = ()
 ) -> list[TaskResult]:
-    """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one."""
+    """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one
+    partition.
+    """
     context, parent = spark.sparkContext, rdd
     last_count = after[-1][0] if after else count
     simple = is_simplified(spark)

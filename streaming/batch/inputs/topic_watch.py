@@ -38,8 +38,9 @@ class TopicWatch:
         return self.ask(topics) if topics else {}
 
     def accept(self, known: TopicIds, now: TopicIds) -> None:
-        """Goes on with these ids. `known` are the ids in the table; ids that this run has accepted come before them.
-        Raises TopicCreatedAgainError if a topic has another id than before.
+        """Remembers the current ids of topics (`now`) as accepted. They are compared with the ids that this run has
+        accepted before, else with the ids in the table (`known`). Raises TopicCreatedAgainError if a topic has another
+        id than before.
         """
         before = {**known, **self.accepted}
         for topic in created_again(before, now):

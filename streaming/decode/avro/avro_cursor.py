@@ -95,7 +95,7 @@ class Cursor:
         return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
 
     def lengths(self, path: str) -> Longs:
-        """The next number of each row, as a number of bytes that the row still has."""
+        """The next number of each row, which is a length. Raises DamagedRecords for negative lengths."""
         counts = self.numbers(path)
         self.demand(counts >= 0, f"{path}a length is negative")
         return counts

@@ -56,7 +56,7 @@ class _Group:
 
     @property
     def row(self) -> Node | None:
-        """The node of the record type that the values have; None if they have another type."""
+        """The schema's node for the values, if the values are Avro records; else None."""
         node = value_node(self.schema.root)
         return node if node.kind is AvroKind.RECORD else None
 
@@ -139,7 +139,9 @@ class AvroReader:
 
 
 def _names(fields: Sequence[DataField]) -> Mapping[str, object]:
-    """The fields to read. If there are none, one field that does not exist."""
+    """The names of the fields to read. If there are no fields, one name that no field has, because an empty map would
+    mean all fields.
+    """
     return {f.name: {} for f in fields} or {"": {}}
 
 
@@ -152,7 +154,7 @@ def _wanted(images: Images) -> Mapping[str, object]:
 
 
 def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: WatchFor) -> pa.DataType:
-    """The wider types that the values need. Without values nothing is needed, whatever the schema declares."""
+    """The wider types that the values need. If there are no values, no type is needed, whatever the schema declares."""
     if watch is WatchFor.NOTHING or not len(read.values):
         return NO_NEED
     need = wider_need(read.values, shape)
@@ -171,7 +173,9 @@ def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:
 
 
 def _others(group: _Group, images: Images) -> Objects:
-    """Records whose schema is of another kind: messages of Debezium without a row, or something else."""
+    """Reads records whose schema is not that of an event or a row. Debezium's messages without a row are skipped; all
+    other records are bad.
+    """
     read = read_bodies(group.records, group.schema, group.begin)
     bad, skipped = dict(read.bad), list[tuple[int, Skipped]]()
     for position, value in zip(read.positions.tolist(), read.values.to_pylist(), strict=True):

@@ -49,7 +49,9 @@ def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
 
 
 def _converted(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """`places` says for each value which record it comes from."""
+    """Converts values of any type to the shape, by the kind of the shape. `places` has the number of the record for
+    each value.
+    """
     kind = values.type
     if pa.types.is_null(kind):
         return pa.nulls(len(values), shape.arrow)
@@ -211,7 +213,9 @@ def _literals(values: pa.Array) -> pa.Array:
 
 
 def _plain(value: object, kind: pa.DataType) -> object:
-    """A nested value in the form of JSON; Arrow gives maps as lists of pairs."""
+    """Converts a nested value to objects and lists, as JSON has them. Arrow gives maps as lists of pairs, and UUIDs as
+    bytes.
+    """
     if isinstance(value, list) and pa.types.is_map(kind):
         return {name: _plain(item, kind.item_type) for name, item in value}
     if isinstance(value, list):
@@ -233,7 +237,7 @@ def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _none(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Nulls; each value that is not null is a misfit."""
+    """Nulls in place of values whose type does not fit the shape; each value that is not null is noted as a misfit."""
     for at in np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)):
         misfits.add(int(places[at]), path, f"{_shown(values[int(at)].as_py())} cannot become {shape.type}")
     return pa.nulls(len(values), shape.arrow)

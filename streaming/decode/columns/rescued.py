@@ -59,7 +59,8 @@ class Rescued:
 class Mending:
     """The values of records, with nulls for the values that did not fit.
 
-    For each field, the numbers of those records. `reasons` are the original reasons against the records.
+    `taken` has for each field the numbers of the records whose value did not fit. `reasons` are the original reasons
+    against the records.
     """
 
     values: pa.Array
@@ -99,7 +100,9 @@ class Mending:
 
 
 def _named(reason: str, decode: RecordFormat) -> str | None:
-    """The field of a row that a reason names; None if it names none."""
+    """The field of a row that a reason names; None if the reason names no field, or if the field is null and must not
+    be.
+    """
     found = (_FIELD if decode in _OLD_IMAGES else _PLAIN_FIELD).match(reason)
     return None if found is None or reason.endswith("null, but the column is NOT NULL") else found[1]
 

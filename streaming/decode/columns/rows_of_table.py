@@ -108,8 +108,9 @@ def _passes(
     records: npt.NDArray[np.int64],
     bad: dict[int, str],
 ) -> Bools:
-    """For each row whether `where` is true. A row that is judged, and for which that cannot be computed, makes its
-    record bad."""
+    """For each row whether `where` is true. If the condition applies to a row and cannot be computed, the row's record
+    is bad.
+    """
     where = plan.where
     assert where is not None, "there is a condition"
     test = partial(condition_of, where, context=plan.context)
@@ -123,7 +124,9 @@ def _passes(
 
 
 def _inserted(plan: ComputedColumns, columns: Mapping[str, pa.Array]) -> Bools:
-    """For each row whether it is left out where it does not pass: nothing of its key is stored."""
+    """For each row whether the source says that its key is new. Such a row is left out if it does not meet the
+    condition, because no older row of its key is stored.
+    """
     count = len(next(iter(columns.values())))
     if plan.images is JudgedImages.INSERTS:
         return np.ones(count, np.bool_)

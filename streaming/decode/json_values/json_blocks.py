@@ -142,11 +142,11 @@ def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchF
 
 
 def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
-    """The values as structs, and the needs including theirs.
+    """The values as structs, and `need` joined with the columns and types that the values need.
 
-    None if the values need more than the given needs and those of the samples. It takes one pass, because the reader
-    gets the unknown fields of the samples in its schema. It never infers fields: objects with a thousand different keys
-    would take gigabytes, and deep ones would crash the process.
+    None if the values need more than `need` and the needs of a few sample values. One pass is enough, because the
+    reader gets the unknown fields of the samples in its schema. The reader never infers fields: objects with a thousand
+    different keys would take gigabytes, and deep ones would crash the process.
     """
     try:
         texts = _texts(_without_source(values, shape))
@@ -159,7 +159,7 @@ def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[p
 
 
 def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
-    """The needs including those of the values, if only a few values need more; these are found by splitting."""
+    """`need` joined with the needs of the values. The few values that need more are found by splitting the block."""
     if len(values) <= _EXACT_ROWS:
         return joined(need, needs_of_texts(values, shape))
     step = -(-len(values) // _SPLIT_WAYS)
@@ -171,8 +171,9 @@ def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
 
 
 def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
-    """Debezium's events with nothing but the names of the table in their `source`. It is half of an event and never a
-    column. Events of tables with a field of that name are left as they are, and where more of it is read.
+    """Debezium's events with nothing but the names of the table in their `source`. `source` is half of the bytes of an
+    event and never a column. Events are unchanged if the table has a field `source`, or if more fields of `source` are
+    read.
     """
     if not shape.is_envelope or len(shape.children[-1].names) > len(SOURCE_PARTS):
         return values
@@ -232,7 +233,7 @@ def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
 
 
 def _texts(values: pa.Array) -> pa.Array | None:
-    """The values without blanks around them; None if one is not between braces."""
+    """The values without blanks around them; None if a value does not begin and end with a brace."""
     return values if _is_braced(values) else _trimmed(values)
 
 

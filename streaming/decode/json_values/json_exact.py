@@ -83,7 +83,7 @@ def kind_of(value: object) -> JsonKind:
 
 
 def _build(values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures) -> pa.Array:
-    """`records` says for each value which record it comes from."""
+    """As `build_array`, for values inside of other values. `records` has the number of the record for each value."""
     if shape.is_row:
         return _build_row(values, records, shape, path, failures)
     if shape.is_map:
