@@ -53,7 +53,7 @@ class FullMerge:
 
     @property
     def with_deletes(self) -> tuple[ManifestFileMeta, ...]:
-        """Returns the manifests to merge that hold DELETE entries. The caller reads these before `narrow_full_merge`."""
+        """Returns the manifests to merge that hold DELETE entries. They are read before `narrow_full_merge`."""
         return tuple(m for m in self.merge if m.num_deleted_files > 0)
 
 

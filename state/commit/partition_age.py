@@ -92,7 +92,7 @@ def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
 
 
 def _filled(pattern: str, texts: Mapping[str, str | None]) -> str | None:
-    """Returns the pattern with each `$column` replaced, the longest name first; None when a named column has no text."""
+    """Returns the pattern with each `$column` replaced, the longest name first; None when such a column has no text."""
     names = sorted(texts, key=len, reverse=True)
     parts: list[str] = []
     position = 0

@@ -91,7 +91,7 @@ class LastNonNullValue(Choice):
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
-    """The first value, null included. A reset replaces the value, but rows after the reset still do not count as first."""
+    """The first value, null included. A reset replaces the value, but rows after it still do not count as first."""
 
     names = ("first_value",)
 

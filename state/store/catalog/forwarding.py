@@ -71,7 +71,7 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
 
 
 def _newest_of(branches: Branches, name: str, source: Snapshots, world: World) -> Snapshot | None:
-    """The newest snapshot of a branch. Raises RemovalUnderWayError for a branch whose deletion has removed it."""
+    """Returns the newest snapshot of a branch. Raises RemovalUnderWayError if a deletion has removed it."""
     try:
         return newest_to_write(source, world)
     except MissingSnapshotError as e:

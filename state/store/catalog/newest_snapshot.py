@@ -146,7 +146,7 @@ def _target(io: FileIO, root: str, cut_short: CutShort) -> Snapshot | None:
 
 
 def _time_ms(io: FileIO, root: str, snapshot_id: int) -> int | None:
-    """When a snapshot was committed; None if that cannot be read."""
+    """Returns when a snapshot was committed; None if that cannot be read."""
     try:
         snapshot = read_snapshot(io, root, snapshot_id) if snapshot_id else None
     except CorruptFileError:

@@ -276,7 +276,7 @@ class HalfCommit:
         return plan.snapshot(base=base_list, delta=delta_list, changelog=changelog, index_manifest=index)
 
     def _lost(self, snapshot: Snapshot, publication: Publication) -> Conflict | None:
-        """Why there is no next try; None after the pause before the next try."""
+        """Returns why there is no next try; None after the pause before the next try."""
         self._discard_try()
         if publication.gone is None and publication.error is None and self._retries.wait():
             return None
@@ -306,8 +306,8 @@ class HalfCommit:
 
     def _write_hints(self, snapshot: Snapshot) -> None:
         """Writes the hint to the newest snapshot, and after the first commit the hint to the oldest. Readers find
-        snapshots without hints. But Paimon believes a hint that names a snapshot without a follower, so a writer that was stopped until both had expired
-        corrects its hint.
+        snapshots without hints. But Paimon believes a hint that names a snapshot without a follower, so a writer that
+        was stopped until both had expired corrects its hint.
         """
         snapshots = self.table.snapshots
         with suppress(StorageError):

@@ -76,7 +76,7 @@ class BucketAccess:
         return self if schema is self.schema else replace(self, schema=schema)
 
     def age(self) -> RowAge | None:
-        """Which rows have expired by now; None in tables whose rows do not expire."""
+        """Returns which rows have expired by now; None in tables whose rows do not expire."""
         if self.schema.settings.expiry.rows_ms is None:
             return None
         return row_age(self.schema, self.world.clock.now_ms())

@@ -9,7 +9,7 @@ Watch = Callable[[], None]
 
 
 def unwatched() -> None:
-    """A watch that never ends the work."""
+    """Does nothing: a watch that never ends the work."""
 
 
 def watched(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:

@@ -114,8 +114,8 @@ def _is_of_plans(parts: list[str]) -> bool:
 
 
 def _is_outside_candidate(parts: list[str], bucket_depth: int) -> bool:
-    """The same check as `_is_candidate`, for an external folder: the file is in a bucket, or in the hash folders below
-    a bucket.
+    """Whether a clean-up may look at a file in an external folder: the file is in a bucket, or in the hash folders
+    below a bucket.
     """
     bucket, below = parts[:-1][:bucket_depth], parts[:-1][bucket_depth:]
     is_bucket = len(bucket) == bucket_depth and bucket[-1].startswith("bucket-")

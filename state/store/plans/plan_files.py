@@ -288,7 +288,7 @@ def named_by_plans(io: FileIO, path: str) -> set[str]:
 
 
 def broken_plans(io: FileIO, path: str) -> Iterator[tuple[str, str]]:
-    """Yields (path, message) of each plan and result of the table at `path` that cannot be read. Raises StorageError."""
+    """Yields (path, message) of each plan and result of the table at `path` that is unreadable. Raises StorageError."""
     folder = PlanFolder(io, path)
     listing = folder.list()
     for number in listing.plan_numbers:

@@ -112,7 +112,9 @@ def _in_order_written(bucket: BucketFiles, access: FileAccess, columns: Sequence
 
 
 def written(file: DataFileMeta) -> tuple[int, str, int]:
-    """When a postponed file was written: its time, and for files of one writer and time the number in its name."""
+    """Returns when a postponed file was written, as a value by which files are ordered: its time, and for files of one
+    writer and time the number in its name.
+    """
     stem = file.file_name.rpartition(".")[0]
     writer, _, number = stem.rpartition("-")
     return file.creation_time_ms or 0, writer, int(number) if number.isascii() and number.isdigit() else 0

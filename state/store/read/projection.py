@@ -95,7 +95,7 @@ def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: 
 
 
 def as_shown(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Rows as they are stored, with the values that readers are given."""
+    """Yields stored rows with the values that readers are given."""
     long, chars = long_decimals(schema), chars_of(schema.fields)
     if not long and not chars:
         return batches

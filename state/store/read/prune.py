@@ -50,7 +50,7 @@ class BucketFiles:
 
 
 def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
-    """Live entries by bucket: partitions in byte order, buckets ascending, all files of each."""
+    """Returns the live entries by bucket: partitions in byte order, buckets ascending, all files of each bucket."""
     files: dict[tuple[bytes, int], list[DataFileMeta]] = {}
     totals: dict[tuple[bytes, int], int] = {}
     for entry in entries:
@@ -183,7 +183,7 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def any_passing(self, buckets: Sequence[BucketFiles]) -> list[bool]:
-        """For each bucket whether a row of its files may pass."""
+        """Returns for each bucket whether a row of its files may pass."""
         kept = self._passing(buckets, self._value_guarantee)
         return [any(f.file_name in kept for f in b.files) for b in buckets]
 

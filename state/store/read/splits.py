@@ -64,7 +64,7 @@ class SplitSizes:
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """A table, or a branch, in a form that is sent to other processes: where it is, and the schema of the read."""
+    """A table, or a branch, in a form that can be sent to other processes: its address, and the schema of the read."""
 
     uri: str
     schema: TableSchema

@@ -95,7 +95,7 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
 
 
 def _projection_of(sight: Sight, request: ReadRequest) -> Projection:
-    """As `plan_projection`; an error about the schema names the schema's file."""
+    """Plans the projection as `plan_projection` does; an error about the schema names the schema's file."""
     check_names(request.columns, "columns")
     try:
         return plan_projection(sight.schema, request.columns, filter_condition(request.filter, sight.schema))
@@ -182,7 +182,9 @@ class RowsPlan:
 
 
 def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[PlannedRead]:
-    """Plans the read of each branch: of the second one only partitions of which the first has no visible files."""
+    """Plans the read of each branch: of the second branch only the partitions of which the first branch has no visible
+    files.
+    """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
     for sight in asked:

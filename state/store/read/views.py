@@ -98,8 +98,9 @@ def snapshots_table(store: Snapshots) -> pa.Table:
 
 
 def local_time(time_ms: int, of: str) -> datetime:
-    """Epoch milliseconds in the local zone, as system tables show times. Raises CorruptFileError outside of the years 1
-    to 9999, naming what the time is `of`."""
+    """Returns epoch milliseconds as a time in the local zone, as system tables show times. Raises CorruptFileError
+    outside of the years 1 to 9999, naming what the time is `of`.
+    """
     try:
         return datetime.fromtimestamp(time_ms / 1000)
     except (ValueError, OverflowError, OSError) as e:

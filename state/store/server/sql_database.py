@@ -86,7 +86,7 @@ class SqlDatabase:
 
     @contextmanager
     def session(self) -> Iterator[SqlTransaction]:
-        """A transaction: committed at the end, rolled back by an error.
+        """Opens a transaction for the block: it is committed at the end, and rolled back by an error.
 
         Raises RowTakenError for a row that exists already, StorageError for other errors of the database.
         """

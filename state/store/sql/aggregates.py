@@ -64,7 +64,7 @@ def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _one_value_each(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns the column with 0.0 in place of -0.0, and with one kind of NaN."""
+    """Returns the column with 0.0 in place of -0.0, and with the same NaN in place of every NaN."""
     if not pa.types.is_floating(column.type):
         return column
     no_sign = if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)

@@ -34,12 +34,12 @@ _SORTS = ("manifest_sort_enabled", "manifest_sort_partition_field", "manifest_so
 
 
 def done() -> pa.Table:
-    """Returns the result of a procedure that only says that it has ended."""
+    """Returns the result of a procedure that has no result except that it has ended."""
     return pa.table({"result": [True]})
 
 
 def age_of(table: Table, arguments: Arguments) -> timedelta:
-    """Returns how long ago the moment is that `older_than` names; zero for a moment in the future."""
+    """Returns how long ago the moment `older_than` is; zero for a moment in the future."""
     now_ms = handle_of(table).world.clock.now_ms()
     return timedelta_of(max(0, now_ms - instant_ms(arguments["older_than"], "older_than")))
 

@@ -110,7 +110,9 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def _without_place(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns a table's options without those that say where its files are, which another table has for itself."""
+    """Returns a table's options without those that say where its files are, because another table has a place of its
+    own.
+    """
     return {key: value for key, value in options.items() if key not in _OF_ONE_TABLE}
 
 
@@ -166,7 +168,7 @@ def use(session: SqlSession, statement: Use) -> pa.Table:
 
 
 def show(session: SqlSession, statement: Show) -> pa.Table:
-    """Returns names, or the parts of a table."""
+    """Returns the result of SHOW: names, or the parts of a table."""
     if statement.subject in _SHOWN_OF_TABLE or statement.subject == "CREATE TABLE":
         name = table_name(statement.path)
         table = session.table(name)

@@ -77,7 +77,7 @@ class _Clauses:
 
     @property
     def _inserts_by_key(self) -> bool:
-        """Whether new rows could replace those of the table."""
+        """Whether new rows could replace rows of the table, because a row with the same key may exist."""
         return bool(self._statement.not_matched) and bool(self._schema.primary_keys)
 
     def _joins(self, part: exp.Expression) -> bool:

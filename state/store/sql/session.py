@@ -133,7 +133,7 @@ class SqlSession:
         return {**shared, **own}
 
     def set(self, key: str, value: str) -> None:
-        """Sets an option. Raises OptionError for one that would have no effect."""
+        """Sets an option. Raises OptionError for an option that would have no effect."""
         rest = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), None)
         if rest is None:
             if value.strip().lower() not in _WITHOUT_EFFECT.get(key, ()):
@@ -153,7 +153,7 @@ class SqlSession:
         self.options[key] = value
 
     def reset(self, key: str | None) -> None:
-        """Removes the setting of an option, or of all."""
+        """Removes the setting of an option, or of all options."""
         if key is None:
             self.options.clear()
         else:

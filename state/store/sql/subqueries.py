@@ -159,7 +159,7 @@ def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
 
 
 def _read_alone(statement: Update | Delete) -> Relation:
-    """Returns the changed table as a table that is read, without the options for the change."""
+    """Returns the changed table as a table that is only read, without the options for the change."""
     return replace(statement.table, options={})
 
 

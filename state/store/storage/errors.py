@@ -103,7 +103,9 @@ def exists_already(path: str) -> StorageError:
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[str]:
-    """A temporary folder of this process, removed afterwards. Raises StorageError if it cannot be created."""
+    """Gives the block a temporary folder of this process, which is removed afterwards. Raises StorageError if it cannot
+    be created.
+    """
     with storage_errors(tempfile.gettempdir()):
         folder = tempfile.mkdtemp(prefix=prefix)
     try:
@@ -114,7 +116,9 @@ def scratch_folder(prefix: str) -> Iterator[str]:
 
 @contextmanager
 def local_disk(directory: str) -> Iterator[None]:
-    """As `storage_errors`, for the folder of spills and indexes (`local-directory`)."""
+    """Turns the system's errors into StorageError, as `storage_errors` does, for the folder of spills and indexes
+    (`local-directory`).
+    """
     try:
         yield
     except OSError as e:

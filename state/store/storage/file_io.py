@@ -64,7 +64,7 @@ class FileIO(Protocol):
         ...
 
     def list_names(self, directory: str) -> list[str]:
-        """Names of the files and folders in a folder, sorted; none when there is no such folder."""
+        """Returns the names of the files and folders in a folder, sorted; none when there is no such folder."""
         ...
 
     def list_files(self, directory: str) -> list[FileInfo]:
@@ -74,11 +74,13 @@ class FileIO(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Returns the size of a file in bytes."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file's content last changed, milliseconds since the epoch; -1 if the storage does not record it."""
+        """Returns when the file's content last changed, in milliseconds since the epoch; -1 if the storage does not
+        record it.
+        """
         ...
 
     def delete(self, path: str) -> None:

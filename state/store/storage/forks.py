@@ -24,7 +24,7 @@ def check_not_forked(path: str) -> None:
 
 
 def refuse_after_fork(has_clients: Callable[[], bool]) -> None:
-    """From now on, processes that are forked while there are clients refuse to use them."""
+    """Makes processes that are forked from now on, while there are clients, refuse to use these clients."""
 
     def note() -> None:
         if has_clients():

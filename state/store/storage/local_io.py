@@ -136,7 +136,7 @@ class LocalIO:
             return True
 
     def move_folder(self, directory: str, target: str) -> bool:
-        """As `HasFolders.move_folder`."""
+        """Renames a folder as `HasFolders.move_folder` says."""
         self.make_folder(target.rpartition("/")[0])
         return self.move(directory, target)
 
@@ -207,7 +207,7 @@ def _write_synced(path: str, data: bytes) -> None:
 
 
 def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
-    """As `_write_synced`; an error says that nothing has been published."""
+    """Writes a new file as `_write_synced` does; an error says that nothing has been published."""
     try:
         _write_synced(temporary, data)
     except OSError as e:

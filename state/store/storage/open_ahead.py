@@ -60,7 +60,9 @@ class OpenAhead(WrappedIO):
 
 @contextmanager
 def open_ahead(inner: Inner, paths: Iterable[str]) -> Iterator[OpenAhead]:
-    """Inside, `paths` are opened ahead, in this order; what is asked for in another order is opened then."""
+    """Gives a storage that opens `paths` ahead, in this order, until the block ends. A file that is asked for in
+    another order is opened then.
+    """
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="bucketline-ahead") as pool:
         ahead = OpenAhead(inner, paths, pool)
         try:

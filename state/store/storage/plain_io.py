@@ -16,7 +16,7 @@ _SCHEMES = OBJECT_SCHEMES | HDFS_SCHEMES
 
 
 def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner, str]:
-    """As `file_io_for`, for storage options that have been checked."""
+    """Returns the storage and the path, as `file_io_for` does, for storage options that have been checked."""
     scheme, path = check_uri(uri)
     if scheme in OBJECT_SCHEMES:
         return object_io_for(f"{scheme}:{path}", options, world)

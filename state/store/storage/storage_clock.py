@@ -11,7 +11,8 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def storage_now_ms(io: FileIO, path: str, world: World) -> int:
-    """Milliseconds since the epoch by the storage of the table at `path`: the time of a file written now.
+    """Returns the present time by the clock of the storage of the table at `path`, in milliseconds since the epoch: the
+    time of a file written now.
 
     The file is removed again; a crash leaves it as an orphan with a temporary name. Raises StorageError when it cannot
     be written, UnsupportedTableError for storage that records no times.
@@ -33,7 +34,8 @@ def storage_now_ms(io: FileIO, path: str, world: World) -> int:
 
 
 def modified_or_unknown(io: FileIO, path: str) -> int | None:
-    """When a file was written, by the storage's clock; None if it does not record it. Raises as
-    `FileIO.modified_ms`."""
+    """Returns when a file was written, by the storage's clock; None if the storage does not record it. Raises the
+    errors of `FileIO.modified_ms`.
+    """
     modified_ms = io.modified_ms(path)
     return modified_ms if modified_ms >= 0 else None

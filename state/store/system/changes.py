@@ -26,7 +26,7 @@ def read_optimized(table: TableHandle) -> ReadRows:
 
 
 def audit_log(table: TableHandle) -> ReadRows:
-    """`rowkind`, then the columns."""
+    """Returns the columns and rows of `$audit_log`: `rowkind`, then the columns of the table."""
     return _as_log(*read_kept(table))
 
 
@@ -66,7 +66,9 @@ def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> ReadRows:
 
 
 def binlog(table: TableHandle) -> ReadRows:
-    """`rowkind`, then each column as a list: one value, or the old and the new one of an update."""
+    """Returns the columns and rows of `$binlog`: `rowkind`, then each column as a list with one value, or with the old
+    and the new value of an update.
+    """
     schema, rows = audit_log(table)
     lists = [pa.field(f.name, pa.list_(f.type)) for f in list(schema)[1:]]
     out = pa.schema([schema.field(0), *lists])

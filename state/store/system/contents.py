@@ -197,7 +197,9 @@ def _entries(table: TableHandle, snapshot: Snapshot | None) -> Iterator[Manifest
 
 
 def _sizes(entries: Sequence[ManifestEntry]) -> dict[str, object]:
-    """What files that were added and not deleted again amount to. The newest time is that of any file, as in Paimon."""
+    """Returns the total sizes and counts of the files that were added and not deleted again. The newest time is that of
+    any file, as in Paimon.
+    """
     signed = [(1 if e.kind is FileKind.ADD else -1, e.file) for e in entries]
     times = (f.creation_time_ms for _, f in signed if f.creation_time_ms is not None)  # local times already
     return {
@@ -209,7 +211,7 @@ def _sizes(entries: Sequence[ManifestEntry]) -> dict[str, object]:
 
 
 def _deleted_counts(table: TableHandle, snapshot: Snapshot | None) -> dict[bytes, int | None]:
-    """By partition, how many rows deletion vectors delete; None where an old file does not say it."""
+    """Returns by partition how many rows deletion vectors delete; None where an old file does not say it."""
     if snapshot is None or not table.table_schema.settings.changelog.deletion_vectors:
         return {}
     deleted: dict[bytes, int | None] = {}
@@ -229,7 +231,9 @@ def _cardinality(entry: IndexManifestEntry) -> int | None:
 
 
 def _partition_path(schema: TableSchema, partition: bytes) -> str:
-    """`dt=2026-01-01/hr=7`, the default partition's name for null and blank texts; empty without partitions."""
+    """Returns a partition as `dt=2026-01-01/hr=7`, with the default partition's name for null and blank texts; empty
+    without partitions.
+    """
     fields = schema.select(schema.partition_keys)
     values = decode_row(partition, [f.type for f in fields])
     default = default_partition_name(schema)

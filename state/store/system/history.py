@@ -192,7 +192,7 @@ def _json(value: object) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """Milliseconds in the form of ISO 8601 that Java prints: `PT1H30M`, `PT0.5S`."""
+    """Returns milliseconds as a text in the form of ISO 8601 that Java prints: `PT1H30M`, `PT0.5S`."""
     seconds, millis = divmod(duration_ms, 1000)
     hours, rest = divmod(seconds, 3600)
     minutes, left = divmod(rest, 60)

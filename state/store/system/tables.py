@@ -42,18 +42,18 @@ _TRAVELLING = frozenset(
 
 
 def shows_snapshot(name: str) -> bool:
-    """Whether a system table shows one snapshot, and so another one in time travel."""
+    """Whether a system table shows the state of one snapshot, so that time travel changes what it shows."""
     return name.lower() in _TRAVELLING
 
 
 def keeps_rows(name: str) -> bool:
-    """Whether a system table is about the table, and small; else it has rows of the table."""
+    """Whether a system table has facts about the table, and is small. If not, it has rows of the table."""
     return name.lower() in _TABLES
 
 
 def system_table(table: TableHandle, name: str) -> ReadRows:
-    """Returns the columns and rows of a system table. Raises OptionError for a name that is none, and for time travel
-    of one that shows no snapshot.
+    """Returns the columns and rows of a system table. Raises OptionError for an unknown name, and for time travel in a
+    system table that does not show the state of one snapshot.
     """
     known = name.lower()
     if known not in SYSTEM_TABLES:

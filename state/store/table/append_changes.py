@@ -51,11 +51,11 @@ class AppendedChange(Protocol):
     """What happens to rows of a table without a primary key; a plain value that can be sent to tasks."""
 
     def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The rows to take out; None if there are none."""
+        """Returns the rows to take out; None if there are none."""
         ...
 
     def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
-        """The rows to append in place of rows that are taken out; None if there are none."""
+        """Returns the rows to append in place of rows that are taken out; None if there are none."""
         ...
 
 
@@ -75,7 +75,7 @@ class PassingRows:
     vectors: VectorFiles
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows; no batch is empty."""
+        """Yields the rows; no batch is empty."""
         files, name = self.access.files, self.file.file_name
         deletions = find_deletions(files.io, files.table_path, self.access.schema, self.vectors)
         deleted = deletions.of_file(*self.bucket_id, name)
@@ -99,7 +99,7 @@ class PassingRows:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A source: the result of a change for the rows of one file. It finds which of them are taken out."""
+    """A source: the result of a change for the rows of one file. It also finds which of the rows are taken out."""
 
     stored: PassingRows
     change: AppendedChange
@@ -107,7 +107,7 @@ class FileChange:
     """Whether a row that is appended has the id of the one that it is for, and a new version."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
-        """New rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
+        """Yields new rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
         sealer, acceptance = RunSealer(seal, origin=self.stored.number), RowAcceptance(seal.schema)
         removed = Removed()
         for batch in self.stored.batches():
@@ -139,7 +139,7 @@ class Removed:
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
 
     def reports(self) -> Iterator[PartReport]:
-        """The positions in the form in which a task reports them to the planner; none without rows."""
+        """Yields the positions in the form in which a task reports them to the planner; none without rows."""
         for number, positions in self.positions.items():
             yield PartReport(_NUMBER.pack(number) + positions.serialize())
 
@@ -166,8 +166,9 @@ class KeptAndTaken:
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
     ) -> Sequence[PassingRows]:
-        """The files that may hold rows that pass, to be read with these columns (None: all) and those of the
-        expression. `partitions` are those to look at; None for all."""
+        """Returns the files that may hold rows that pass, to be read with these columns (None: all) and those of the
+        expression. `partitions` are those to look at; None for all.
+        """
         needed = plan_projection(self._schema, columns, Condition(expression)).needed
         stored = group_by_bucket(self._at.view.live_entries())
         if partitions is not None:
@@ -189,7 +190,7 @@ class KeptAndTaken:
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, as `parts` gives them."""
+        """Yields the rows that pass, as `parts` gives them."""
         for part in self.parts(expression, columns, partitions):
             yield from part.batches()
 
@@ -198,12 +199,12 @@ class KeptAndTaken:
         self.removed.add(rows)
 
     def marked(self) -> Iterator[CommitMessage]:
-        """The messages that mark the rows in index files, bucket by bucket."""
+        """Yields the messages that mark the rows in index files, bucket by bucket."""
         for bucket_id, changes in self._by_bucket().items():
             yield self._marked(bucket_id, changes)
 
     def copies(self) -> Jobs:
-        """The jobs that write the files again without the rows."""
+        """Returns the jobs that write the files again without the rows."""
         totals = self._at.view.total_of_bucket
         return Jobs(
             [
@@ -224,7 +225,7 @@ class KeptAndTaken:
         return CommitMessage(*bucket_id, total_buckets=self._at.view.total_of_bucket(bucket_id))
 
     def _marked(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> CommitMessage:
-        """The message that marks rows in index files; a file of which no row is left is removed.
+        """Returns the message that marks rows in index files; a file of which no row is left is removed.
 
         A bucket has one index file, which a new one replaces; without buckets, index files with a changed vector are
         replaced one by one.
@@ -260,7 +261,7 @@ class KeptAndTaken:
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A job: one file is written again without the rows at the positions of a bitmap; it is removed if no rows are
+    """A job: writes one file again without the rows at the positions of a bitmap, or removes the file if no rows are
     left.
     """
 
@@ -271,7 +272,7 @@ class FileCopy:
     removed: bytes
 
     def message(self) -> CommitMessage:
-        """What becomes of the file."""
+        """Writes the copy, and returns the message that replaces the file by it, or that removes the file."""
         file, access = self.file, self.access.keeping
         gone = np.frombuffer(BitMap.deserialize(self.removed).to_array(), np.uint32).astype(np.int64)
         new: Sequence[DataFileMeta] = ()

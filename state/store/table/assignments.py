@@ -34,7 +34,7 @@ class Assignments:
     values: Mapping[str, NewValue]
 
     def changed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their new values, in the table's columns. `rows` may also hold columns of a source.
+        """Returns the rows with their new values, in the table's columns. `rows` may also hold columns of a source.
 
         Raises SchemaMismatchError for values that cannot be computed, do not fit, or would not be taken over.
         """
@@ -50,7 +50,7 @@ class Assignments:
         return after
 
     def _with_names(self, name: str, column: pa.Array) -> pa.Array:
-        """The values of a column; its structs get the field names of the table's column."""
+        """Returns the values of a column, where structs get the field names of the table's column."""
         wanted = self.schema.field(name).type
         if wanted.is_atomic:
             return column
@@ -80,8 +80,8 @@ class Assignments:
 def plan_assignments(
     schema: TableSchema, assignments: Mapping[str, object], fixed: Mapping[str, str], source: pa.Schema | None = None
 ) -> Assignments:
-    """The new value of each column; `fixed` are the columns that cannot be set, `source` the columns of a merge's
-    source.
+    """Returns the new value of each column; `fixed` are the columns that cannot be set, `source` the columns of a
+    merge's source.
 
     Raises SchemaMismatchError for a column that does not exist or cannot be set, and for a value that does not fit;
     OptionError for SQL that is not understood.
@@ -110,7 +110,7 @@ def plan_assignments(
 
 
 def constant_scalar(field: pa.Field, value: object) -> pa.Scalar:
-    """A plain value as a value of a column.
+    """Returns a plain value as a value of a column.
 
     Raises SchemaMismatchError for a value that the column cannot hold, and for a dict whose keys differ from the field
     names of its struct.

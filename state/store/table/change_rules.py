@@ -80,7 +80,7 @@ def check_update(table: TableHandle, verb: str = "update") -> None:
 
 
 def fixed_columns(schema: TableSchema) -> dict[str, str]:
-    """The columns that an update cannot set, with the reason.
+    """Returns the columns that an update cannot set, with the reason.
 
     Source: Paimon refuses primary keys. A column with row kinds would change the kind of the update itself.
     """
@@ -97,5 +97,5 @@ def fixed_columns(schema: TableSchema) -> dict[str, str]:
 
 
 def sequence_description(schema: TableSchema) -> str:
-    """What orders the rows with the same key, in the words of the options."""
+    """Returns what orders the rows with the same key, in the words of the options."""
     return f"'{SEQUENCE_FIELD.key}' ({', '.join(schema.settings.merge.sequence_fields)})"

@@ -22,19 +22,21 @@ from bucketline.state.store.write.write_plan import Mode, WritePlan, WriteScope
 
 
 def open_change(table: TableHandle) -> TableAt:
-    """The table at its newest snapshot, which says what is read. Raises as for a write."""
+    """Returns the table at its newest snapshot, from which the rows to change are read. Raises as for a write."""
     table.io.require_publish()
     return table_at(table, {}).refreshed()
 
 
 def write_plan(table: TableHandle) -> WritePlan:
-    """How the table is written by its newest schema; its files are not read. Raises as for a write."""
+    """Returns the plan of writing the table under its newest schema; its files are not read. Raises as for a write."""
     table.io.require_publish()
     return table_at(table.refreshed(), {}).plan
 
 
 def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -> WriteResult:
-    """The result of a change, which is planned again if another writer came first. Raises as `repeat_if_changed`."""
+    """Returns the result of a change, which is planned again if another writer came first. Raises as
+    `repeat_if_changed`.
+    """
     result, replanned = repeat_if_changed(change, table.world)
     return result.counting(replanned) if replanned else result
 
@@ -64,7 +66,7 @@ def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Eng
 
 
 def _mode(at: TableAt) -> Mode:
-    """The bucket mode for changes: if rows wait in the postpone bucket, changes are appended there.
+    """Returns the bucket mode for changes: if rows wait in the postpone bucket, changes are appended there.
 
     In real buckets the older postponed rows, which are moved there later, would replace the changes.
     """

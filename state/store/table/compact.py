@@ -63,7 +63,7 @@ def compact_table(
 
 
 def trigger_of(strategy: str) -> CompactTrigger:
-    """What a strategy compacts. Raises OptionError for an unknown one."""
+    """Returns what a writer compacts for a strategy. Raises OptionError for an unknown strategy."""
     if strategy not in STRATEGIES:
         raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
     return STRATEGIES[strategy]
@@ -72,7 +72,7 @@ def trigger_of(strategy: str) -> CompactTrigger:
 def compact_now(
     at: TableAt, trigger: CompactTrigger, chosen: PartitionTest, *, engine: Engine
 ) -> tuple[CommitMessage, ...]:
-    """The messages of a compaction of the chosen partitions; nothing is committed."""
+    """Returns the messages of a compaction of the chosen partitions; nothing is committed."""
     write = at.plan.bucket_write(trigger)
     if at.plan.mode.postpones:
         return compact_postponed(at, write, chosen, engine=engine)

@@ -36,7 +36,7 @@ class Commit:
 
 
 def noted(outcome: Outcome) -> dict[str, str]:
-    """The snapshot properties that make notes of the run valid."""
+    """Returns the snapshot properties that make notes of the run valid."""
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 
 

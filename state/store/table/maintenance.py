@@ -188,15 +188,18 @@ def _refuse_read(table: TableHandle, name: str, what: str) -> None:
 
 
 def rename_branch(table: TableHandle, name: str, to: str) -> None:
-    """Gives a branch another name. Raises OptionError for one that is not there or that the table reads, and for a name
-    that is taken."""
+    """Gives a branch another name. Raises OptionError for a branch that does not exist or that the table reads, and for
+    a name that is taken.
+    """
     check_owned(table.table_schema, table.io, table.path)
     _refuse_read(table, name, "renamed")
     Branches(table.io, table.path).rename(name, to, world=table.world)
 
 
 def forward_table(table: TableHandle, branch: str) -> int:
-    """The id of the branch's newest snapshot, which is that of the table now. Raises OptionError as `fast_forward`."""
+    """Makes the branch's history that of the table, and returns the id of the newest snapshot. Raises OptionError as
+    `fast_forward`.
+    """
     check_owned(table.table_schema, table.io, table.path)
     return fast_forward(table.io, table.path, branch, world=table.world).id
 
@@ -244,7 +247,7 @@ def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None
 
 
 def tags_table(table: TableHandle) -> pa.Table:
-    """One row for each tag, ordered by snapshot; times are local, as in $tags."""
+    """Returns one row for each tag, ordered by snapshot; times are local, as in $tags."""
     rows = [
         {
             "tag_name": t.name,
@@ -261,7 +264,9 @@ def tags_table(table: TableHandle) -> pa.Table:
 
 
 def milliseconds(duration: timedelta, name: str) -> int:
-    """The milliseconds of an argument of that name. Raises OptionError for a number, which has no unit."""
+    """Returns the milliseconds of a duration; `name` is the argument in the error. Raises OptionError for a number,
+    which has no unit.
+    """
     if not isinstance(duration, timedelta):
         raise OptionError(f"{name} = {duration!r} has no unit: pass a datetime.timedelta", key=name, value=duration)
     return duration // timedelta(milliseconds=1)

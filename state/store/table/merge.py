@@ -166,7 +166,7 @@ def _changes(at: TableAt, source: MergeSource, planned: PlannedMerge) -> Iterato
 
 
 def _looked_at(seen: SeenMatches, planned: PlannedMerge) -> pc.Expression | None:
-    """A condition that holds for all rows of the table that the merge must read; None: all rows are read."""
+    """Returns a condition that holds for all rows of the table that the merge must read; None: all rows are read."""
     if planned.by_source:
         return None
     conditions = [e for e in (seen.expression, planned.clauses.target) if e is not None]
@@ -180,7 +180,7 @@ def _partitions(seen: SeenMatches, planned: PlannedMerge) -> Collection[bytes] |
 def _changed(
     at: TableAt, source: MergeSource, planned: PlannedMerge, target: Iterator[pa.RecordBatch]
 ) -> Iterator[ClauseOutcome | pa.Table]:
-    """The changes of rows of the table, and the new rows."""
+    """Yields the changes of rows of the table, and the new rows."""
     sink = at.plan.sink
     joined = join(
         source,

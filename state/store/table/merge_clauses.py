@@ -75,7 +75,7 @@ class MergeClauses:
 
     @property
     def looks_at_keys_alone(self) -> bool:
-        """Whether no column of the table is needed but those that rows are joined by."""
+        """Whether the clauses need no columns of the table except those by which rows are joined."""
         clauses = (*self.matched, *self.not_matched_by_source)
         return self.on is None and all(c == DeleteClause() for c in clauses)
 
@@ -107,23 +107,23 @@ class PlannedMerge:
     by_source: tuple[_Change, ...]
 
     def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[ClauseOutcome]:
-        """The outcomes for rows of the table, each with its source row."""
+        """Yields the outcomes for rows of the table, each with its source row."""
         return self._outcomes(self.matched, target, _seen(target, source))
 
     def alone(self, target: pa.RecordBatch) -> Iterator[ClauseOutcome]:
-        """The outcomes for rows of the table that no source row matches."""
+        """Yields the outcomes for rows of the table that no source row matches."""
         return self._outcomes(self.by_source, target, target)
 
     def passing(self, target: pa.RecordBatch, source: pa.Table) -> np.ndarray:
-        """Which pairs meet `on`."""
+        """Returns for each pair whether it meets `on`."""
         mask = np.ones(target.num_rows, bool)
         if self.clauses.on is not None:
             mask = np.asarray(condition(self.clauses.on, columns_of(_seen(target, source)), target.num_rows))
         return mask
 
     def inserted(self, source: pa.Table, is_key_in_table: np.ndarray) -> pa.Table | None:
-        """The rows to write for source rows without a match; `is_key_in_table` marks those whose key the table has
-        nevertheless. None if there are no rows.
+        """Returns the rows to write for source rows without a match; `is_key_in_table` marks those whose key the table
+        has nevertheless. None if there are no rows.
 
         Raises SchemaMismatchError for a row that would replace one of the table, or another of the source.
         """
@@ -143,7 +143,7 @@ class PlannedMerge:
         return written
 
     def outcomes(self, joined: Iterable[Matched | Alone | UnmatchedRows]) -> Iterator[ClauseOutcome | pa.Table]:
-        """The changes of rows of the table, and the new rows, for the results of a join."""
+        """Yields the changes of rows of the table, and the new rows, for the results of a join."""
         for rows in joined:
             match rows:
                 case Matched():
@@ -170,8 +170,8 @@ class PlannedMerge:
                 yield ClauseOutcome(before, None)
 
     def _refuse_other_keys(self, source: pa.Table, made: pa.RecordBatch) -> None:
-        """Refuses a new row with another key than that by which it was joined, because it was not checked whether the
-        table has that key.
+        """Refuses a new row with another key than the key by which it was joined, because it was not checked whether
+        the table has that key.
         """
         for name in self.key:
             joined = source[name].combine_chunks()
@@ -198,7 +198,7 @@ class PlannedMerge:
 
 
 def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, source: pa.Schema) -> PlannedMerge:
-    """The clauses, checked against the columns of table and source.
+    """Returns the clauses, checked against the columns of table and source.
 
     Raises SchemaMismatchError and OptionError for a clause that does not fit, before anything is read.
     """
@@ -228,7 +228,7 @@ def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, s
 
 
 def _with_blanks(clauses: MergeClauses, schema: TableSchema) -> MergeClauses:
-    """The clauses, with texts padded with blanks if they are compared with CHAR columns of the table."""
+    """Returns the clauses, with texts padded with blanks if they are compared with CHAR columns of the table."""
 
     def fitting(test: SqlExpression | None) -> SqlExpression | None:
         return None if test is None else with_blanks(test, schema.fields)
@@ -249,7 +249,9 @@ def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:
 def _first_true(
     clauses: Sequence[tuple[SqlExpression | None, T]], seen: pa.RecordBatch
 ) -> Iterator[tuple[T, pa.Array]]:
-    """Each clause with the rows that it takes and no earlier clause has taken; clauses without rows are left out."""
+    """Yields each clause with the rows that it takes and that no earlier clause has taken; clauses without rows are
+    left out.
+    """
     left = np.arange(seen.num_rows)
     for test, clause in clauses:
         if not len(left):
@@ -264,7 +266,7 @@ def _first_true(
 
 
 def _seen(target: pa.RecordBatch, source: pa.Table) -> pa.RecordBatch:
-    """The columns of the table, and the columns of the source with the prefix `source.`."""
+    """Returns the columns of the table, and the columns of the source with the prefix `source.`."""
     of_source = _of_source(source)
     names = [*target.schema.names, *of_source.schema.names]
     return pa.RecordBatch.from_arrays([*target.columns, *of_source.columns], names=names)

@@ -58,7 +58,7 @@ def join(
     memory_bytes: int,
     directory: str | None,
 ) -> Iterator[Matched | Alone | UnmatchedRows]:
-    """The pairs of rows with one key that pass, then the source rows without a match; share after share. With
+    """Yields the pairs of rows with one key that pass, then the source rows without a match; share after share. With
     `keeps_alone` also the rows of the table without a source row.
 
     Raises SchemaMismatchError for a row of the table with several source rows, where matched rows are changed.
@@ -94,7 +94,7 @@ def join(
 def _candidates(
     source: MergeSource, target: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray]]:
-    """The rows, the hashes of their keys, and which of the rows may match a source row by its key."""
+    """Yields the rows, the hashes of their keys, and which of the rows may match a source row by its key."""
     for rows in target:
         hashes = source.key.hashes(rows)
         yield rows, hashes, are_among(hashes, source.hashes)
@@ -124,7 +124,7 @@ class Side:
         self._was_matched = np.zeros(rows.num_rows, bool)
 
     def matched(self, target: pa.RecordBatch) -> Iterator[Matched | Alone]:
-        """The rows with their source rows; and the rows without a source row, if they are kept."""
+        """Yields the rows with their source rows; and the rows without a source row, if they are kept."""
         indices = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
         hit = np.asarray(indices.is_valid())
         if self._keeps_alone and not hit.all():
@@ -161,7 +161,7 @@ class Side:
             yield Matched(target.take(pa.array(of_target)), self._rows.take(pa.array(of_source)))
 
     def unmatched(self) -> Iterator[UnmatchedRows]:
-        """The source rows without a match."""
+        """Yields the source rows without a match."""
         is_in_table = np.append(self._is_in_table, False)[self._codes]  # the last one is for keys with nulls
         was_matched = is_in_table if self._passes is None else self._was_matched
         if not was_matched.all():

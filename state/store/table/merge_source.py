@@ -42,13 +42,13 @@ class JoinKey:
     columns: tuple[str, ...]
 
     def of(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-        """The key of each row as bytes; null if one of its columns is null."""
+        """Returns the key of each row as bytes; null if one of the key columns is null."""
         types = [self.schema.field(name).type for name in self.columns]
         keys = encode_rows(self._arrays(rows), [t.as_nullable() for t in types], with_arity=False)
         return if_else(self.is_whole(rows), keys, pa.scalar(None, keys.type))
 
     def hashes(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
-        """The hash of each row's key."""
+        """Returns the hash of the key of each row."""
         types = [self.schema.field(name).type.as_nullable() for name in self.columns]
         return np.asarray(hash_rows(self._arrays(rows), types))
 
@@ -80,12 +80,12 @@ class MergeSource:
         return len(self._shares)
 
     def rows(self, share: int) -> pa.Table:
-        """All rows of a share."""
+        """Returns all rows of a share."""
         batches = [batch for blob in self._shares[share] for batch in unseal(again(blob))]
         return pa.Table.from_batches(batches, schema=self.schema).combine_chunks()
 
     def share_of(self, hashes: np.ndarray) -> np.ndarray:
-        """The share of each key."""
+        """Returns the share of each key."""
         return hash_share(hashes, self.share_count)
 
 
@@ -134,7 +134,9 @@ class SeenMatches:
 def spooled(
     data: SpreadData, schema: TableSchema, on: Sequence[str], *, memory_bytes: int, directory: str | None
 ) -> Iterator[MergeSource]:
-    """The source, readable until the block ends. Raises SchemaMismatchError for columns that do not fit."""
+    """Gives the block the source, which can be read until the block ends. Raises SchemaMismatchError for columns that
+    do not fit.
+    """
     key = JoinKey(schema, check_key(schema, on))
     seen = SeenMatches(key)
     data, count = given(data), _SHARES_OF_A_STREAM
@@ -158,7 +160,7 @@ def spooled(
 
 
 def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
-    """The join columns. Raises SchemaMismatchError for none, and for columns that cannot be compared."""
+    """Returns the join columns. Raises SchemaMismatchError for none, and for columns that cannot be compared."""
     names = () if isinstance(on, str) else tuple(dict.fromkeys(on))
     own = [f.name for f in schema.fields]
     if not names:
@@ -174,7 +176,7 @@ def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
 
 
 def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
-    """The rows with their join columns in the table's types."""
+    """Returns the rows with their join columns in the table's types."""
     names = table.column_names
     doubled = next((n for n in names if names.count(n) > 1), None)
     if doubled is not None:
@@ -196,5 +198,5 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
 
 
 def run_of_share(share: int, number: int, rows: pa.Table) -> SealedRun:
-    """Rows of one share as a run for a `RunBuffer`, which gives the runs of a share back by `number`."""
+    """Returns rows of one share as a run for a `RunBuffer`, which gives the runs of a share back by `number`."""
     return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))

@@ -34,8 +34,8 @@ MOST_HASHES_OF_TASK = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """Facts about the keys of a source: which rows they may match (`seen`), its size, and the hashes of its keys.
-    `schema` has its columns, with the key columns in the table's types.
+    """Facts about the keys of a source: which rows of the table they may match (`seen`), the hashes of the keys, and
+    the size of the source. `schema` has its columns, with the key columns in the table's types.
     """
 
     key: JoinKey
@@ -81,7 +81,7 @@ class LookAtSource:
 
 
 def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
-    """What the keys of the rows say. Raises SchemaMismatchError for columns that do not fit."""
+    """Returns the facts about the keys of the rows. Raises SchemaMismatchError for columns that do not fit."""
     columns = prepared(rows.schema.empty_table(), key).schema
     schema = pa.schema([pa.field(f.name, f.type) for f in columns])
     seen, size, hashes = SeenMatches(key), 0, HashSet(np.empty(0, np.int32))
@@ -179,7 +179,7 @@ def joined_source(
     stored: Sequence[RowsPart],
     engine: Engine,
 ) -> Joined:
-    """The source of a run that merges the rows: those of the table that may be looked at are `stored`."""
+    """Returns the source of a run that merges the rows: those of the table that may be looked at are `stored`."""
     sink, schema = at.plan.sink, at.plan.schema
     count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))
     # A row that no source row matches goes to its share too, if a clause changes it.

@@ -84,17 +84,17 @@ def overwrite_table(
 
 
 class _Source(Protocol):
-    """The rows that replace others."""
+    """The rows that replace others; how they are read is said by subclasses."""
 
     def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
-        """The rows as a source of a run, which adds their partitions to `replaced`.
+        """Returns the rows as a source of a run, which adds their partitions to `replaced`.
 
         `check` raises for a partition that is not replaced, before the run or in it.
         """
         ...
 
     def checked(self, check: PartitionCheck) -> Any:
-        """The rows as a source of a run, which may call `check` with partitions."""
+        """Returns the rows as a source of a run, which may call `check` with partitions."""
         ...
 
 
@@ -163,7 +163,7 @@ def _overwrite_once(
 
 
 def truncate_table(table: TableHandle) -> WriteResult:
-    """Removes all rows, also postponed ones; see `Table.truncate`."""
+    """Removes all rows, including rows in the postpone bucket; see `Table.truncate`."""
     check_changeable(table, "truncate")
     return _empty(table, None, Operation.TRUNCATE)
 
@@ -198,7 +198,7 @@ def _empty(
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:
-    """The test for replaced partitions; None: the partitions that get files are replaced."""
+    """Returns the test for replaced partitions; None: the partitions that get files are replaced."""
     schema = plan.schema
     if partition is not None:
         return choose_partitions(schema, [partition])
@@ -222,12 +222,12 @@ class _Emptied:
 
 
 def emptying_stages(at: TableAt, source: Any, workers: Workers) -> Stages[Any]:
-    """The stages that write rows in place of everything that the table's buckets hold."""
+    """Returns the stages that write rows in place of everything that the table's buckets hold."""
     return _stages(at.plan, _Emptied(at.view), source, workers)
 
 
 def _stages(plan: WritePlan, table: TableState, source: Any, workers: Workers) -> Stages[Any]:
-    """The stages that write buckets that are still empty: directly to the last level, if the table has keys."""
+    """Returns the stages that write buckets that are still empty: directly to the last level, if the table has keys."""
     trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
     scope = WriteScope(trigger, "", workers)
     stages = plan.mode.replacing(plan).stages(plan, table, scope, source)

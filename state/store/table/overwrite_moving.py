@@ -67,7 +67,7 @@ class _States(Mapping[BucketId, BucketState]):
     """The states of buckets: replaced buckets are empty; other buckets are not compacted, and keep their sequence
     numbers.
 
-    It is asked after all rows were read, because only then it is known which partitions get rows.
+    The states are asked for after all rows were read, because only then it is known which partitions get rows.
     """
 
     def __init__(self, replaced: Replaced, next_numbers: Mapping[BucketId, int]) -> None:
@@ -106,7 +106,7 @@ class SeenRows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsSeen:
-    """The partitions of rows, each once; a value that travels."""
+    """The partitions of rows, each partition once; a value that can be sent to tasks."""
 
     schema: TableSchema
 
@@ -154,12 +154,12 @@ def overwrite_moving(
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
-    """The message for the final content of a replaced bucket, all of it new."""
+    """Returns the message for the final content of a replaced bucket, all of it new."""
     return as_result(message, WriteStage(write, result=BucketResult.NEW_FILES))
 
 
 def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> CommitMessage:
-    """The message for deletes of moved keys in a bucket that is not replaced.
+    """Returns the message for deletes of moved keys in a bucket that is not replaced.
 
     If readers skip level 0, the keys are looked up at once, so that no reader sees a key twice.
     """

@@ -18,7 +18,8 @@ PartitionTest = Callable[[bytes], bool]
 
 
 def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object]] | None) -> PartitionTest:
-    """A test of serialized partitions: whether one of `choices` matches; every partition when there are none.
+    """Returns a test of serialized partitions: whether one of `choices` matches. Without choices every partition
+    passes.
 
     A choice names some of the partition columns. A value is written as it is printed, or as in the folder's name; None
     stands for the default partition. Raises OptionError for a column that is not a partition column, and for a value
@@ -51,7 +52,7 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
 
 
 def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
-    """All texts that stand for the value of each partition column."""
+    """Returns for each partition column all texts that stand for its value."""
     fields = schema.select(schema.partition_keys)
     forms = {name: {text} for name, text in partition_values(schema, partition)}
     for f, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):

@@ -13,7 +13,7 @@ from bucketline.state.store.write.table_at import TableAt
 def compact_postponed(
     at: TableAt, write: BucketWrite, chosen: PartitionTest, *, engine: Engine
 ) -> tuple[CommitMessage, ...]:
-    """The messages of one COMPACT snapshot that moves the postponed rows of chosen partitions to their buckets.
+    """Returns the messages of one COMPACT snapshot that moves the postponed rows of chosen partitions to their buckets.
 
     Only rows that wait at the table's snapshot are moved; there is no message if there are none.
     """

@@ -42,7 +42,7 @@ def rescale_table(
     engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Rescales; the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
+    """Rescales partitions; returns the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
 
     def rescale() -> int | None:
         at, stages = plan_rescale(table, bucket_num, partitions, workers=engine.workers, options=options)
@@ -67,8 +67,8 @@ def plan_rescale(
     workers: Workers = ONE_WORKER,
     options: Mapping[str, str] | None = None,
 ) -> tuple[TableAt, Stages[Parts]]:
-    """The stages of a rescale on the newest snapshot; replaced partitions have a bucket count of their own. Raises
-    OptionError for a number of buckets that is not possible, or a column that is not a partition column,
+    """Returns the stages of a rescale on the newest snapshot; replaced partitions have a bucket count of their own.
+    Raises OptionError for a number of buckets that is not possible, or a column that is not a partition column,
     UnsupportedTableError for tables whose buckets are not a function of the key.
     """
     if type(bucket_num) is not int or not 1 <= bucket_num <= MAX_BUCKET_COUNT:
@@ -108,8 +108,8 @@ def plan_rescale(
 
 
 def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
-    """All real buckets of the partitions, except partitions that have exactly `settled` buckets: a partition moves as a
-    whole.
+    """Returns all real buckets of the partitions, except partitions that have exactly `settled` buckets: a partition
+    moves as a whole.
 
     If a writer has added buckets with another count, a key may be in two: rows written last count as newer.
     """

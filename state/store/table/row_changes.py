@@ -73,7 +73,7 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
 
 
 def _change_appended(at: TableAt, condition: Condition, assignments: Assignments | None, engine: Engine) -> WriteResult:
-    """Takes out the rows that pass; appends their new values, if there are assignments."""
+    """Takes out the rows that pass. If there are assignments, appends these rows with their new values."""
     stored, change = KeptAndTaken(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
     keeps_ids = assignments is not None and tracks_rows(at.plan.schema)
@@ -151,14 +151,14 @@ def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
 
 
 def passing(rows: pa.RecordBatch, condition: Condition) -> pa.RecordBatch | None:
-    """The rows that pass the condition; None if no row does."""
+    """Returns the rows that pass the condition; None if no row does."""
     mask = condition.mask(rows)
     kept = rows if mask is None else rows.filter(mask)
     return kept if kept.num_rows else None
 
 
 def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignments) -> pa.Table:
-    """The rows to write for updated rows; `seen` has the columns that expressions use, also those of a source.
+    """Returns the rows to write for updated rows; `seen` has the columns that expressions use, also those of a source.
 
     A table that logs its input also gets the old rows, before the new ones.
     """
@@ -170,7 +170,7 @@ def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignmen
 
 
 def with_kind(rows: pa.RecordBatch, kind: RowKind, schema: TableSchema) -> pa.Table:
-    """The rows, each with a row kind: in the column for row kinds if the table has one, else in `_row_kind`."""
+    """Returns the rows, each with a row kind: in the column for row kinds if the table has one, else in `_row_kind`."""
     table = pa.Table.from_batches([rows])
     if not schema.primary_keys:
         return table

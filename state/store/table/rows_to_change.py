@@ -21,7 +21,7 @@ from bucketline.state.store.write.table_at import TableAt
 
 
 def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChange) -> Parts:
-    """A source of the changed rows, for the rows that pass the expression.
+    """Returns a source of changed rows: the change is applied to the rows that pass the expression.
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
@@ -34,7 +34,7 @@ def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChan
 def buckets_to_change(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
-    """The rows that pass the expression, bucket by bucket, of a table whose readers do not see postponed rows."""
+    """Returns the rows that pass the expression, by bucket, of a table whose readers do not see postponed rows."""
     source = _source(at, expression, partitions)
     assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"
     return list(_buckets(at, source, expression))
@@ -43,7 +43,9 @@ def buckets_to_change(
 def current_rows(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that pass the expression, in the table's columns; `partitions` are those to look at, None for all."""
+    """Yields the rows that pass the expression, in the table's columns; `partitions` are those to look at, None for
+    all.
+    """
     source = _source(at, expression, partitions)
     if source.waiting:
         yield from read_with_postponed(source.access.files, [*source.buckets, *source.waiting], source.projection)
@@ -76,7 +78,7 @@ def _source(at: TableAt, expression: pc.Expression | None, partitions: Collectio
 
 
 def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> Iterator[StoredBucket]:
-    """The buckets that may hold rows passing the expression."""
+    """Yields the buckets that may hold rows passing the expression."""
     access, vectors = source.access, at.deletion_entries()
     for bucket in prune(access.schema, source.buckets, expression, access.files.schema_of):
         vector_files = vectors.get((bucket.partition, bucket.bucket), ())
@@ -84,7 +86,7 @@ def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> 
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
-    """The schema with which level 0 is read even in tables with deletion vectors.
+    """Returns the schema with which level 0 is read even in tables with deletion vectors.
 
     Otherwise a change would be computed from an old row, and replace the newer version of the row on level 0.
     """

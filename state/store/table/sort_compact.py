@@ -52,7 +52,7 @@ ORDER_STRATEGIES = tuple(s.value for s in OrderStrategy)
 def check_order(
     schema: TableSchema, order_by: Sequence[str] | None, order_strategy: str | None, *, strategy: str, path: str
 ) -> OrderStrategy:
-    """How a compaction sorts rows.
+    """Returns how a compaction sorts rows, after the arguments are checked.
 
     Raises OptionError for arguments that do not go together and for columns by which rows cannot be sorted,
     SchemaMismatchError for unknown columns, UnsupportedTableError for tables other than append tables without buckets.
@@ -89,7 +89,7 @@ def sort_partitions(
     *,
     engine: Engine,
 ) -> tuple[CommitMessage, ...]:
-    """The messages for the chosen partitions, whose files are all rewritten; nothing is committed."""
+    """Returns the messages for the chosen partitions, whose files are all rewritten; nothing is committed."""
     plan, view, vectors = at.plan, at.view, at.deletion_entries()
     by = RowSort(tuple(order_by), strategy, plan.sink.compact_memory_bytes, plan.sink.local_directory)
     write = plan.bucket_write(CompactTrigger.NONE)
@@ -125,7 +125,7 @@ class _Place:
 
 
 def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: int) -> dict[bytes, int]:
-    """The number of ranges into which each partition is divided, by its bytes.
+    """Returns the number of ranges into which each partition is divided, by its bytes.
 
     There are enough ranges for all tasks that run at a time. But each range has one to four times the size of a file,
     so that few files are small and no task sorts much.
@@ -138,7 +138,7 @@ def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: 
 def _sort_ranges(
     plan: WritePlan, write: BucketWrite, places: Sequence[_Place], by: RowSort, engine: Engine
 ) -> Sequence[CommitMessage]:
-    """The files that tasks have written: the rows of all partitions, range by range."""
+    """Returns the files that tasks have written: the rows of all partitions, range by range."""
     sizes = {p.bucket_id[0]: sum(f.file_size for f in p.files) for p in places}
     target_bytes = plan.schema.settings.files.target_bytes(has_primary_key=False)
     counts = range_counts(sizes, target_bytes=target_bytes, parallelism=engine.workers.parallelism)
@@ -168,7 +168,9 @@ def _parts(access: BucketAccess, place: _Place) -> list[AppendedFile]:
 
 
 def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[SampledKeys]:
-    """Every n-th row of a partition, counted through its files; none if the partition is one range."""
+    """Returns sources that read every n-th row of a partition, counted through its files; no sources if the partition
+    is one range.
+    """
     if ranges < 2:
         return []
     rows = [part.file.row_count for part in parts]
@@ -178,7 +180,7 @@ def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[Sa
 
 
 def _joined(access: BucketAccess, places: Sequence[_Place], made: Sequence[CommitMessage]) -> tuple[CommitMessage, ...]:
-    """One message for each partition, made from the results of the tasks for its ranges."""
+    """Returns one message for each partition, made from the results of the tasks for its ranges."""
     files: dict[bytes, list[DataFileMeta]] = {}
     for m in made:
         files.setdefault(m.partition, []).extend(m.compact_after)
@@ -186,7 +188,7 @@ def _joined(access: BucketAccess, places: Sequence[_Place], made: Sequence[Commi
 
 
 def _replaced(access: BucketAccess, place: _Place, made: Sequence[DataFileMeta]) -> CommitMessage:
-    """The message that replaces all files of a partition by others, in which no row is deleted."""
+    """Returns the message that replaces all files of a partition by others, in which no row is deleted."""
     if not place.vector_files:
         return CompactResult(place.files, tuple(made)).message(place.bucket_id, place.total_buckets)
     left = load_deletions(access.files, place.vector_files)

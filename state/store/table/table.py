@@ -226,7 +226,7 @@ class Table(KeptTable):
 
 
 def handle_of(table: Table) -> TableHandle:
-    """The stores and settings behind a table, for code inside of this package."""
+    """Returns the stores and settings behind a table, for code inside of this package."""
     return table._handle
 
 
@@ -237,7 +237,7 @@ def open_table(
     storage_options: Mapping[str, str] | None = None,
     world: World = SYSTEM_WORLD,
 ) -> Table:
-    """The table at a path or URI, with its newest schema.
+    """Opens the table at a path or URI, with its newest schema.
 
     `options` are read options: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
     `postpone.merge-on-read` and others; and options of the sink, for writing and compacting through this handle:

@@ -91,7 +91,7 @@ def write_source(
 
 
 def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
-    """The data as tables that have row kinds in `_row_kind`, if kinds are given."""
+    """Yields the data as tables that have row kinds in `_row_kind`, if kinds are given."""
     data = given(data)
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])

@@ -1,4 +1,4 @@
-"""The result of a batch write: a number, as before, that also says whether the rows can be read."""
+"""The result of a batch write: the snapshot's id, which is a number and also says whether the rows can be read."""
 
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ class WriteResult(int):
         return result
 
     def counting(self, replanned: int) -> Self:
-        """The same result, with the number of plans that were lost."""
+        """Returns the same result, with the number of times that the change was planned again."""
         return type(self)(int(self), dropped=self.dropped, visible=self.visible, replanned=replanned)
 
     def __getnewargs_ex__(self) -> tuple[tuple[int], dict[str, Any]]:

@@ -20,8 +20,8 @@ class Dynamic(Mode):
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows with known keys are sealed by bucket, rows with new keys by assigner, which finds their buckets before
-        it writes.
+        """Returns stages in which rows with known keys are sealed by bucket, and rows with new keys by assigner, which
+        finds their buckets before it writes.
 
         If the index is larger than `key-index-memory`, all rows are sealed by assigner, and a separate stage finds
         their buckets.
@@ -69,7 +69,7 @@ def asked_assigners(plan: WritePlan) -> int | None:
 def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
     """Returns into how many shares the HASH index must be divided so that each share fits into `key-index-memory`.
 
-    What counts is the index of the largest partition, or that of all partitions which a write is expected to touch,
+    What counts is the index of the largest partition, or the index of all partitions that a write is expected to touch,
     whichever is larger. A write that touches more partitions is slower: a task reads their indexes again for each of
     its flushes.
     """

@@ -13,7 +13,9 @@ class Fixed(Mode):
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by bucket. A partition whose files have another number of buckets is refused."""
+        """Returns stages in which rows are sealed by bucket. A partition whose files have another number of buckets is
+        refused.
+        """
         tasks = scope.workers.tasks(plan.sink.write_parallelism or 2 * scope.workers.parallelism)
         # With partitions the number of buckets is not known before the rows are seen.
         count = tasks if plan.schema.partition_keys else min(tasks, plan.total_buckets)

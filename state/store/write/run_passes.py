@@ -61,7 +61,8 @@ def small_runs(
 def few_runs(
     runs: Sequence[RowRun], limit: int, merge: MergeRuns, directory: str | None, stack: ExitStack
 ) -> list[RowRun]:
-    """At most `limit` runs with the rows of all; neighbours are merged, so the order of runs stays that of arrival.
+    """Returns at most `limit` runs with the rows of all runs; neighbours are merged, so the order of runs stays that of
+    arrival.
 
     The runs returned read temporary files in `directory`, which `stack` removes.
     """

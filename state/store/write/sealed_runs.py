@@ -283,8 +283,9 @@ class RunSealer(Sealer[SealedRun]):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The positions of a bucket's rows among those of a flush, the arrival rank of the first one, and the feed of each,
-    where that matters."""
+    """The positions of a bucket's rows among those of a flush, the arrival rank of the first row, and the feed of each
+    row, where feeds matter.
+    """
 
     partition: bytes
     bucket: int

@@ -13,7 +13,7 @@ class Unaware(Mode):
     why_not_compacting = "an append table with no buckets has nobody who owns its files while others write"
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed in the order in which they come, and written by the same task."""
+        """Returns stages in which rows are sealed in the order in which they come, and written by the same task."""
         del table
         write = plan.bucket_write(scope.trigger)
         return Stages(source, plan.seal_plan(OneBucket()), WriteStage(write), tasks=TaskCounts(None))

@@ -37,7 +37,7 @@ class Waits(Enum):
 
 
 def what_waits(schema: TableSchema) -> Waits:
-    """What waits in tables with these options."""
+    """Returns what waits on level 0 in tables with these options."""
     if not schema.primary_keys:
         return Waits.NOTHING
     if hides_level0(schema):
@@ -70,7 +70,7 @@ def still_on_level0(view: LiveFiles, files: FileNames) -> FileNames:
 
 
 def joined(one: FileNames, other: FileNames) -> FileNames:
-    """Returns the files of both."""
+    """Returns the files of both arguments together."""
     return {b: one.get(b, frozenset()) | other.get(b, frozenset()) for b in {*one, *other}}
 
 

@@ -48,8 +48,8 @@ class WriteScope:
     """Facts about a write before its rows are read.
 
     `user` commits it. `expected_rows` is a guess at what it brings to each partition it touches, `touched` are the
-    partitions of the last one; None where nothing is known. `key_shares` is the number of shares of the keys that the
-    last one asked to keep. `checkpoint` is a folder that outlives the machine, and `batch_id` counts the writes of a
+    partitions of the last write; None where nothing is known. `key_shares` is the number of shares of the keys that the
+    last write asked to keep. `checkpoint` is a folder that outlives the machine, and `batch_id` counts the writes of a
     stream. With `by_share` the task that places a share of the keys may write it as well: whoever asks for it runs
     other stages, planned without it, where that ends with SharedBucket.
     """
@@ -106,7 +106,7 @@ class Mode:
     """Whether a partition has a number of buckets, which a rescale changes."""
 
     def stages(self, plan: "WritePlan", table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """How the rows of a source are written."""
+        """Returns the stages by which the rows of a source are written."""
         raise NotImplementedError
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
@@ -153,7 +153,7 @@ class WritePlan:
 
     @property
     def _why_not_compacting(self) -> str | None:
-        """Why this job does not compact the buckets that it writes; None if it does."""
+        """Returns why this job does not compact the buckets that it writes; None if it does."""
         if self.mode.why_not_compacting is not None:
             return self.mode.why_not_compacting
         if self.schema.settings.compaction.write_only:
@@ -211,7 +211,7 @@ class WritePlan:
 
     @property
     def allocation_rule(self) -> AllocationRule:
-        """How dynamic buckets are filled."""
+        """Returns the rule by which dynamic buckets are filled."""
         bucket = self.schema.settings.bucket
         return AllocationRule(bucket.target_rows, bucket.limit)
 
@@ -220,7 +220,7 @@ class WritePlan:
         return BucketCounts(self.total_buckets, dict(others or {}))
 
     def bucket_write(self, trigger: CompactTrigger) -> BucketWrite:
-        """How buckets are written when `trigger` decides about compaction."""
+        """Returns how buckets are written when `trigger` decides about compaction."""
         return BucketWrite(
             access=self.access,
             counts=self.counts(),
@@ -232,7 +232,7 @@ class WritePlan:
         )
 
     def seal_plan(self, grouping: Grouping) -> SealPlan:
-        """How rows of that grouping are sorted and folded."""
+        """Returns how rows of that grouping are sorted and folded."""
         merge, fold = self.schema.settings.merge, sealing_fold(self.schema)
         return SealPlan(
             schema=self.schema,
@@ -246,11 +246,13 @@ class WritePlan:
         )
 
     def moving_seal_plan(self, counts: Mapping[bytes, int]) -> SealPlan:
-        """How rows of the table are moved to other buckets, of which partitions have `counts`."""
+        """Returns how rows of the table are grouped when they move to other buckets. `counts` has the bucket counts of
+        these partitions.
+        """
         return replace(self.seal_plan(self._fixed(counts)), fold=sealing_fold(self.schema))
 
     def counted_seal_plan(self) -> SealPlan:
-        """How new rows are grouped when each partition has a bucket count of its own."""
+        """Returns how new rows are grouped when each partition has a bucket count of its own."""
         return self.seal_plan(self._fixed({}))
 
     def _fixed(self, counts: Mapping[bytes, int]) -> FixedBuckets:

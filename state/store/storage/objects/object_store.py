@@ -206,7 +206,7 @@ def _has_keys_of_others(address: StoreAddress) -> bool:
 
 @cache
 def _counter_of(kind: StoreKind, bucket: str, host: str) -> RequestCounter:
-    """Returns the counter for a bucket, whatever the keys: those that a catalog lends change within a batch."""
+    """Returns the counter for a bucket, whatever the keys are: keys that a catalog lends change within a batch."""
     return RequestCounter()
 
 

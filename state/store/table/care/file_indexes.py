@@ -67,7 +67,7 @@ def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] |
 def _with_index(
     at: TableAt, bucket_id: BucketId, file: DataFileMeta, fields: Sequence[IndexedField]
 ) -> DataFileMeta | None:
-    """The file with an index of all wanted columns; None if it has one already."""
+    """Returns the file with an index of all wanted columns; None if it has one already."""
     schema, access = at.plan.schema, at.plan.access.files
     partition, bucket = bucket_id
     place = BucketFiles(partition, bucket, at.view.total_of_bucket(bucket_id), (file,))

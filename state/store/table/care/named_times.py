@@ -67,7 +67,8 @@ def tag_from_time(table: TableHandle, name: str, time: datetime, retained: timed
 
 def create_due_tags(table: TableHandle) -> tuple[str, ...]:
     """Makes the tags that are due by `tag.automatic-creation`, and removes those whose time is over. Returns the names
-    of the new ones."""
+    of the new tags.
+    """
     check_owned(table.table_schema, table.io, table.metadata_path)
     work = TagWork(table.io, table.path, table.metadata_path, table.table_schema, table.world)
     newest = table.snapshot_store.latest()
@@ -97,7 +98,7 @@ def roll_back_to_watermark(table: TableHandle, watermark: int) -> int:
 
 
 def epoch_ms(time: datetime, name: str) -> int:
-    """Milliseconds since 1970 of a time, which is local if it names no zone. Raises OptionError for another value."""
+    """Returns a time in milliseconds since 1970. A time without zone is local. Raises OptionError for other values."""
     if not isinstance(time, datetime):
         raise OptionError(f"{name} = {time!r} is not a datetime.datetime", key=name, value=time)
     return round(time.timestamp() * 1000)

@@ -63,7 +63,7 @@ def forget_lost_files(table: TableHandle, *, dry_run: bool) -> tuple[str, ...]:
 
 
 def _without(at: TableAt, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> CommitMessage:
-    """The bucket without these files, and without their deletion vectors."""
+    """Returns the bucket without these files, and without their deletion vectors."""
     message = CommitMessage(*bucket_id, at.view.total_of_bucket(bucket_id), deleted_files=tuple(files))
     names = {f.file_name for f in files}
     touched = tuple(e for e in at.deletion_entries().get(bucket_id, ()) if names & masked_files((e,)))

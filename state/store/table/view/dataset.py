@@ -47,7 +47,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         return f"TableDataset({', '.join(self._rows.schema.names)})"
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All rows and columns as a stream, for libraries that know no datasets."""
+        """Returns all rows and columns as a stream, for libraries that know no datasets."""
         return self._reader(Wanted(also=self._also)).__arrow_c_stream__(requested_schema)
 
     def scanner(
@@ -57,7 +57,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> ds.Scanner:
-        """A scanner of these columns of the rows that pass, which can be read once."""
+        """Returns a scanner of these columns of the rows that pass, which can be read once."""
         wanted = self._wanted(columns, filter, hints)
         computed = columns if isinstance(columns, Mapping) else None
         # Nothing is read ahead, so that a reader who stops early has read little.
@@ -70,7 +70,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, batch by batch."""
+        """Yields the rows that pass, batch by batch."""
         if isinstance(columns, Mapping):
             return iter(self.scanner(columns, filter, batch_size, **hints).to_reader())
         return iter(self._reader(self._wanted(columns, filter, hints), batch_size))
@@ -82,7 +82,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """The rows that pass, all at once."""
+        """Returns the rows that pass, all at once."""
         if isinstance(columns, Mapping) or batch_size is not None:
             return self.scanner(columns, filter, batch_size, **hints).to_table()
         return self._rows.whole(self._wanted(columns, filter, hints))
@@ -95,13 +95,13 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """The first rows that pass; the read ends after them."""
+        """Returns the first rows that pass; the read ends after them."""
         wanted = replace(self._wanted(columns, filter, hints), limit=num_rows)
         computed = columns if isinstance(columns, Mapping) else None
         return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed).to_table()
 
     def count_rows(self, filter: Filter | None = None, **hints: object) -> int:
-        """The number of rows that pass."""
+        """Returns the number of rows that pass."""
         return sum(batch.num_rows for batch in self.to_batches([], filter, None, **hints))
 
     def take(
@@ -112,33 +112,33 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """The rows at these positions among those that pass, in the order of `to_table`."""
+        """Returns the rows at these positions among those that pass, in the order of `to_table`."""
         return self.to_table(columns, filter, batch_size, **hints).take(indices)
 
     def filter(self, expression: pc.Expression | None) -> "TableDataset":
-        """The dataset with one more condition on its rows."""
+        """Returns the dataset with one more condition on its rows."""
         if expression is None or not isinstance(expression, pc.Expression):
             raise SchemaMismatchError(f"a dataset is filtered by an Arrow expression, found {expression!r}")
         return TableDataset(self._rows, expression if self._also is None else self._also & expression)
 
     def sort_by(self, sorting: object, **kwargs: Any) -> ds.InMemoryDataset:
-        """All rows in an order, in memory."""
+        """Returns all rows in an order, in memory."""
         return ds.InMemoryDataset(self.to_table()).sort_by(sorting, **kwargs)
 
     def join(self, right_dataset: Any, *given: Any, **kwargs: Any) -> ds.InMemoryDataset:
-        """All rows joined to those of another dataset, in memory."""
+        """Returns all rows joined to those of another dataset, in memory."""
         return ds.InMemoryDataset(self.to_table()).join(_in_memory(right_dataset), *given, **kwargs)
 
     def join_asof(self, right_dataset: Any, *given: Any, **kwargs: Any) -> ds.InMemoryDataset:
-        """All rows joined to the nearest ones of another dataset, in memory."""
+        """Returns all rows joined to the nearest ones of another dataset, in memory."""
         return ds.InMemoryDataset(self.to_table()).join_asof(_in_memory(right_dataset), *given, **kwargs)
 
     def get_fragments(self, filter: Filter | None = None) -> NoReturn:
-        """Refused: rows come out of several files by merging, so no fragment stands for some of the rows."""
+        """Raises an error: rows come out of several files by merging, so no fragment stands for some of the rows."""
         raise UnsupportedTableError(f"a table has no fragments that can be read apart; {_NOT_SO}")
 
     def replace_schema(self, schema: pa.Schema) -> NoReturn:
-        """Refused: the rows have the columns of the table."""
+        """Raises an error: the rows have the columns of the table."""
         raise UnsupportedTableError("the columns are those of the table; name those wanted, and cast what is read")
 
     def _reader(self, wanted: Wanted, batch_size: int | None = None) -> pa.RecordBatchReader:
@@ -156,7 +156,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
 
 
 def used_columns(schema: pa.Schema, computed: Sequence[pc.Expression]) -> list[str]:
-    """The columns that expressions name. Raises SchemaMismatchError for one that does not fit the columns."""
+    """Returns the columns that expressions name. Raises SchemaMismatchError for one that does not fit the columns."""
     names = {str(number): expression for number, expression in enumerate(computed)}
 
     def fits(columns: pa.Schema) -> bool:

@@ -8,7 +8,7 @@ from bucketline.state.store.table.view.dataset import TableDataset
 
 
 def as_polars(dataset: TableDataset) -> Any:
-    """The dataset as a LazyFrame. Raises OptionError if Polars is not installed."""
+    """Returns the dataset as a LazyFrame. Raises OptionError if Polars is not installed."""
     try:
         polars = import_module("polars")
     except ImportError as e:
@@ -17,11 +17,11 @@ def as_polars(dataset: TableDataset) -> Any:
 
 
 def as_duckdb(dataset: TableDataset, con: Any, name: str) -> Any:
-    """The dataset as a view of a DuckDB connection, returned as a relation."""
+    """Makes the dataset a view of a DuckDB connection, and returns it as a relation."""
     con.register(name, dataset)
     return con.view(name)
 
 
 def own_name(uri: str) -> str:
-    """The table's name, which is the last folder of its path."""
+    """Returns the table's name, which is the last folder of its path."""
     return uri.rstrip("/").rsplit("/", 1)[-1]

@@ -70,7 +70,7 @@ class ReadableTable:
         return self._handle.comment
 
     def refreshed(self) -> Self:
-        """The same table with its newest schema."""
+        """Returns the same table with its newest schema."""
         return replace(self, _handle=self._handle.refreshed())
 
     def to_arrow(
@@ -83,8 +83,8 @@ class ReadableTable:
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows as one table; parts of it are read at the same time, at most eight, one on each core. Arguments,
-        order of rows and errors are those of `to_batches`.
+        """Returns the rows as one table; parts of it are read at the same time, at most eight, one on each core.
+        Arguments, order of rows and errors are those of `to_batches`.
         """
         return read_whole(self._handle, ReadRequest(columns, filter, snapshot, read_optimized, changes_since, limit))
 
@@ -98,7 +98,7 @@ class ReadableTable:
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches, in bounded memory.
+        """Returns the rows as a stream of record batches, in bounded memory.
 
         Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
         `columns` are names in the order wanted (None: all). `filter` is a condition on any columns of the table, as an
@@ -126,11 +126,12 @@ class ReadableTable:
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.RecordBatchReader:
-        """The same as `to_batches`, by the name that other libraries use."""
+        """Returns the same as `to_batches`, by the name that other libraries use."""
         return self.to_batches(columns, filter, snapshot, read_optimized, changes_since=changes_since, limit=limit)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All rows and columns as a stream, for code that takes Arrow data: `pa.table(table)`, `pl.DataFrame(table)`.
+        """Returns all rows and columns as a stream, for code that takes Arrow data: `pa.table(table)`,
+        `pl.DataFrame(table)`.
 
         It is a full scan, since a stream cannot be told which rows and columns are needed; use `dataset` for that.
         """
@@ -139,7 +140,7 @@ class ReadableTable:
     def dataset(
         self, snapshot: Version | None = None, read_optimized: bool = False, *, system: str | None = None
     ) -> TableDataset:
-        """The table as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and anything else that reads one.
+        """Returns the table as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and anything else that reads one.
 
         Columns, filters and limits go into the read, so that files, row groups and columns that are not needed are not
         read. It shows one snapshot, whatever is committed later: `snapshot` as in `to_batches`, else the newest at the
@@ -164,13 +165,15 @@ class ReadableTable:
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> "DataFrame":
-        """The rows as a pandas DataFrame. Arguments and errors are those of `to_batches`; pandas must be installed."""
+        """Returns the rows as a pandas DataFrame. Arguments and errors are those of `to_batches`; pandas must be
+        installed.
+        """
         return self.to_arrow(
             columns, filter, snapshot, read_optimized, changes_since=changes_since, limit=limit
         ).to_pandas()
 
     def to_polars(self, snapshot: Version | None = None, read_optimized: bool = False) -> "LazyFrame":
-        """The table as a Polars LazyFrame, whose columns and filters go into the read (see `dataset`).
+        """Returns the table as a Polars LazyFrame, whose columns and filters go into the read (see `dataset`).
 
         Raises as `dataset`, and OptionError where Polars is not installed.
         """
@@ -191,27 +194,29 @@ class ReadableTable:
         return as_duckdb(self.dataset(snapshot, read_optimized), con, own_name(self.uri) if name is None else name)
 
     def snapshots(self) -> pa.Table:
-        """All snapshots, oldest first, with the columns of Paimon's $snapshots."""
+        """Returns all snapshots, oldest first, with the columns of Paimon's $snapshots."""
         return snapshots_table(self._handle.snapshot_store)
 
     def files(self) -> pa.Table:
-        """The live data files of the snapshot that the options name, else the newest: the columns of Paimon's $files.
+        """Returns the live data files of the snapshot that the options name, else the newest: the columns of Paimon's
+        $files.
 
         Files of a fallback branch are among them only for partitions of which this branch has files, but shows none.
         """
         return live_files(self._handle)
 
     def system(self, name: str) -> pa.Table:
-        """A system table, with Paimon's columns: `snapshots`, `files`, `schemas`, `options`, `tags`, `branches`,
-        `consumers`, `manifests`, `partitions`, `buckets`, `aggregation_fields`, `table_indexes`, `statistics`, `ro`,
-        `audit_log` or `binlog`. Raises OptionError for another name."""
+        """Returns a system table, with Paimon's columns: `snapshots`, `files`, `schemas`, `options`, `tags`,
+        `branches`, `consumers`, `manifests`, `partitions`, `buckets`, `aggregation_fields`, `table_indexes`,
+        `statistics`, `ro`, `audit_log` or `binlog`. Raises OptionError for another name.
+        """
         schema, rows = system_table(self._handle, name)
         return pa.Table.from_batches(rows, schema=schema)
 
     def tags(self) -> pa.Table:
-        """All tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
+        """Returns all tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
         return tags_table(self._handle)
 
     def branches(self) -> list[str]:
-        """The names of the branches beside `main`."""
+        """Returns the names of the branches beside `main`."""
         return Branches(self._handle.io, self.path).known()

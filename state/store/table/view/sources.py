@@ -99,15 +99,16 @@ class SystemSource:
 
 
 def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool) -> SnapshotSource:
-    """The rows of a snapshot: the one that is named, else that of the options, else the newest. Raises as
-    `Table.to_batches`."""
+    """Returns the rows of a snapshot: the one that is named, else that of the options, else the newest. Raises as
+    `Table.to_batches`.
+    """
     seen = tuple(sights(table, version))
     schema, _ = read_table(table, ReadRequest(read_optimized=read_optimized, limit=0), seen=seen)
     return SnapshotSource(schema, table, seen, read_optimized)
 
 
 def system_rows(table: TableHandle, name: str, version: Version | None) -> RowSource:
-    """The rows of a system table. Raises OptionError for an unknown name, and if a version is given."""
+    """Returns the rows of a system table. Raises OptionError for an unknown name, and if a version is given."""
     if version is not None:
         raise OptionError(
             "a system table is read at the snapshot that its table was opened at; leave out snapshot, and open the "

@@ -24,7 +24,7 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossOverwriteKeys(CrossWrite):
-    """The same as `CrossWrite`, for rows that replace partitions."""
+    """Finds where keys go as `CrossWrite` does, for rows that replace partitions."""
 
     replaced: ReplacedPartitions
 

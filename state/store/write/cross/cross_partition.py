@@ -41,9 +41,9 @@ class CrossPartition(Mode):
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by share of the keys in the order they come. The task of a share finds where they go, and
-        writes them if the scope allows it; otherwise a separate stage writes them, since more tasks may be configured,
-        or needed.
+        """Returns stages in which rows are sealed by share of the keys, in the order they come. The task of a share
+        finds where its rows go, and writes them if the scope allows it; otherwise a separate stage writes them, since
+        more tasks may be configured, or needed.
 
         The number of shares stays the same from batch to batch, because another number needs a new key index.
         """
@@ -73,7 +73,7 @@ class CrossPartition(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """All rows of the table go to one task, which has the key index, and writes them."""
+        """Returns stages in which all rows of the table go to one task, which has the key index, and writes them."""
         assert stages.key_shares == 1, "one worker has one share of the keys"
         if stages.place is None:
             return stages

@@ -23,7 +23,7 @@ class Postpone(Mode):
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by share of the keys, and written, in the order in which they come.
+        """Returns stages in which rows are sealed by share of the keys, and written, in the order in which they come.
 
         The number of shares stays the same while rows wait: the rows of a key are in order only as long as the key
         keeps its writer.
@@ -53,8 +53,8 @@ class PostponeInBuckets(Postpone):
     """The mode in which rows go to real buckets at once; the rows of a new partition decide how many it gets."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Rows are sealed by partition, which one task writes: the number of its rows decides how many buckets it
-        gets.
+        """Returns stages in which rows are sealed by partition. One task writes a partition: the number of its rows
+        decides how many buckets it gets.
         """
         seal = plan.seal_plan(KeyShares(1, plan.schema.trimmed_primary_key))
         write = plan.bucket_write(scope.trigger)
