@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -31,6 +32,10 @@ from tests.support.models.sweeps import share_of
 from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
+BY_SPARK_4 = pytest.mark.skipif(
+    pyspark.__version__.startswith("3."),
+    reason="Spark 3.5 refuses INT32 where BIGINT is declared, and tasks leave to it what has dates and is not by Spark",
+)
 
 _FRAMES_EACH = 10
 _ROWS = 7
@@ -221,7 +226,7 @@ def frames_of(spark: Any, root: Path, source: Source, draw: random.Random) -> Fo
     session = spark.newSession()
     for key, value in source.conf.items():
         session.conf.set(key, value)
-    schema = StructType.fromDDL(source.ddl) if source.metadata == {} else with_metadata(source)
+    schema = schema_of(session, source)
     stream = session.readStream.schema(schema).options(**source.options).parquet(str(root / "in"))
     stream = stream.select(*draw.sample(stream.columns, len(stream.columns)))
     nested = draw.random() < 0.2
@@ -247,9 +252,11 @@ def frames_of(spark: Any, root: Path, source: Source, draw: random.Random) -> Fo
     return found
 
 
-def with_metadata(source: Source) -> StructType:
-    schema = StructType.fromDDL(source.ddl)
-    schema["id"].metadata = source.metadata
+def schema_of(session: Any, source: Source) -> StructType:
+    """The columns of a source; `StructType.fromDDL` is missing in Spark 3.5."""
+    schema: StructType = session.createDataFrame([], source.ddl).schema
+    if source.metadata:
+        schema["id"].metadata = source.metadata
     return schema
 
 
@@ -277,6 +284,7 @@ def _texts(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
+@BY_SPARK_4
 def test_a_sink_has_its_tasks_read_given_files_until_one_is_for_spark_and_none_where_spark_is_asked_for(
     spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 from bucketline.conf.job import JobConfig
@@ -25,6 +26,10 @@ from bucketline.streaming.tasks.parquet_read import file_rows
 from bucketline.streaming.tasks.read_task import Frame
 
 pytestmark = pytest.mark.spark
+BY_SPARK_4 = pytest.mark.skipif(
+    pyspark.__version__.startswith("3."),
+    reason="Spark 3.5 refuses INT32 where BIGINT is declared, and tasks leave to it what has dates and is not by Spark",
+)
 
 DDL = (
     "a TINYINT, b SMALLINT, c INT, d BIGINT, e FLOAT, f DOUBLE, g DECIMAL(9,2), h DECIMAL(18,4), i DECIMAL(38,10), "
@@ -101,6 +106,7 @@ FOR_SPARK: Mapping[str, tuple[pa.Table, dict[str, Any]]] = {
 }
 
 
+@BY_SPARK_4
 def test_each_file_has_the_rows_that_spark_reads_or_is_left_to_spark(spark: Any, tmp_path: Path) -> None:
     for name, (rows, options) in (READ | FOR_SPARK).items():
         path = tmp_path / f"{name} %é,+.parquet"
@@ -178,6 +184,7 @@ def orders(first: int, count: int) -> pa.Table:
     )
 
 
+@BY_SPARK_4
 def test_a_job_writes_the_same_whoever_reads_and_leaves_to_spark_what_is_for_spark(
     spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
