@@ -1,4 +1,6 @@
-"""Advice about the options of a table that is opened: one sentence for each option that does not do what it says."""
+"""Advice about the options of a table that is opened: one sentence for each option that has another effect than its
+name says.
+"""
 
 from collections.abc import Mapping
 

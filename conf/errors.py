@@ -1,4 +1,4 @@
-"""The root of all errors, and those about configuration.
+"""The base class of all errors, and the errors about configuration.
 
 BucketlineError
 ├── OptionError                 fix the setting

@@ -151,7 +151,9 @@ def read_settings(text: str, *, name: str) -> dict[str, Setting]:
 
 
 def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
-    """The settings of `key=value` texts; the last one of a key wins. Raises OptionError for a text without `=`."""
+    """The settings of `key=value` texts; if a key occurs twice, the last text wins. Raises OptionError for a text
+    without `=`.
+    """
     settings: dict[str, Setting] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -195,7 +197,9 @@ def check_key(key: str, origin: str) -> None:
 
 
 def _nearest_of_job(key: str) -> str:
-    """A suggestion for an unknown key: the known key that ends with it, or the key with the most similar spelling."""
+    """A suggestion for an unknown key: the known key that ends with the unknown key, or the known key with the most
+    similar spelling.
+    """
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
     names = {name: f"{SOURCE_OPTIONS}{name}" for name in KAFKA_OPTIONS} | fixed | options

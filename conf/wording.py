@@ -12,7 +12,9 @@ def span(first: int, last: int, word: str) -> str:
 
 
 def age_text(seconds: int) -> str:
-    """A duration in its largest whole unit."""
+    """The text of a duration in whole units: days, hours or minutes if the duration has at least two of them, else
+    seconds.
+    """
     for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length:,} {name}s"

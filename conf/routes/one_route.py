@@ -1,4 +1,6 @@
-"""A job of one table as a job of several tables with one route: it goes on where such a job has left a checkpoint."""
+"""Turns a job of one table into a job of several tables with one route, so that it can continue the checkpoint of a job
+of several tables.
+"""
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_DECODE, TABLE, JobConfig, RecordFormat, Setting
@@ -13,8 +15,8 @@ _EVERY = f"{PATTERN}.*"
 
 
 def as_routed(job: JobConfig) -> RoutedJob:
-    """The job with one route, which takes the records that the job takes. Records of other tables of the source are
-    skipped where the job names its own.
+    """The job as a job of several tables with one route. The route takes the same records as the job. Records of other
+    tables of the source are skipped where the job names its own.
 
     Raises OptionError for a job whose rows are no records: a job with 'tables' cannot take them apart.
     """

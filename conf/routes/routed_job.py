@@ -224,7 +224,7 @@ def _settings_of_route(settings: Mapping[str, Setting], number: int) -> Iterator
 
 
 def _common(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings at the top, without those that only routes have."""
+    """The settings at the top of the file, without `exclude` and the settings of the routes."""
     kept = (f"{EXCLUDE.key}.", TABLES)
     return {key: setting for key, setting in settings.items() if not key.startswith(kept)}
 

@@ -171,7 +171,7 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
 
 
 def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Copies the options of these names under librdkafka's names; returns the names of those that are set."""
+    """Copies options to librdkafka's names for them. Returns the names of the options that are set."""
     present = {name for name in names if name in options}
     for name in present:
         settings.update(dict.fromkeys(names[name], options[name]))

@@ -82,7 +82,9 @@ class ColumnSettings:
         return self._parameters[column]
 
     def function_of(self, column: str) -> tuple[str, str] | None:
-        """The aggregate function of a column, and the key that sets it; the key may be the one for all columns."""
+        """The aggregate function of a column, and the key that sets it; the key may be the option that sets one
+        function for all columns.
+        """
         for key in (f"{PREFIX}{column}.{FUNCTION}", DEFAULT_FUNCTION):
             if key in self._options:
                 return self._options[key].strip(), key

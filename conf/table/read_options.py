@@ -143,8 +143,8 @@ def is_read_option(key: str) -> bool:
 
 
 def named_branch(options: Mapping[str, str]) -> dict[str, str]:
-    """The option `branch`, the only read option that also applies to writes; as the only entry of a map; an empty map
-    if it is not set.
+    """A map with only the option `branch`, which is the only read option that also applies to writes; an empty map if
+    the option is not set.
     """
     return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
 

@@ -35,7 +35,9 @@ class StatsMode:
 
 
 def parse_stats_mode(text: str) -> StatsMode:
-    """The mode that `none`, `counts`, `truncate(n)` or `full` names, in any case. Raises OptionError."""
+    """The mode that `none`, `counts`, `truncate(n)` or `full` names, in upper or lower case. Raises OptionError for any
+    other text.
+    """
     name = text.strip().lower()
     if name in (StatsKind.NONE.value, StatsKind.COUNTS.value, StatsKind.FULL.value):
         return StatsMode(StatsKind(name))

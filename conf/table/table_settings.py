@@ -114,7 +114,9 @@ class ChangelogSettings(Settings):
 
     @cached_property
     def file_options(self) -> Mapping[str, str]:
-        """The table's options with the options of changelog files in the place of those of data files."""
+        """The table's options for writing changelog files: options of data files are replaced by the options of
+        changelog files that are set.
+        """
         return changelog.changelog_file_options(self.options)
 
 
@@ -285,7 +287,7 @@ class TagSettings(Settings):
 
     @cached_property
     def has_own_period(self) -> bool:
-        """Whether the time between two tags is set as a duration, and not as one of Paimon's words."""
+        """Whether the time between two tags is set as a duration, and not by a word such as `daily`."""
         return tags.TAG_PERIOD_DURATION.is_set(self.options)
 
     @cached_property

@@ -71,7 +71,7 @@ def _look(target: Target) -> Crowding:
 
 
 def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
-    """The target after the crowded buckets were compacted by a commit of their own.
+    """Compacts the crowded buckets with a commit of their own, and returns the target after the commit.
 
     If that commit conflicts with another, the batch goes on without the compaction.
     """
@@ -90,7 +90,7 @@ def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
 
 
 def _waited_for(target: Target, now: Crowding) -> Target:
-    """The target once no bucket has too many runs, or the time is over."""
+    """Waits until no bucket has too many runs or the time is over, and returns the refreshed target."""
     _tell(target, now, "the batch waits until they are compacted")
     left_ms = target.at.plan.sink.beside.back_pressure_timeout_ms
     pause_ms = _SHORTEST_WAIT_MS

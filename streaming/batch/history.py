@@ -132,7 +132,7 @@ def mark(target: Target, snapshot: Snapshot) -> None:
 
 
 def mark_newest(target: Target) -> None:
-    """Moves the tag to the stream's newest snapshot in the history, if it is at an older one."""
+    """Moves the stream's tag to the stream's newest snapshot, if the tag is at an older snapshot or does not exist."""
     marker = _marker(target)
     known = of_newest_batch(target.state.commits, [] if marker is None else [marker])
     if known and (marker is None or marker.id < known[0].id):
@@ -152,7 +152,7 @@ def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> lis
 
 
 def _with_rejected(state: StreamState, history: UserHistory) -> StreamState:
-    """The state with the number of rejected records that the snapshots hold."""
+    """The state with the number of rejected records, taken from the snapshots if the state does not have it yet."""
     if state.rejected_in_all is not None:
         return state
     counts = (counts_in(s.properties).rejected_in_all for s in _known(history))

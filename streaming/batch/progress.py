@@ -194,7 +194,7 @@ def describe_batch(
 
 
 def with_backlog(report: BatchReport, relief: Relief, items: OpenItems, world: World) -> BatchReport:
-    """The report, with the compactions that are due added."""
+    """The report, with the numbers about waiting sorted runs and open plan items added."""
     crowding = relief.crowding
     return replace(
         report,
@@ -266,8 +266,8 @@ def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int
 
 
 def _of_kind(kind: str, count: int) -> str:
-    """A number with its kind. If the kind has several words and `of` follows the first, the first word takes the
-    plural.
+    """A number with the kind of record that it counts, such as `2 heartbeats`. In a phrase with `of` the first word
+    takes the plural, as in `2 records of another table`.
     """
     noun, of, rest = kind.partition(" of ")
     return f"{counted(count, noun)}{of}{rest}"

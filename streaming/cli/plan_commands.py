@@ -213,8 +213,8 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
 def _looked_at(
     compactors: Mapping[str, Compactor], shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]
 ) -> Callable[[str], None]:
-    """Applies the table's rules for expiry. Then it sets the metric of open items, and writes the file of metrics if
-    their number has changed.
+    """Makes the function that is called between the rounds of a compactor. That function applies the table's rules for
+    expiry. If the number of open items has changed, the function sets their metric and writes the file of metrics.
     """
     known: dict[str, int] = {}
 
@@ -239,7 +239,9 @@ def _say_upkept(path: str, upkept: Upkept) -> None:
 
 
 def _told_to(shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]) -> Callable[[str, Finished], None]:
-    """Prints what was done, and adds it to the metrics of this process."""
+    """Makes the function that is called after each plan item. That function prints what was done, and adds the item to
+    the metrics of this process.
+    """
 
     def told(path: str, finished: Finished) -> None:
         if finished.result is not None and finished.result.state is ItemState.DONE:

@@ -161,7 +161,9 @@ def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOT
 
 
 def _named(values: pa.Array, position: int, reason: str) -> str:
-    """The reason; or the name of the record's format, if it is a known other format."""
+    """The reason against a record. If the record has a known format that is not Debezium's, the reason names the
+    format.
+    """
     if not reason.endswith(NO_OBJECT):
         return reason
     payload, _ = _payload_of(parse_json(values[position].as_py()))
@@ -223,7 +225,9 @@ def read_keys(
 
 
 def says_what_became(record: bytes) -> bool:
-    """Whether a record is a row with a field by which ExtractNewRecordState says what happened to the row."""
+    """Whether a record is a row with a valid field `__deleted` or `__op`, by which ExtractNewRecordState says what
+    happened to the row.
+    """
     try:
         row = _payload_of(parse_json(record))[0]
     except ValueError:
@@ -409,7 +413,7 @@ def _writing(messages: MessageOptions) -> Writing:
 
 
 def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
-    """The same objects, with their positions in the whole input in place of a part."""
+    """The same objects, numbered by their positions in the whole input and not in a part of it."""
     bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
     skipped = tuple((int(positions[at]), kind) for at, kind in objects.skipped)
     return Objects(objects.structs, positions[objects.positions], bad, objects.need, skipped)

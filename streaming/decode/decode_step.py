@@ -233,7 +233,7 @@ class DecodeStep:
         return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need), seen, origin, bad)
 
     def _rescuing(self, records: pa.Table, rescued: Rescued) -> DecodedRows:
-        """The rows, with values that no column takes in the rescued-data column."""
+        """The decoded rows; the rescued-data column holds the values that no other column takes."""
         plain = replace(self, rescued=None)
         decoded = plain(records)
         mending = Mending(as_binary(one_array(records["value"])), {}, {})

@@ -105,7 +105,7 @@ def _check_file_reader(config: JobConfig) -> None:
 
 
 def _check_without(config: JobConfig) -> None:
-    """Checks everything that can be checked as long as the table is not known."""
+    """Checks the settings of a job while the columns of its table are not known."""
     if config.create is not None:
         check_reading(config.source.decode, config.bad_records, config.messages, config.registry, config.columns)
         if config.columns != NO_COLUMN_OPTIONS:

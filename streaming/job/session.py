@@ -87,13 +87,13 @@ def settings_to_start_with() -> tuple[list[str], dict[str, str], str]:
 
 
 def awaited_packages(arguments: Sequence[str]) -> str | None:
-    """The packages that Spark fetches before it is up; None when the arguments name none."""
+    """The packages that Spark fetches before it has started; None if the arguments name no packages."""
     named = [b for a, b in pairwise(arguments) if a == "--packages"]
     return named[-1] if named else _chosen(arguments).get(_PACKAGES)
 
 
 def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a job's own JVM: bucketline's, except those that the user sets.
+    """The settings that bucketline adds for a JVM that it starts itself, without the settings that the user has set.
 
     Python workers are forked from a process that has loaded the needed modules, if it is certain that this works: on
     this machine, with this Python.

@@ -171,7 +171,7 @@ class Attempt:
 
     def _open(self, notes: TaskNotes) -> bool:
         """Opens the tables that the tasks did not know, or creates them if the job says so. Returns whether there were
-        any.
+        such tables.
         """
         tables = self._state.tables
         names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]

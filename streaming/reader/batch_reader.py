@@ -57,7 +57,9 @@ class BatchRead:
         return with_change_columns(arrow_schema(self.place.schema.select(names.of_table)), names.names)
 
     def narrowed(self, user_schema: StructType) -> "BatchRead":
-        """The read with the columns of a schema that the user gave, or Spark's own. Raises SchemaMismatchError."""
+        """The read with only the columns of a schema, which the user or Spark gave. Raises SchemaMismatchError if the
+        schema does not fit.
+        """
         own = planned_schema(self)
         check_given(user_schema, own)
         names = names_of(user_schema)

@@ -115,12 +115,16 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return naming_expiry(partition.rows(), self._place.uri, snapshot_id, REMEDY)
 
     def commit(self, end: JsonObject) -> None:
-        """Spark has committed everything before `end`: the consumer no longer needs it."""
+        """Records for the consumer that the stream has read everything before `end`. Spark calls this when it has
+        committed that part.
+        """
         self._note_progress(offset_of(end).at)
 
     @property
     def plan(self) -> StreamPlan:
-        """The plan, made when it is first needed, because a reader that is sent to tasks needs none."""
+        """The plan of the stream. It is made when it is first asked for, because a reader that is sent to tasks needs
+        no plan.
+        """
         if self._plan is None:
             request = ReadRequest(self._names.of_table, self._options.filter)
             self._plan = StreamPlan(self._place.open(), request, self._has_all_columns)
@@ -131,7 +135,9 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return Limits(*self._options.limits)
 
     def newest_id(self) -> int | None:
-        """The newest snapshot that its writer will not remove again."""
+        """The id of the newest snapshot that the writer of the snapshot will not remove again; None if there is
+        none.
+        """
         return self.plan.table.snapshot_store.settled_id(self._world.clock.now_ms())
 
     def next_offset(self, start: JsonObject, limits: Limits, newest_id: int | None) -> JsonObject:

@@ -66,7 +66,7 @@ class SparkQueries:
         return self._engine
 
     def set_option(self, key: str, value: str) -> bool:
-        """Sets an option of Spark itself in its session; returns whether the key is one."""
+        """Sets an option of Spark in the Spark session. Returns false if the key is not one of Spark's."""
         if not key.startswith(_OWN_OPTIONS) or key.startswith(_PAIMON_OPTIONS):
             return False
         self._spark.conf.set(key, value)
@@ -175,7 +175,7 @@ class SparkQueries:
 
 
 def _known_fields(schema: TableSchema) -> Sequence[DataField]:
-    """The columns that a query may name; ids of rows are not among those of *."""
+    """The columns that a query may name. Ids of rows are among them, although `*` does not include them."""
     return with_tracked(schema).fields if tracks_rows(schema) else schema.fields
 
 

@@ -34,7 +34,7 @@ _WITH_PARTS = (ArrayType, MapType, StructType)
 
 
 def write_frame(engine: SpreadEngine, frame: Any, target: QueryTarget) -> WriteResult:
-    """Writes the rows as one commit; the newest snapshot's id.
+    """Writes the rows as one commit, and returns the id of the newest snapshot.
 
     Raises SchemaMismatchError for a number of columns that does not fit and for a row that cannot be stored, and as
     `Table.write` and `Table.overwrite`; SparkFailedError.
@@ -72,7 +72,9 @@ class _Completed:
 
 
 def _fitted(frame: Any, target: QueryTarget) -> ShapedFrame:
-    """The frame with the table's columns, cast to their types as Spark casts what it stores."""
+    """The DataFrame with the table's columns. Values are cast to the types of the columns as Spark does when it stores
+    them.
+    """
     schema = target.table.schema
     names = spelled(frame.columns, schema.names) if target.names is None else list(target.names)
     if len(names) != len(frame.columns):
@@ -109,7 +111,8 @@ def _spark_type(arrow: pa.DataType) -> SparkType | None:
 
 
 def _stored(frame: Any, given: str, name: str, wanted: SparkType | None, rule: FieldRule) -> Any:
-    """The given column in the type of the column `name`; unchanged if Spark has no such type.
+    """The column `given` of the DataFrame, cast to the type of the table's column `name`; unchanged if Spark has no
+    such type.
 
     `rule` says how the fields of a struct are matched. Without ANSI mode a cast changes values that the type cannot
     hold, or makes nulls of them, so such values are searched for.

@@ -61,7 +61,7 @@ def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
 
 
 def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """As `routed_frame`, after the shuffle to those tasks."""
+    """As `routed_frame`, with the shuffle that sends each message to its task."""
     return routed_frame(frame, task, count).repartition(count, "task_key")
 
 
@@ -73,7 +73,7 @@ def received(batches: Batches) -> Iterator[Sent]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The messages that a task routes, as rows."""
+    """Turns the messages that a task sends to other tasks into rows for Spark's shuffle."""
 
     task: FirstOfRows
     to_count: int

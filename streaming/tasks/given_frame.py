@@ -33,7 +33,7 @@ _SAID_DDL = "payload binary"
 
 @dataclass(frozen=True, slots=True)
 class Unsealed:
-    """A decoder: the rows in Arrow IPC streams."""
+    """A decoder that reads rows from the Arrow IPC streams in a binary column."""
 
     schema: pa.Schema
 
@@ -44,7 +44,7 @@ class Unsealed:
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """A decoder: the rows of a DataFrame under these names, in the requested form."""
+    """A decoder that renames the columns of a DataFrame's rows, and then applies `shape`, if given."""
 
     names: Sequence[str]
     shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None
@@ -113,7 +113,7 @@ def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame
 
 
 def _with_kinds(frame: DataFrame, row_kinds: Any) -> tuple[str, ...]:
-    """The names of the columns, that of row kinds among them."""
+    """The names of the columns. The column with row kinds, if the caller names one, gets the name `_row_kind`."""
     if row_kinds is None:
         return tuple(frame.columns)
     if not isinstance(row_kinds, str) or row_kinds not in frame.columns:

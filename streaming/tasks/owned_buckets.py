@@ -39,7 +39,7 @@ class OwnedBuckets:
     is_shared_out: bool
 
     def of(self, task: int) -> Owned:
-        """The buckets of a task."""
+        """Unpacks the buckets that a task knows."""
         packed, size = self.shares[task if self.is_shared_out else 0]
         rows: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
         states = {

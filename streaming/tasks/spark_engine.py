@@ -122,7 +122,7 @@ class SparkEngine:
 
 
 def read_destination(stages: Stages[Any]) -> Destination:
-    """The destinations of rows from the tasks that read them."""
+    """The tasks to which the reading tasks send rows: those that place rows if there are any, else those that write."""
     count = stages.tasks.write or 1 if stages.place is None else stages.tasks.place
     return Destination(count, stages.assigners)
 
@@ -146,13 +146,13 @@ def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
 
 
 def _then(read: Callable[..., Iterator[Routed]], write: WriteTask | None) -> Callable[..., Iterator[Any]]:
-    """The work of a task that reads, and also writes if there is `write`."""
+    """The work of a task that reads; the same task also writes if `write` is given."""
     return read if write is None else _Both(read, write)
 
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """One task that reads and writes."""
+    """A task that reads, and writes the rows itself."""
 
     read: Callable[..., Iterator[Routed]]
     write: WriteTask

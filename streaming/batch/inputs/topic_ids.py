@@ -53,7 +53,7 @@ def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
 
 
 def newest_ids(newest_first: Iterable[Snapshot], cluster: str | None) -> dict[str, str]:
-    """The ids in the snapshots of a batch. The snapshot of a compaction may lack them."""
+    """The topic ids in the newest of a batch's snapshots that has them: the snapshot of a compaction may have none."""
     return next(filter(None, (ids_in(s, cluster) for s in newest_first)), {})
 
 

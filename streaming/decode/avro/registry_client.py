@@ -116,12 +116,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def shown(name: SchemaName) -> str:
-    """A schema's name in a reason."""
+    """A phrase that names a schema by its id or GUID, as part of a reason."""
     return f"with id {name}" if isinstance(name, int) else f"with GUID {name}"
 
 
 def unknown(name: SchemaName) -> str:
-    """Why a record is bad if the registry lacks its schema."""
+    """The reason against a record whose schema the registry does not have."""
     return f"the schema registry has no schema {shown(name)}"
 
 

@@ -120,8 +120,8 @@ def _checked(expression: SqlExpression, key: str) -> SqlExpression:
 
 
 def _timeless(expression: SqlExpression, key: str, what: str) -> SqlExpression:
-    """The expression. Raises OptionError if it uses the current time: a row would be found by another value later
-    on.
+    """The checked expression. Raises OptionError if it uses the current time, because later changes of the row would
+    compute another value.
     """
     now = tells_time(expression)
     if now is not None:

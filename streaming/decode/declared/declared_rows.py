@@ -99,7 +99,9 @@ def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str,
 
 
 def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
-    """The schema of that name; None if there is none, or it is not the schema of a record."""
+    """The schema with that id or GUID; None if the registry has no such schema, or the schema is not that of an Avro
+    record.
+    """
     schema = schemas.schema(name)
     if isinstance(schema, str) or value_node(schema.root).kind is not AvroKind.RECORD:
         return None

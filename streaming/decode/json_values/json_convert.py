@@ -163,7 +163,7 @@ def _base64_url(texts: pa.Array) -> pa.Array:
 
 
 def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """The decoder, with advice added to its errors."""
+    """The function `decode` with other errors: they say which option tells how the source writes bytes."""
 
     def decoded(texts: pa.Array) -> pa.Array:
         try:

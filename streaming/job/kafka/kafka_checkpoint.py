@@ -193,7 +193,7 @@ def restart_offsets(
 
 
 def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
-    """The topics that the source reads, among the given ones."""
+    """The given topics and partitions, without those that the source does not read."""
     source = kafka_source(options)
     chosen = {
         topic: {p: offset for p, offset in partitions.items() if source.reads_partition(topic, int(p))}

@@ -63,7 +63,7 @@ class LibrdkafkaConsumer:
         return messages
 
     def offsets(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int]:
-        """The first offset that the partition has, and the one after its last."""
+        """The first offset that the partition has, and the offset after its last record."""
         place = self._kafka.TopicPartition(topic, partition)
         low, high = self._consumer.get_watermark_offsets(place, timeout=timeout_seconds, cached=False)
         return int(low), int(high)

@@ -78,5 +78,5 @@ def unreachable(servers: str) -> KafkaUnreachableError:
 
 
 def named(topics: str) -> str:
-    """A topic, or one of several, for messages."""
+    """A phrase for messages: a topic by its name, or `one of the topics` with several names."""
     return f"one of the topics {topics}" if "," in topics else f"topic {topics}"

@@ -57,7 +57,9 @@ class KafkaFeeds:
         return found
 
     def _topic(self, records: pa.Table, topics: list[str]) -> int | NDArray[Any]:
-        """The position of the topic of all records, or of each; for an unknown topic the position after the last."""
+        """The position of the records' topic among the topics: one number if all records have the same topic, else one
+        for each record. For an unknown topic it is the number of topics.
+        """
         if len(topics) == 1 and self.topic == "topic":
             return 0  # a job that reads one topic gets records of no other
         column = one_array(records[self.topic])
@@ -71,7 +73,7 @@ class KafkaFeeds:
         return positions
 
     def rows(self, records: pa.Table) -> pa.Table:
-        """The records without the columns that are not columns of the table."""
+        """The records without the columns in `beside`, which the table does not have."""
         return records.drop_columns(list(self.beside)) if self.beside else records
 
     def _refuse(self, records: pa.Table, row: int) -> NoReturn:

@@ -58,7 +58,7 @@ class TablesEngine(Protocol):
         ...
 
     def keep(self, known: KnownTables) -> SharedTables:
-        """The tables in a form that tasks can read, until `keep` is called with others."""
+        """Makes the facts about tables available to tasks, until `keep` is called with other facts."""
         ...
 
     def read(self, reading: ReadTables, source: Any) -> AbstractContextManager[Ahead]:

@@ -49,7 +49,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of a chunk that have one origin, in their order, and where they go."""
+    """The records of a chunk that have the same origin, in their order; and the table that they go to, or why they go
+    to none.
+    """
 
     origin: Origin
     to: Resolved | Left
@@ -139,7 +141,7 @@ def joined_spans(
 
 
 def not_before(records: pa.Table, since: Mapping[Feed, int]) -> pa.Table:
-    """The records without those before the offset that `since` gives for their partition."""
+    """The records that do not come before the offset that `since` gives for their partition."""
     if not since or not {"topic", "partition", "offset"} <= set(records.column_names):
         return records
     topics, of_topics = _topics(records)

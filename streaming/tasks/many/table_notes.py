@@ -77,7 +77,9 @@ class TaskNotes:
 
 
 def pass_on(sent: Iterable[Sent]) -> Iterator[TaskResult]:
-    """The work of the task for notes: it passes each note to the driver, with the number of its table in front."""
+    """The work of the task that gets the notes: passes each note to the driver, with the number of the note's table in
+    front.
+    """
     for kind, run in sent:
         assert isinstance(run, SealedRun), "rows go to the tasks that write"
         yield TaskResult(kind, of_table(run.bucket, bytes(run.blob)))
@@ -130,7 +132,7 @@ def read_notes(results: Iterable[TaskResult]) -> TaskNotes:
 
 
 def _first(one: BucketlineError | None, other: BucketlineError | None) -> BucketlineError | None:
-    """The error whose text sorts first, so that a replay reports the same one."""
+    """The error whose text sorts first, so that a repeated batch reports the same error."""
     given = [e for e in (one, other) if e is not None]
     return min(given, key=lambda e: e.message, default=None)
 

@@ -28,7 +28,9 @@ _LEAST_MERGE_BYTES = 16 << 20
 
 
 def packed_task(task: WriteTask) -> bytes:
-    """The packed form of how a table is written. A task unpacks only the tables that it writes."""
+    """The task that writes one table, pickled and compressed. Each Spark task unpacks only the tables that it
+    writes.
+    """
     try:
         data = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -95,7 +97,7 @@ class WriteTables:
 
 
 def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[TaskResult]:
-    """The results of a table. An error that is about the table is one of them."""
+    """Writes a table and yields its results. If the write fails with a BucketlineError, the error is the result."""
     try:
         yield from list(task(runs))
     except BucketlineError as e:
@@ -103,7 +105,9 @@ def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[TaskResult]:
 
 
 def _sharing(task: WriteTask, threads: int) -> WriteTask:
-    """The task with its share of the memory that a job of one table would have."""
+    """The task with the memory of a job of one table divided by the number of threads, which write tables at the same
+    time.
+    """
     write = task.stage.write
     if threads < 2:
         return task
@@ -116,7 +120,7 @@ def _sharing(task: WriteTask, threads: int) -> WriteTask:
 
 
 def _discard(task: WriteTask, said: list[TaskResult]) -> None:
-    """Removes the written files of a table, after an error that fails the whole task."""
+    """Removes the files that were written for a table. Called after an error that fails the whole task."""
     try:
         with discarded_on_error(task.stage.write.access) as messages:
             messages += [m for r in said if r.kind == MESSAGES for m in decode_messages(r.payload)]
@@ -126,7 +130,7 @@ def _discard(task: WriteTask, said: list[TaskResult]) -> None:
 
 
 class _Discarded(Exception):
-    """Raised where the files that a task has written must be removed."""
+    """Raised only to make `discarded_on_error` remove the files that a task has written."""
 
 
 class _Runs:
