@@ -115,7 +115,7 @@ class KeyEffect:
 
     @property
     def growth(self) -> int:
-        """By how many keys the index grows, removed keys subtracted; never below 0."""
+        """Returns by how many keys the index grows, removed keys subtracted; never below 0."""
         return max(0, sum(self.gains.values()))
 
     def with_codes(self, codes: Int32s) -> "KeyEffect":

@@ -47,7 +47,7 @@ def assign_fixed_buckets(
     bucket_count: int,
     function: BucketFunction = BucketFunction.DEFAULT,
 ) -> pa.Int32Array:
-    """Bucket of each row of a fixed-bucket table.
+    """Returns the bucket of each row of a fixed-bucket table.
 
     Shapes: the bucket-key columns in hashing order, n rows each, nulls allowed; n buckets in [0, bucket_count) out,
     no nulls. Raises UnsupportedTableError when the function does not take the types, SchemaMismatchError when a column
@@ -147,7 +147,7 @@ def _hive_decimals(low: NDArray[np.uint64], high: NDArray[np.int64], scale: int)
 
 
 def _divide_by_ten(limbs: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """(quotients, remainders) of numbers in base 2^32.
+    """Returns (quotients, remainders) of numbers in base 2^32, divided by ten.
 
     Shapes: (4, n), most significant limb first, in; (4, n) and (n,) out.
     """

@@ -82,7 +82,7 @@ def key_order(keys: pa.Array) -> NDArray[np.int64]:
 
 
 def key_borders(sorted_keys: pa.Array) -> NDArray[np.bool_]:
-    """True where a key differs from the one before it; the first is True."""
+    """Returns a mask that is true where a key differs from the key before it, and at the first key."""
     borders = np.ones(len(sorted_keys), np.bool_)
     if len(borders) < 2:
         return borders
@@ -104,7 +104,7 @@ def number_keys(keys: HashedKeys) -> tuple[HashedKeys, NDArray[np.int64]]:
 
 
 def stored_keys(keys: pa.Array) -> list[bytes]:
-    """Normalized keys as RocksDB takes them: one bytes object per key."""
+    """Returns normalized keys as RocksDB takes them: one bytes object per key."""
     if pa.types.is_integer(keys.type):
         octets = np.empty((len(keys), 9), np.uint8)
         octets[:, 0] = KEY_PREFIX[0]

@@ -39,7 +39,7 @@ class Changes:
 
     @property
     def append_kind(self) -> CommitKind:
-        """OVERWRITE when the append half takes files away or changes deletion vectors, else APPEND.
+        """Returns OVERWRITE when the append half takes files away or changes deletion vectors, else APPEND.
 
         Source: Paimon 2.0 FileStoreCommitImpl.commit.
         """

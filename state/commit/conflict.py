@@ -118,7 +118,8 @@ def check_new_totals(
     delta_entries: Iterable[ManifestEntry], kept_totals: Mapping[bytes, int], newest_count: int
 ) -> Conflict | None:
     """Rule `bucket-count`, for partitions that have no files except those of the commit: their number of buckets is
-    `newest_count`, the one of the newest schema, which a rescale may have changed since the files were planned.
+    `newest_count`, that is the number in the newest schema, which a rescale may have changed since the files were
+    planned.
 
     `kept_totals` has the partitions whose files stay. Not a rule of Paimon 2.0, where the partition cannot be written
     afterwards.

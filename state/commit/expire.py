@@ -111,7 +111,8 @@ def changelog_end(
     next_of_consumers: Iterable[int],
     time_of: Callable[[int], int | None],
 ) -> int:
-    """As `expiry_end`, of changelogs whose snapshots have expired: `ids`, ascending, `latest` is the newest snapshot.
+    """Returns the id of the oldest changelog that stays, among the changelogs `ids` of expired snapshots, ascending;
+    `latest` is the newest snapshot.
 
     A changelog is removed by its own time, and the newest always stays.
     Source: Paimon 2.0 ExpireChangelogImpl.

@@ -49,7 +49,9 @@ class SnapshotPlan:
 
     @property
     def delta_record_count(self) -> int:
-        """Rows in added files minus rows in deleted files: retracts count as rows, deletion vectors do not."""
+        """Returns the number of rows in added files minus rows in deleted files: retracts count as rows, deletion
+        vectors do not.
+        """
         return sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in self.delta_entries)
 
     def snapshot(

@@ -56,7 +56,7 @@ def unit_of(
 
 
 def why_unsound(unit: CompactUnit, levels: Levels) -> str | None:
-    """Why a unit must not be compacted in this tree; None when it may be.
+    """Returns why a unit must not be compacted in this tree; None when it may be.
 
     Its inputs must be whole runs, contiguous in age, and older rows must lie on levels above the output. Files that are
     rewritten alone stay on their level, so they need not be a whole run.

@@ -37,7 +37,9 @@ class Choice(AggregateFunction):
 
     @abstractmethod
     def choose(self, values: pa.Array, events: Events) -> Indices:
-        """For each key the row whose value is the result, -1 for null. Shapes: n values and events in, k rows out."""
+        """Returns for each key the row whose value is the result, -1 for null. Shapes: n values and events in, k rows
+        out.
+        """
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         return take_or_null(values, self.choose(values, events))
@@ -65,7 +67,7 @@ class LastValue(Choice):
         return np.where(events.ops[last] == Op.RETRACT, -1, last)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """True: a retract leaves null."""
+        """Returns True: a retract leaves null."""
         return not field.type.nullable
 
 
@@ -85,7 +87,7 @@ class LastNonNullValue(Choice):
         return np.where(last >= 0, last, late)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """True: a retract leaves null."""
+        """Returns True: a retract leaves null."""
         return not field.type.nullable
 
 
@@ -121,7 +123,9 @@ class FirstNonNullValue(Choice):
         return np.where(chosen >= 0, np.where(valid[chosen], chosen, -1), -1)
 
     def _step(self, valid: np.ndarray, events: Events, keys: Indices) -> Indices:
-        """Row after row, for all given keys at once, because with late rows the result depends on every step."""
+        """Returns the chosen rows of the given keys. Goes row after row, for all keys at once, because with late rows
+        the result depends on every step.
+        """
         order, steps = events.steps(keys)
         chosen = np.full(len(keys), -1, np.int64)
         settled = np.zeros(len(keys), bool)

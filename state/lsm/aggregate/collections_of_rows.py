@@ -159,8 +159,8 @@ class MergeMapWithTime(AggregateFunction):
 
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
-    """True at the final entry of each code of each key: the last one added since the last retract. Late entries only
-    fill gaps. Shapes: e entries and codes in, e out.
+    """Returns a mask that is true at the final entry of each code of each key: the last one added since the last
+    retract. Late entries only fill gaps. Shapes: e entries and codes in, e out.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):
@@ -201,7 +201,9 @@ def _set_members(groups: Events) -> Mask:
 
 
 def _either(condition: Mask, left: pa.Array, right: pa.Array) -> pa.Array:
-    """`left` if the condition holds, else `right`; also for nested types, which Arrow's `if_else` does not take."""
+    """Returns `left` where the condition holds, else `right`; works also for nested types, which Arrow's `if_else` does
+    not take.
+    """
     both = pa.concat_arrays([left, right])
     rows = np.arange(len(left))
     return both.take(pa.array(np.where(condition, rows, rows + len(left))))

@@ -31,7 +31,8 @@ def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal1
 def sum_by_key(
     values: pa.Array, live: np.ndarray, events: Events, limit: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each key the exact sum of its live values, whether it has any, and whether a part of it may reach `limit`.
+    """Returns for each key the exact sum of its live values, whether it has any, and whether a part of it may reach
+    `limit`.
 
     Shapes: n values in; three arrays of k out, sums as Python integers. Retracted values are subtracted.
     """

@@ -41,7 +41,9 @@ def arrival(events: Events, rows: Indices) -> Indices:
 
 
 def chronology(events: Events, entries: Entries) -> Indices:
-    """Numbers in the order in which entries apply: by row, and in a late row from the last entry backwards."""
+    """Returns numbers that ascend in the order in which entries apply: by row, and in a late row from the last entry
+    backwards.
+    """
     number = np.arange(len(entries.rows))
     late = events.ops[entries.rows] == Op.ADD_BEFORE
     positions = np.empty_like(number)
@@ -76,7 +78,7 @@ def map_array(
 
 
 def value_codes(values: pa.Array) -> Indices:
-    """Codes that are equal for equal values, as Java compares them: NaN equals NaN, -0.0 does not equal 0.0.
+    """Returns codes that are equal for equal values, as Java compares them: NaN equals NaN, -0.0 does not equal 0.0.
 
     Shapes: n in, n out; null is -1. Maps are equal whatever the order of their entries.
     """
@@ -111,7 +113,9 @@ def _codes_of_entries(values: pa.Array, words: np.ndarray) -> Indices:
 
 
 def _codes_of_runs(words: np.ndarray, lengths: Indices) -> Indices:
-    """Codes of consecutive runs of rows of a matrix. Shapes: (e, w) words, n lengths that sum to e; n codes out."""
+    """Returns codes of consecutive runs of rows of a matrix. Shapes: (e, w) words, n lengths that sum to e; n codes
+    out.
+    """
     width = words.shape[1] * 8
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * width
     data = np.ascontiguousarray(words, np.int64)

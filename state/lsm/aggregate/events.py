@@ -67,7 +67,7 @@ class Events:
 
     @cached_property
     def live(self) -> Mask:
-        """Rows from the last reset on, without those that do nothing."""
+        """Returns a mask of the rows from the last reset of their key on, without rows that do nothing."""
         is_live: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
         return is_live
 
@@ -85,12 +85,12 @@ class Events:
         return is_after
 
     def last(self, mask: Mask) -> Indices:
-        """For each key the last row in the mask, -1 if there is none."""
+        """Returns for each key the last row in the mask, -1 if there is none."""
         last_rows: Indices = np.maximum.reduceat(np.where(mask, self.rows, -1), self.starts)
         return last_rows
 
     def first(self, mask: Mask) -> Indices:
-        """For each key the first row in the mask, -1 if there is none."""
+        """Returns for each key the first row in the mask, -1 if there is none."""
         first_rows = np.minimum.reduceat(np.where(mask, self.rows, self.row_count), self.starts)
         return np.where(first_rows == self.row_count, -1, first_rows)
 
@@ -118,7 +118,7 @@ class Events:
 
 
 def validity(values: pa.Array) -> Mask:
-    """True for values that are not null. Shapes: n in, n out."""
+    """Returns a mask of the values that are not null. Shapes: n in, n out."""
     if values.null_count == 0:
         return np.ones(len(values), bool)
     valid: Mask = values.is_valid().to_numpy(zero_copy_only=False)

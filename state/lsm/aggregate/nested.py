@@ -133,8 +133,9 @@ class NestedUpdate(AggregateFunction):
         return entries.keep(usable)
 
     def _newest(self, items: pa.Array, entries: Entries, codes: Indices, events: Events) -> Mask:
-        """True at the entry of each code with the greatest sequence since its last retract; ties go to the later
-        one."""
+        """Returns a mask that is true at the entry of each code with the greatest sequence since its last retract; of
+        equal sequences the later entry counts.
+        """
         chosen = np.zeros(len(codes), bool)
         if not len(codes):
             return chosen
@@ -198,7 +199,7 @@ class NestedPartialUpdate(AggregateFunction):
 
 
 def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Positions of the named fields in the rows of an array column."""
+    """Returns the positions of the named fields in the rows of an array column."""
     element = field.type.element
     if element is None or element.root is not TypeRoot.ROW:
         raise OptionError(
@@ -220,7 +221,7 @@ def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, 
 
 
 def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
-    """Codes that are equal for equal rows, by the given fields or as a whole."""
+    """Returns codes that are equal for equal rows. Rows are compared by the given fields, or as a whole."""
     if not key:
         return value_codes(items)
     parts = items.flatten()
@@ -236,7 +237,7 @@ def _opening(live: Mask, events: Events) -> Indices:
 
 
 def _single(live: Mask, events: Events) -> Mask:
-    """True for keys with one array and nothing else."""
+    """Returns a mask of the keys with one array and nothing else."""
     is_single: Mask = np.add.reduceat(live, events.starts, dtype=np.int64) == 1
     return is_single & np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
 
@@ -252,7 +253,7 @@ def _not_taken_back(entries: Entries, codes: Indices, events: Events) -> Mask:
 
 
 def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
-    """Where each entry's code first stands among the entries of its key."""
+    """Returns where the code of each entry first stands among the entries of its key."""
     arrived = np.lexsort((np.arange(len(codes)), arrival(events, entries.rows)))
     place = np.empty(len(codes), np.int64)
     place[arrived] = np.arange(len(codes))

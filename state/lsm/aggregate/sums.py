@@ -79,7 +79,7 @@ class Sum(Computed):
 
 
 def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.ndarray:
-    """Sums of floats in the order of rows: numpy's own sum adds in another order."""
+    """Returns the sums of floats, added in the order of rows: numpy's own sum adds in another order."""
     starts = np.add.reduceat(live, events.starts, dtype=np.int64)
     lengths, kept = starts, values[live]
     starts = np.cumsum(lengths) - lengths

@@ -38,7 +38,7 @@ class ChangeRule:
 
 
 def is_add(rows: pa.Table) -> Mask:
-    """True for rows of kind +I and +U."""
+    """Returns a mask of the rows of kind +I and +U."""
     adds: Mask = (rows[VALUE_KIND].to_numpy() & 1) == 0
     return adds
 
@@ -95,7 +95,9 @@ def _added(rows: pa.Table, at: Indices) -> Mask:
 
 
 def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
-    """True if all columns are equal as Java compares them: NaN in a plain column equals nothing."""
+    """Returns for each pair of rows whether all columns are equal, as Java compares them: NaN in a plain column equals
+    nothing.
+    """
     same = np.ones(left.num_rows, bool)
     for name in names:
         left_values, right_values = one_array(left[name]), one_array(right[name])

@@ -27,7 +27,8 @@ class Fold(Protocol):
     """Makes one row, or none, out of the rows of each key. See also `Selection`."""
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
-        """At most one row per key. Shapes: n sorted rows, `starts` true at the first row of each key; same columns out.
+        """Returns at most one row per key. Shapes: n sorted rows, `starts` true at the first row of each key; same
+        columns out.
 
         Rows keep their kind; a deleted key comes out as a row with a retract kind.
         """
@@ -100,7 +101,7 @@ def key_numbers(starts: Starts) -> Indices:
 
 
 def ends_of(starts: Starts) -> Starts:
-    """True at the last row of each key."""
+    """Returns a mask that is true at the last row of each key."""
     ends = np.ones_like(starts)
     ends[:-1] = starts[1:]
     return ends
@@ -114,6 +115,6 @@ def starts_of(numbers: Indices) -> Starts:
 
 
 def eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
-    """True for +I and +U rows, and for keys with one row."""
+    """Returns a mask of +I and +U rows, and of the rows of keys with one row."""
     adds: Starts = (kinds & 1) == 0
     return adds | (starts & ends)

@@ -55,7 +55,7 @@ class NewestValue:
     inner: ComputedFold
 
     def strict(self) -> "NewestValue":
-        """As `ComputedFold.strict`."""
+        """Returns the fold in the strict form that `ComputedFold.strict` describes."""
         return NewestValue(self.inner.strict())
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
@@ -197,7 +197,7 @@ class FirstRowLookup:
 
 
 def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
-    """True for rows of level 0 and, of each key, for the row on the lowest level above."""
+    """Returns a mask of the rows of level 0 and, of each key, of the row on the lowest level above."""
     low: Mask = levels <= 0
     if low.all():
         return low

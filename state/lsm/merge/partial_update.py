@@ -229,7 +229,9 @@ def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
 
 
 def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
-    """True for a row that has a sequence, if no row before it since the last reset has a greater one."""
+    """Returns a mask of the rows that have a sequence, if no earlier row since the last reset has a greater
+    sequence.
+    """
     borders = seeds.copy()
     borders[starts] = True
     # Sequences of later segments are raised above those of earlier ones, so that one running maximum is enough.

@@ -104,7 +104,9 @@ class CompactOptions:
         return int(self.target_file_bytes * self.small_file_ratio)
 
     def size_ratio_at(self, hour: int) -> int:
-        """Percent of slack when sizes are compared, at an hour of the day in 0..23 where the writer runs."""
+        """Returns the percent of slack when sizes are compared, at an hour of the day in 0..23 where the writer
+        runs.
+        """
         start, end = self.offpeak_start_hour, self.offpeak_end_hour
         if start == end or start < 0 or end < 0:
             return self.size_ratio

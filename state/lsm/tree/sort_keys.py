@@ -65,7 +65,8 @@ def merge_order(
 def sequence_columns(
     columns: Sequence[pa.Array], types: Sequence[DataType], *, descending: bool
 ) -> list[NDArray[np.int64] | NDArray[np.uint64] | NDArray[np.bool_]]:
-    """Arrays that order rows by sequence fields, most significant first: nulls before all values, in both directions.
+    """Returns arrays that order rows by sequence fields, most significant first: nulls before all values, in both
+    directions.
 
     Shapes: c columns of n rows in, up to two arrays of n per column out.
     """
@@ -130,8 +131,8 @@ def _starts(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[str]) -> np.ndarray:
-    """For each row of `rows`, whether its values come before those of the same row of `others`. Columns are compared in
-    turn; null is the oldest.
+    """Returns for each row of `rows` whether its values come before those of the same row of `others`. Columns are
+    compared in turn; null is the oldest.
     """
     older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
     for name in names:

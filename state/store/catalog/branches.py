@@ -220,7 +220,9 @@ class Branches:
         return Schemas(self._io, self.path(name)).latest_id() is not None
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """As `states_of`, for all branches. Raises MissingSnapshotError for a branch that has lost snapshots."""
+        """Returns the states of all branches, each as `states_of` does. Raises MissingSnapshotError for a branch that
+        has lost snapshots.
+        """
         for name in self.names():
             self.check_complete(name)
         return [state for name in self.names() for state in self.states_of(name)]
@@ -270,7 +272,7 @@ class Branches:
         return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]
 
     def snapshots_of(self, name: str) -> list[tuple[str, Snapshot]]:
-        """As `states_of`, without the tags."""
+        """Returns the snapshots among the states of `states_of`, without the tags."""
         return [(f"{subject} of branch {name}", state) for subject, state in self._shared(self.path(name), self._path)]
 
     def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:

@@ -52,7 +52,8 @@ def drop_consumer(io: FileIO, path: str, name: str) -> None:
 
 
 def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_snapshot: int, world: World) -> None:
-    """As `set_next_of_consumer`, for a reader that has just begun and may need snapshots that no consumer has kept.
+    """Stores the next snapshot of a consumer as `set_next_of_consumer` does, for a reader that has just begun and may
+    need snapshots that no consumer has kept.
 
     Raises RemovalUnderWayError if they are being removed; then nothing is stored.
     """

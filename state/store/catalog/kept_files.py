@@ -91,7 +91,9 @@ def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) 
 
 
 def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """As `footprint_of` with the changelog, for a snapshot that may have been removed in part."""
+    """Returns the files as `footprint_of` does, and those of the changelog, for a snapshot that may have been removed
+    in part.
+    """
     lists = [
         (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
         (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),

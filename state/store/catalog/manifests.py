@@ -70,7 +70,7 @@ class EntryFilter:
 
     @property
     def bucket_numbers(self) -> tuple[int, int] | None:
-        """Smallest and largest bucket wanted, None for any."""
+        """Returns the smallest and the largest wanted bucket; None if all buckets are wanted."""
         numbers = [bucket for _, bucket in self.buckets or ()]
         return (min(numbers), max(numbers)) if numbers else None
 
@@ -173,7 +173,9 @@ class Manifests:
         return self.live_in(self.base_and_delta(snapshot), wanted)
 
     def live_in(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
-        """As `live_entries`, of manifests whose lists were read already: all of one snapshot, oldest first."""
+        """Returns the live files that a filter wants, as `live_entries` does. The manifests are given: all of one
+        snapshot, oldest first.
+        """
         reads = [partial(self._some, meta, wanted) for meta in self.prune(metas, wanted)]
         return live_entries([e for entries in all_at_once(self._io, reads) for e in entries])
 

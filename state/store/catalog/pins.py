@@ -139,9 +139,10 @@ class HeldPin:
 
 @contextmanager
 def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
-    """While the block runs, what the pin names is kept; `root` is the metadata folder of the table, or of a branch.
-    Code that publishes a reference inside of the block checks before and after it that the source still exists. Raises
-    RemovalUnderWayError if a removal has been announced and does not end within some seconds.
+    """Holds a pin while the block runs, so that the snapshots that the pin names are kept; `root` is the metadata
+    folder of the table, or of a branch. Code that publishes a reference inside of the block checks before and after it
+    that the source still exists. Raises RemovalUnderWayError if a removal has been announced and does not end within
+    some seconds.
     """
     notebook = Notebook(io, root)
     name = notebook.pin(pin, world)

@@ -66,9 +66,10 @@ class Schemas:
         return known
 
     def read_under(self, schema: TableSchema) -> Callable[[int], TableSchema]:
-        """As `get`, for files that are read under another schema of the table, which finds their fields by id.
+        """Returns a function that returns schemas as `get` does, for files that are read under another schema of
+        the table. Fields of the two schemas are matched by id.
 
-        Also raises CorruptFileError, naming the schema file, if no change of schemas leads from one of the two to the
+        Also raises CorruptFileError, naming the schema file, if no change of schemas leads from one schema to the
         other: columns would be read as nulls.
         """
         fitting = {schema.id}

@@ -55,8 +55,8 @@ class Tags:
         return self.create_by_file(tag)
 
     def create_by_file(self, tag: Tag) -> bool:
-        """As `create`, but by the tag's file even if a catalog keeps tags: the markers of streams are files in that
-        case too.
+        """Creates a tag as `create` does, but by the tag's file even if a catalog keeps tags: the markers of streams
+        are files in that case too.
         """
         check_tag_name(tag.name)
         return self._io.publish(self.path(tag.name), encode_tag(tag))

@@ -2,8 +2,8 @@
 
 After an unclear answer the catalog's newest snapshot is loaded and compared, by the names of its manifest lists, which
 hold a uuid: servers of Paimon 1.4 drop the snapshot's own. Sending the same snapshot again is safe: it names the one it
-follows, and once the first request has succeeded, that predecessor is no longer the newest. Source: Paimon 2.0
-CatalogSnapshotCommit.
+follows, and once the first request has succeeded, that predecessor is no longer the newest.
+Source: Paimon 2.0 CatalogSnapshotCommit.
 """
 
 from bucketline.conf.errors import OptionError

@@ -49,7 +49,7 @@ def hash_folders(name: str) -> str:
 
 
 def murmur3_32(data: bytes) -> int:
-    """MurmurHash3 x86 32-bit of bytes with seed 0, unsigned."""
+    """Returns the hash of bytes by MurmurHash3 x86 32-bit with seed 0, unsigned."""
     whole = len(data) // 4 * 4
     value = 0
     for start in range(0, whole, 4):

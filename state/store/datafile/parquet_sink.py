@@ -111,8 +111,8 @@ def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
 
 
 def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:
-    """As `_filled`, but if the field is NOT NULL the array itself is filled too; only places that are not `wanted` may
-    lack a value.
+    """Fills an array as `_filled` does, but if the field is NOT NULL the array itself is filled too; only places that
+    are not `wanted` may lack a value.
     """
     array = _filled(array, field.type, name)
     if field.nullable or array.null_count == 0:

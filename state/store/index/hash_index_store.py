@@ -153,8 +153,8 @@ class HashIndexStore:
         return known
 
     def known_of_each(self, partitions: Sequence[Sequence[IndexManifestEntry]]) -> Iterator[KnownHashes]:
-        """As `known`, of several partitions, in order. Memory: the hashes of one partition; of a few partitions where
-        storage answers late.
+        """Yields the hashes of several partitions, in order, each read as `known` does. Memory: the hashes of one
+        partition; of a few partitions where storage answers late.
         """
         step = _PARTITIONS_AT_ONCE if answers_late(self._io) else 1
         for start in range(0, len(partitions), step):
@@ -163,8 +163,8 @@ class HashIndexStore:
             )
 
     def known_among(self, entries: Sequence[IndexManifestEntry], asked: Int32s) -> KnownHashes:
-        """As `known`, for some hashes only, ascending and distinct; each file is read, and nothing is kept. Memory:
-        these hashes, and one file's.
+        """Returns the known ones among some hashes, which ascend and are distinct. Each file is read, and nothing is
+        kept in the cache. Memory: these hashes, and the hashes of one file.
         """
         known = NOTHING_KNOWN
         for bucket, entry in sorted(self._by_bucket(entries).items()) if len(asked) else ():

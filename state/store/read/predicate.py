@@ -61,7 +61,9 @@ def _binds(table: pa.Table, expression: pc.Expression) -> bool:
 def possible(
     schema: pa.Schema, expression: pc.Expression, guarantees: Sequence[pc.Expression]
 ) -> npt.NDArray[np.bool_]:
-    """False where the guarantee proves that no row passes the filter. Shapes: n guarantees in, n bool out."""
+    """Returns a mask that is false where the guarantee proves that no row passes the filter. Shapes: n guarantees in, n
+    bool out.
+    """
     may_pass = np.zeros(len(guarantees), dtype=np.bool_)
     form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
     # The candidate's number is used as its path; nothing is opened.

@@ -103,7 +103,7 @@ def prune(
 def prune_stored(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """As `prune`, but each stored row counts on its own, as in a changelog."""
+    """Returns buckets and files as `prune` does, but each stored row counts on its own, as in a changelog."""
     if expression is None:
         return list(buckets)
     pruning = _Pruning(schema, expression, schema_of)

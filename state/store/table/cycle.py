@@ -53,7 +53,7 @@ class Cycled:
 
     @property
     def snapshot_id(self) -> int | None:
-        """The newest snapshot of the write."""
+        """Returns the id of the newest snapshot of the write."""
         return self.committed.snapshots[-1].id if self.committed.snapshots else None
 
 

@@ -65,8 +65,9 @@ def merge_rows(
 def merge_by_clauses(
     table: TableHandle, source: SpreadData, on: Sequence[str], clauses: MergeClauses, *, engine: Engine = LOCAL_ENGINE
 ) -> WriteResult:
-    """As `merge_rows`, with any number of clauses. Raises SchemaMismatchError, OptionError and UnsupportedTableError
-    for clauses that the table cannot take, before anything is read."""
+    """Merges as `merge_rows` does, with any number of clauses. Raises SchemaMismatchError, OptionError and
+    UnsupportedTableError for clauses that the table cannot take, before anything is read.
+    """
     check_update(table, "merge into")
     if clauses.deletes:
         check_delete(table)

@@ -53,7 +53,7 @@ class JoinKey:
         return np.asarray(hash_rows(self._arrays(rows), types))
 
     def is_whole(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-        """For each row, whether no column of its key is null."""
+        """Returns for each row whether no column of its key is null."""
         whole = np.ones(rows.num_rows, bool)
         for name in self.columns:
             whole &= np.asarray(pc.is_valid(one_array(rows[name])))
@@ -105,7 +105,7 @@ class SeenMatches:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """A condition that every matched row of the table meets; None if nothing is known."""
+        """Returns a condition that every matched row of the table meets; None if nothing is known."""
         conditions = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self.ranges.items()]
         return conjunction(conditions) if conditions else None
 

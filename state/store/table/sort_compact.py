@@ -120,7 +120,7 @@ class _Place:
 
     @property
     def first(self) -> int:
-        """The sequence number of the partition's first row."""
+        """Returns the sequence number of the partition's first row."""
         return min(f.min_sequence_number for f in self.files)
 
 

@@ -115,12 +115,13 @@ class KeptTable(ReadableTable):
         return roll_back_table(self._handle, target)
 
     def rollback_to_timestamp(self, timestamp: datetime) -> int:
-        """As `rollback_to`, to the newest snapshot that was committed at that time or before. A time without a zone is
-        local."""
+        """Rolls back as `rollback_to` does, to the newest snapshot that was committed at that time or before. A time
+        without a zone is local.
+        """
         return roll_back_to_time(self._handle, timestamp)
 
     def rollback_to_watermark(self, watermark: int) -> int:
-        """As `rollback_to`, to the newest snapshot with that watermark or an earlier one."""
+        """Rolls back as `rollback_to` does, to the newest snapshot with that watermark or an earlier one."""
         return roll_back_to_watermark(self._handle, watermark)
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:

@@ -36,37 +36,37 @@ class ReadableTable:
 
     @property
     def path(self) -> str:
-        """The path of the table's folder."""
+        """Returns the path of the table's folder."""
         return self._handle.path
 
     @property
     def uri(self) -> str:
-        """The path or URI that opens the table in any process, whatever its working directory."""
+        """Returns the path or URI that opens the table in any process, whatever its working directory."""
         return self._handle.uri
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, in order, as Arrow fields."""
+        """Returns the columns, in order, as Arrow fields."""
         return self._handle.schema
 
     @property
     def options(self) -> dict[str, str]:
-        """The table's options, with those that it was opened with."""
+        """Returns the table's options, with those that it was opened with."""
         return self._handle.options
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """The columns of the primary key; empty for append tables."""
+        """Returns the columns of the primary key; empty for append tables."""
         return self._handle.primary_key
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """Returns the partition columns."""
         return self._handle.partition_by
 
     @property
     def comment(self) -> str | None:
-        """The table's comment."""
+        """Returns the table's comment."""
         return self._handle.comment
 
     def refreshed(self) -> Self:
