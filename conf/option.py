@@ -1,7 +1,7 @@
 """One option: its key, type, default and meaning, and how its text is read.
 
-Sizes and durations are written as in Paimon: `128 mb`, `10 s`. A bare number is bytes, or milliseconds. Source: Paimon
-2.0 ConfigOption, MemorySize, TimeUtils, OptionsUtils.
+Sizes and durations are written as in Paimon: `128 mb`, `10 s`. A number without a unit counts bytes, or milliseconds.
+Source: Paimon 2.0 ConfigOption, MemorySize, TimeUtils, OptionsUtils.
 """
 
 import difflib

@@ -1,4 +1,6 @@
-"""Spark settings that matter to the sink: refused ones and ones that give a warning, each with the reason."""
+"""Spark settings that matter to the sink: settings that are refused and settings that cause a warning, each with the
+reason.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -169,7 +169,7 @@ class S3Settings:
 
 
 def is_storage_key(key: str) -> bool:
-    """Whether an option is a storage option, known or unknown."""
+    """Whether the name of an option has the form of a storage option, even if bucketline does not know the option."""
     return key.startswith(_STORAGE_PREFIXES)
 
 
@@ -238,7 +238,7 @@ def _check_scheme(options: Mapping[str, str]) -> None:
 
 
 def known_storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The storage options among these options, under their main names.
+    """The storage options that bucketline knows among the given options, under their main names.
 
     A server sends other options too, also Hadoop settings for other clients; they are left out.
     """

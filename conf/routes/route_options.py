@@ -1,4 +1,4 @@
-"""The settings that only a job of several tables has."""
+"""The options that are only for jobs of several tables."""
 
 from enum import Enum
 

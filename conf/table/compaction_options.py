@@ -1,4 +1,4 @@
-"""Paimon's options for compaction: when it starts, what it picks, what it rewrites.
+"""Paimon's options for compaction: when a compaction starts, which files it picks, and which files it rewrites.
 
 Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 """

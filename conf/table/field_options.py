@@ -96,7 +96,9 @@ class ColumnSettings:
         return key if key in self._options else None
 
     def stats_mode(self, column: str) -> StatsMode | None:
-        """The stats mode of a column: how much is kept of its values. None if the column has no mode of its own."""
+        """The stats mode of a column: which statistics of the column's values are kept. None if the column has no mode
+        of its own.
+        """
         return _option(column, STATS_MODE, parse_stats_mode, None).find(self._options)
 
     @cached_property

@@ -19,7 +19,9 @@ _SORTED_BY: Option[str] = Option(
 
 
 def sequence_number_problems(options: Mapping[str, str], primary_key: Sequence[str]) -> Iterator[OptionError]:
-    """An error if readers are to see sequence numbers of a table without a primary key, whose rows have none."""
+    """An error if options let readers see sequence numbers of a table without a primary key: its rows have no sequence
+    numbers.
+    """
     key = _SEQUENCE_NUMBERS.key
     if not primary_key and _SEQUENCE_NUMBERS.get(options):
         yield OptionError(

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Settings:
-    """A base class for the settings of one topic, which are its members. They cannot be changed."""
+    """A base class for values with the settings of one topic. Each setting is a member. They cannot be changed."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         vars(self)["options"] = options

@@ -165,7 +165,7 @@ class DataFileSettings(Settings):
 
 
 class CompactionSettings(Settings):
-    """When buckets are compacted, and what is picked."""
+    """When buckets are compacted, and which files a compaction picks."""
 
     write_only = OptionValue(compaction.WRITE_ONLY)
     trigger = OptionValue(compaction.COMPACTION_TRIGGER)
@@ -189,7 +189,7 @@ class CompactionSettings(Settings):
 
     @cached_property
     def stop_trigger(self) -> int:
-        """Most sorted runs of a bucket whose writers compact."""
+        """The most sorted runs that a compacting writer leaves in a bucket."""
         return compaction.stop_trigger(self.options)
 
     @cached_property

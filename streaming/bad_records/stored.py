@@ -47,7 +47,9 @@ class StoredRecords(Protocol):
     """A place whose bad records can be read back."""
 
     def rows(self, user: str) -> pa.Table:
-        """All bad records, as STORED_SCHEMA; `user` is the commit user of a replay."""
+        """All bad records of the place, with the columns of STORED_SCHEMA. `user` is the commit user of a replay: the
+        column `replay` has the numbers under which that replay has taken records.
+        """
         ...
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:

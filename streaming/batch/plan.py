@@ -124,7 +124,7 @@ def _next_compaction_bytes(stage: WriteStage, state: BucketState) -> int:
 
 
 def _may_be_due(stage: WriteStage) -> tuple[BucketId, ...]:
-    """The buckets that may be due for a compaction, whether the batch has rows for them or not."""
+    """The buckets that may be due for a compaction, including those for which the batch has no rows."""
     if stage.write.trigger is CompactTrigger.NONE:
         return ()
     return tuple(b for b, state in stage.states.items() if state.files and state.complete)

@@ -61,11 +61,11 @@ class Target:
         return replace(self, at=at)
 
     def refreshed(self) -> "Target":
-        """The target on the table's newest schema and newest snapshot."""
+        """The target with the table's newest schema and newest snapshot."""
         return self.with_table(self.at.refreshed())
 
     def after(self, committed: Committed) -> "Target":
-        """The target on the table as a commit has left it."""
+        """The target with the table as it is after a commit."""
         return self.with_table(self.at.after(committed))
 
     def budget(self) -> Budget:

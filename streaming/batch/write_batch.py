@@ -418,7 +418,9 @@ def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine
 
 
 def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Target:
-    """The target after advice on the job was logged, if there is any."""
+    """Logs advice about the job as a warning, once in a run. Returns the target, which remembers that the advice was
+    logged.
+    """
     plan = target.at.plan
     advice = None if target.state.is_advised else plan.mode.advice(plan, stages, engine.workers)
     if advice is None:
@@ -428,7 +430,9 @@ def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Ta
 
 
 def _waiting(target: Target) -> PostponeBacklog:
-    """The rows that wait in the postpone bucket."""
+    """The number, size and age of the rows that wait in the postpone bucket; zeros for tables without a postpone
+    bucket.
+    """
     at = target.at
     if not at.plan.mode.postpones:
         return PostponeBacklog()

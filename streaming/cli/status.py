@@ -261,7 +261,9 @@ def _bucket_lines(bucket: BucketSurvey, largest: int) -> list[Text]:
 
 
 def _level_line(level: LevelSurvey, largest: int) -> Text:
-    """The level's size as a bar. On level 0 each run is a piece, newest first, separated by thin lines."""
+    """A line with the size of a level as a bar. On level 0 each run is a piece, newest first, separated by thin
+    lines.
+    """
     style = _LEVEL_STYLES[min(level.level, len(_LEVEL_STYLES) - 1)]
     sizes = [sum(f.file_size for f in run) for run in level.runs]
     bars = [_bar(size, largest) for size in sizes[:_RUNS_DRAWN]]

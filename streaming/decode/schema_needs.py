@@ -46,7 +46,7 @@ class WatchFor(Enum):
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The need of values of both types."""
+    """One need that covers both given needs."""
     if one.equals(other) or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -62,7 +62,7 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The smallest type of numbers or timestamps that holds values of both; else text."""
+    """The smallest type of numbers or timestamps that holds the values of both types; text if there is no such type."""
     kinds = (one, other)
     if all(pa.types.is_timestamp(k) for k in kinds) and one.tz == other.tz:
         return max(kinds, key=lambda k: _UNITS.index(k.unit))
@@ -80,7 +80,7 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
-    """The need of values of all the types."""
+    """The joined need of all the given needs."""
     all_needs = NO_NEED
     for need in needs:
         all_needs = joined(all_needs, need)

@@ -62,8 +62,8 @@ class Keeping:
 
 
 def marks_of_table(rows: pa.Table, marks: pa.Array, fields: Sequence[DataField]) -> tuple[pa.Array, pa.Table]:
-    """The marks of decoded rows as marks of the table's columns `fields`; and the rows, with zeros for missing values
-    in NOT NULL columns.
+    """Converts the marks of decoded rows to marks of the table's columns (`fields`). Returns them, and the rows with
+    zeros for missing values in NOT NULL columns.
     """
     bits = unpack_left_out(marks, rows.num_columns)
     left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}

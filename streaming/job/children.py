@@ -66,7 +66,9 @@ def _is_there(child: int, leads: bool) -> bool:
 
 
 def children_of(parent: int) -> Iterator[int]:
-    """The ids of a process's children, running or finished and not yet waited for."""
+    """The ids of the child processes of a process: those that run, and those that have ended and were not waited for
+    yet.
+    """
     for entry in _PROCESSES.glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):
             # The name of the program is in parentheses and may contain anything.

@@ -104,9 +104,9 @@ def _pause(is_ending: Callable[[], bool]) -> None:
 
 
 def _from_the_first(config: JobConfig, source: SourceOptions) -> SourceOptions:
-    """The source from its first record on, if the query would begin after the newest one.
+    """The source, changed to begin at its first record if the query would begin after the newest record.
 
-    A row that came while the job waited must not be skipped.
+    Otherwise records that came while the job waited would be skipped.
     """
     if config.source.format != KAFKA or not begins_at_latest(source.options):
         return source

@@ -64,7 +64,7 @@ class BatchGate:
 
     @property
     def is_holding(self) -> bool:
-        """Whether a batch came after `close` and is held until the query ends."""
+        """Whether the gate holds a batch that came after `close`, until the query ends."""
         return self._held.is_set()
 
 

@@ -61,7 +61,7 @@ def at_least(entry: Entry | None) -> int:
 def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> None:
     """Checks that the table is the one that the ledger knows, and lacks no records before the batch.
 
-    Raises CheckpointMismatchError if not.
+    Raises CheckpointMismatchError if it is another table, or lacks records.
     """
     if entry is None:
         return

@@ -42,7 +42,7 @@ def open_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> Non
 
 
 def show_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> None:
-    """Writes the text file anew, as the metrics are now."""
+    """Replaces the text file by one with the current metrics."""
     try:
         if settings.prometheus_file is not None:
             _write_whole(settings.prometheus_file, exposition(registry))
@@ -51,7 +51,7 @@ def show_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> Non
 
 
 def write_outlets(settings: MetricsOptions, lines: Sequence[str], registry: Registry = REGISTRY) -> None:
-    """Writes the files: the text file anew, and more lines of JSON."""
+    """Replaces the text file by one with the current metrics, and appends lines to the JSON file."""
     show_outlets(settings, registry)
     try:
         if settings.json_file is not None:
@@ -129,7 +129,7 @@ def _try(key: str, path: str) -> None:
 
 
 def _write_whole(path: str, data: bytes) -> None:
-    """Replaces the file in one step, so that a reader never sees a part of it."""
+    """Replaces the file in one step, so that a reader never sees an incomplete file."""
     handle, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".metrics-")
     try:
         with os.fdopen(handle, "wb") as out:

@@ -65,7 +65,7 @@ def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
     """Checks that a schema that the user gave has the types of the columns. Raises SchemaMismatchError that names a
-    column.
+    column whose type differs.
     """
     for field in user_schema.fields:
         mine = own[field.name]

@@ -20,6 +20,6 @@ def frame_schema(frame: Any, *, has_large_types: bool = False) -> pa.Schema:
 
 
 def arrow_schema(columns: StructType, *, has_large_types: bool = False) -> pa.Schema:
-    """As `frame_schema`, of the columns of a frame."""
+    """As `frame_schema`, for the columns in a schema of Spark."""
     large = {"prefers_large_types": has_large_types} if "prefers_large_types" in _PARAMETERS else {}
     return to_arrow_schema(columns, **large, **_IN_UTC)

@@ -56,7 +56,7 @@ class GivenSideTask:
 
 @dataclass(frozen=True, slots=True)
 class JoinTask:
-    """Joins the shares that it is sent, and sends on the resulting rows."""
+    """Joins the two sides of the key shares that it gets, and sends the resulting rows to the next tasks."""
 
     joined: Joined
     seal: SealPlan

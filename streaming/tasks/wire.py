@@ -144,7 +144,7 @@ def _head_size(data: bytes) -> int:
 
 
 def _sent(head: bytes, blob: pa.Buffer) -> Sent:
-    """The message whose head and blob these are. Other bytes may follow the head."""
+    """Puts a message together from its head and its blob. Other bytes may follow the head."""
     kind = _KINDS[head[0]]
     if kind == RUNS:
         _, size, table, owner, origin, flush = _RUNS_HEAD.unpack_from(head)

@@ -36,7 +36,7 @@ _BUCKETS_LOOKED_AT = 8
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The ranges that Spark has planned for a batch."""
+    """The ranges that Spark has planned for a batch, and how Spark's tasks would read them."""
 
     ranges: tuple[OffsetRange, ...]
     group: str
@@ -47,8 +47,8 @@ class Planned:
 
 @dataclass(slots=True)
 class Asked:
-    """Spark's plan for the newest batch that it was asked about. Everything but the ranges is the same for all batches
-    of a run.
+    """The newest plan that Spark was asked for; None before Spark was asked. Everything but the ranges is the same for
+    all batches of a run.
     """
 
     plan: Planned | None = None

@@ -91,7 +91,9 @@ def _list(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
 
 
 def _are_entries(kind: pa.DataType) -> bool:
-    """Whether values are lists of entries, which is how Connect writes maps whose keys are not texts."""
+    """Whether values are lists of entries (key, value). Connect writes maps in this form if their keys are not
+    texts.
+    """
     return (
         pa.types.is_list(kind)
         and pa.types.is_struct(kind.value_type)

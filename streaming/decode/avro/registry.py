@@ -63,7 +63,9 @@ class ReadSchemas:
             return known
 
     def _text(self, name: SchemaName) -> SchemaText | str:
-        """The schema's text from the folder, else from the registry; one task of a host at a time."""
+        """The text of a schema, from the folder of this host or else from the registry. Only one task of a host does
+        this at a time.
+        """
         reason, until = self._refused.get(name, ("", self.now()))
         if until > self.now():
             return reason

@@ -142,7 +142,7 @@ def _scanned(
     good: npt.NDArray[np.int64],
     values: pa.Array,
 ) -> pa.Array:
-    """As `rescued_texts`, for these values. Raises ValueError if one of them cannot be scanned."""
+    """As `rescued_texts`, for the given values only. Raises ValueError if a value cannot be scanned."""
     scan = ScannedJson.of(values)
     texts = pa.nulls(records.num_rows, pa.string())
     for path in IMAGES[decode]:

@@ -109,7 +109,8 @@ def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
 
 
 def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> tuple[pa.Field, ...]:
-    """The columns of a row with that schema. Only here a type of the source becomes a type of a new table.
+    """The columns of a row with that schema. This function alone decides which type of a new table a type of the source
+    becomes.
 
     `mapping` is the job's `type-mapping`.
     """

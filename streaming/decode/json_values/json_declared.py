@@ -130,8 +130,8 @@ def nodes_of(types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
 
 
 def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
-    """The schema of a row, with the job's statement which of its 64-bit numbers are unsigned; a schema cannot say
-    that.
+    """The schema of a row, with marks at the 64-bit numbers that are unsigned. The job says which they are, because a
+    schema cannot.
     """
     signs = {name: _node_of(one) for name, one in types if one.kind in (SourceKind.SIGNED, SourceKind.UNSIGNED)}
     if not signs or not source:

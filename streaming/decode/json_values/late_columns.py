@@ -73,7 +73,9 @@ def _column(scan: ScannedJson, values: Ranges, count: int, shape: Shape, read: R
 
 
 def _text(raw: pa.Array, read: Read) -> pa.Array:
-    """Texts: the contents of JSON's strings; everything else as it was written, without blanks."""
+    """JSON values as texts: a JSON string gives its contents; any other value is kept as it was written, without
+    blanks.
+    """
     is_string = pc.starts_with(raw, pattern=b'"').to_numpy(zero_copy_only=False)
     has_escape = pc.match_substring(raw, b"\\").to_numpy(zero_copy_only=False)
     if not is_string.any() and not has_escape.any():

@@ -101,7 +101,7 @@ def shown(job: JobConfig | RoutedJob, records: pa.Table, registry: RegistrySchem
 
 @dataclass(frozen=True, slots=True)
 class _OneTable:
-    """The routes of a job of one table."""
+    """The routes of a job of one table: each record goes to the job's table, or is excluded by `source-table`."""
 
     job: JobConfig
 
@@ -123,7 +123,7 @@ class _OneTable:
 
 @dataclass(slots=True)
 class _Found:
-    """The records of one origin."""
+    """The records of one origin, and where they go."""
 
     part: Part
     records: list[pa.Table] = field(default_factory=list)
@@ -153,7 +153,7 @@ def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: Re
 
 
 def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableSchema]:
-    """Whether the table exists, and its schema; or the schema with which it would be created."""
+    """Whether the table exists, and its schema; for a missing table the schema with which it would be created."""
     if has_table(config):
         return True, handle_of(open_existing(config)).table_schema
     create = config.create

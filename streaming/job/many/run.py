@@ -254,7 +254,7 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
 def _made(
     routed: RoutedJob, user: str, *, files: LedgerFiles, zone: str, registry: RegistrySchemas | None, has_headers: bool
 ) -> ManyState:
-    """The state that a process keeps between the batches of a query."""
+    """Makes the state that a process keeps between the batches of a query: no table is open yet."""
     return ManyState(files, Tables(JobDoors(routed, zone, registry, has_headers), user))
 
 

@@ -43,12 +43,14 @@ class Printed:
         self._thread = threading.Thread(target=self._pass_on, name="bucketline-java-prints", daemon=True)
 
     def started(self) -> None:
-        """Must be called when the process has the pipe, or has ended."""
+        """Closes this process's end of the pipe and begins to pass on what is printed. Must be called when the child
+        process has the pipe, or has ended.
+        """
         os.close(self.pipe)
         self._thread.start()
 
     def forget(self) -> None:
-        """Stops keeping what is printed from now on."""
+        """From now on, what the process prints is only passed on and no longer kept."""
         self._keeps = False
         self._kept.clear()
 
@@ -81,7 +83,7 @@ def _write(data: bytes) -> None:
 def why_not_started(printed: str, error: str, packages: str | None) -> str:
     """Why Spark did not start, with the remedy, from what its JVM printed and what PySpark raised.
 
-    `packages` are the Maven packages that it had to fetch.
+    `packages` are the Maven packages that Spark had to fetch.
     """
     missing = list(dict.fromkeys((*_UNRESOLVED.findall(printed), *_DOWNLOAD.findall(printed))))
     if missing:

@@ -31,7 +31,7 @@ seconds.
 
 
 def connect(server: tuple[str, int], seconds: float) -> None:
-    """Opens a connection and closes it."""
+    """Opens a connection to a server and closes it, to show that the server answers."""
     socket.create_connection(server, timeout=seconds).close()
 
 

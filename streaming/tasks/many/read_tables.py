@@ -98,7 +98,7 @@ class KnownTables:
 
 
 def packed(reading: TableReading) -> bytes:
-    """A reading in the form that `KnownTables` has."""
+    """A `TableReading`, pickled and compressed as `KnownTables` holds it."""
     data = pickle.dumps(reading, pickle.HIGHEST_PROTOCOL)
     size = len(data).to_bytes(8, "little")
     return size + bytes(pa.Codec("zstd", compression_level=1).compress(data, asbytes=True))
