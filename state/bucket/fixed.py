@@ -84,7 +84,7 @@ def _hive_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[
 
 
 def _hive_field(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> UInt32s:
-    """Hive's hash of each value; 0 for null."""
+    """Returns Hive's hash of each value; 0 for null."""
     root = data_type.root
     if root not in _SIGNED and root not in _FLOAT_BITS and root not in BYTE_ROOTS and root is not TypeRoot.DECIMAL:
         raise UnsupportedTableError(f"bucket function hive does not take {data_type}", type=str(data_type))
@@ -124,7 +124,9 @@ def _hive_bytes(strings: ByteColumn) -> UInt32s:
 
 
 def _hive_decimals(low: NDArray[np.uint64], high: NDArray[np.int64], scale: int) -> UInt32s:
-    """Java's BigDecimal.hashCode after stripping trailing zeros down to scale 0; zero hashes as 0."""
+    """Returns Java's BigDecimal.hashCode of each decimal, after stripping trailing zeros down to scale 0; zero hashes
+    as 0.
+    """
     negative = high < 0
     # Two's complement negation of 128 bits: the carry reaches the high half only when the low one is zero.
     plus_low = np.where(negative, ~low + np.uint64(1), low)

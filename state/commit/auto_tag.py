@@ -33,7 +33,7 @@ _MINUTES = ("%Y%m%d%H%M", r"(\d{4})(\d{2})(\d{2})(\d{2})(\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class TagPlan:
-    """How a table's writers name and time tags. `zone` is that of the times in the names."""
+    """How a table's writers name and time tags. `zone` is the time zone of the times in the names."""
 
     settings: TagSettings
     zone: tzinfo | None
@@ -122,7 +122,7 @@ class TagPlan:
 
 
 def _before(time_ms: int, period_ms: int) -> int:
-    """Returns the period before the one that a time lies in."""
+    """Returns the period before the period that a time lies in."""
     return time_ms // period_ms * period_ms - period_ms
 
 

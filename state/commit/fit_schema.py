@@ -1,4 +1,4 @@
-"""Checks whether a table that another process has created can be used in place of the one that should be created."""
+"""Checks whether a table that another process has created can be used in place of the table that should be created."""
 
 from bucketline.state.commit.widen import narrows
 from bucketline.state.format.json_files.schema_json import TableSchema

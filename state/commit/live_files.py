@@ -78,7 +78,7 @@ class LiveFiles:
         return [e for bucket in self._buckets.values() for e in bucket.entries.values()]
 
     def after(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> "LiveFiles":
-        """Returns the live files of a snapshot that follows this one by a delta."""
+        """Returns the live files of the next snapshot, whose changes are the delta."""
         buckets, totals = dict(self._buckets), dict(self._totals)
         own: dict[BucketId, dict[EntryIdentity, ManifestEntry]] = {}
         touched: set[bytes] = set()

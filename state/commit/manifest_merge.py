@@ -44,7 +44,8 @@ class ManifestMergeOptions:
 class FullMerge:
     """Manifests, each in input order: `keep` stay as they are, `merge` are read.
 
-    Of those read, the ones in `must_rewrite` are always rewritten, the others only if they hold a deleted file.
+    Of the manifests that are read, those in `must_rewrite` are always rewritten; any other is rewritten only if it
+    holds a deleted file.
     """
 
     keep: tuple[ManifestFileMeta, ...]

@@ -104,8 +104,8 @@ def plan_snapshot(
 ) -> SnapshotPlan:
     """Returns the plan of the snapshot that follows `latest`.
 
-    `index` is its complete index list (`combine_index`); None: that of `latest` stays.
-    `schema_id` is the newest schema's at commit time, whatever the writers used. Entries must have their DELETEs first.
+    `index` is its complete index list (`combine_index`); None: the index list of `latest` stays. `schema_id` is the id
+    of the newest schema at commit time, whatever the writers used. Entries must have their DELETEs first.
     `tracks_rows`: new files get ids and versions of their rows.
     """
     next_row_id = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
@@ -133,7 +133,7 @@ def later_watermark(previous: int | None, new: int | None) -> int | None:
 
 
 def deletes_come_first(entries: Iterable[ManifestEntry]) -> bool:
-    """True when no DELETE follows an ADD."""
+    """Whether no DELETE follows an ADD."""
     kinds = [e.kind for e in entries]
     return FileKind.DELETE not in kinds[kinds.index(FileKind.ADD) :] if FileKind.ADD in kinds else True
 

@@ -1,4 +1,6 @@
-"""Finds the compact unit of an item in the present state of its bucket, or why there is none any more."""
+"""Finds the compact unit of an item in the present state of its bucket, or why the item has no compact unit any
+more.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +48,8 @@ def unit_of(
 ) -> CompactUnit | Obsolete:
     """Returns the item's compact unit in the bucket's tree as it is now.
 
-    Deletes are dropped only if no older run is outside of the unit now, even if that was different at planning.
+    Deletes are dropped only if no older run is outside of the unit now; the state when the item was planned does not
+    matter.
     """
     unit = CompactUnit(tuple(inputs), item.output_level, item.file_rewrite)
     reason = why_unsound(unit, levels)

@@ -24,7 +24,7 @@ BEATS_A_PERIOD = 4
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`owner` is a UUID made for this one lease; `period_ms` is how long a heartbeat holds it."""
+    """`owner` is a UUID made for this one lease; `period_ms` is how long a heartbeat keeps the lease."""
 
     owner: str
     period_ms: int

@@ -89,7 +89,7 @@ class ItemState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """The result of an item. `snapshot_id` is that of its commit; `reason` says why there is none."""
+    """The result of an item. `snapshot_id` is the snapshot of its commit; `reason` says why there is no commit."""
 
     state: ItemState
     snapshot_id: int | None = None

@@ -1,7 +1,7 @@
 """Aggregate functions over arrays and maps: collect, merge_map and merge_map_with_keytime.
 
-Source: Paimon 2.0 FieldCollectAgg, FieldMergeMapAgg, FieldMergeMapWithKeyTimeAgg. The order of distinct elements and of
-map entries is unspecified there; here it is that of their first appearance.
+Source: Paimon 2.0 FieldCollectAgg, FieldMergeMapAgg, FieldMergeMapWithKeyTimeAgg. Paimon does not specify the order of
+distinct elements and of map entries; here they come in the order of their first appearance.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class Collect(AggregateFunction):
-    """All elements, in order of arrival; `distinct` keeps each once. A retract removes its elements, oldest first.
-    `late_first`: late rows come before the others instead of after them.
+    """All elements, in order of arrival; `distinct` keeps equal elements once. A retract removes its elements,
+    oldest first. `late_first`: late rows come before all other rows instead of after them.
     """
 
     distinct: bool

@@ -1,7 +1,7 @@
 """Aggregate functions over arrays of rows: nested_update and nested_partial_update.
 
-Source: Paimon 2.0 FieldNestedUpdateAgg, FieldNestedPartialUpdateAgg. The order of keyed rows is unspecified there; here
-it is that of their keys' first appearance.
+Source: Paimon 2.0 FieldNestedUpdateAgg, FieldNestedPartialUpdateAgg. Paimon does not specify the order of keyed rows;
+here it is the order in which their keys first appear.
 """
 
 from collections.abc import Iterator
@@ -37,11 +37,11 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class NestedUpdate(AggregateFunction):
-    """All rows of all arrays. With `key` fields a row replaces that of the same key, or only one that is not newer by
-    the `sequence` fields; without, rows are appended. At most `count_limit` rows are kept.
+    """All rows of all arrays. With `key` fields a row replaces the row of the same key, but with `sequence` fields only
+    if that row is not newer; without `key`, rows are appended. At most `count_limit` rows are kept.
 
-    A retract removes equal rows, or those of the same key. A key part that is null is a value like any other (`merge`),
-    makes its row be left out (`ignore`), or is refused (`error`).
+    A retract removes equal rows, or with `key` the rows of the same key. A key part that is null is a value like any
+    other (`merge`), makes its row be left out (`ignore`), or is refused (`error`).
     """
 
     column: str

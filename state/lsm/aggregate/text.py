@@ -1,6 +1,6 @@
 """The aggregate function listagg: texts joined.
 
-Source: Paimon 2.0 FieldListaggAgg. That of 1.4 adds blank texts as any others.
+Source: Paimon 2.0 FieldListaggAgg. In Paimon 1.4 this function adds blank texts like all other texts.
 """
 
 from dataclasses import dataclass

@@ -53,7 +53,9 @@ class ComputedFold(ABC):
         """
 
     def removes_beside(self, column: str) -> bool:
-        """Whether a row may remove the whole row of its key because of values in other columns than this one."""
+        """Whether a row may remove the whole row of its key because of values in other columns than the given
+        column.
+        """
         return False
 
     @abstractmethod

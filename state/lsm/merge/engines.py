@@ -21,7 +21,7 @@ _ENGINES: Mapping[MergeEngine, type[Merging]] = {
 
 
 def merging_of(schema: TableSchema) -> Merging:
-    """Returns the merge engine of a table; that of a table without a primary key keeps every row."""
+    """Returns the merge engine of a table. For a table without a primary key it is an engine that keeps every row."""
     return _ENGINES[schema.settings.merge.engine](schema) if schema.primary_keys else NoKey(schema)
 
 

@@ -39,7 +39,9 @@ def strict_fold(fold: Fold) -> Fold:
 
 
 def early_fold(schema: TableSchema) -> Fold:
-    """Returns the fold that may merge some runs of a flush early: that of sealing if it selects rows, else none."""
+    """Returns the fold that may merge some runs of a flush early: the fold that `sealing_fold` returns, if it
+    selects rows; else None.
+    """
     fold = sealing_fold(schema)
     return fold if isinstance(fold, Selection) else KeepAll()
 

@@ -1,5 +1,5 @@
-"""Merges rows of level 0 with older values: of several older rows only the newest counts, because it includes the
-others.
+"""Merges rows of level 0 with older values: of several older rows only the newest counts, because it includes all older
+ones.
 
 Source: Paimon 2.0 LookupMergeFunction, LookupChangelogMergeFunctionWrapper, FirstRowMergeFunctionWrapper.
 """

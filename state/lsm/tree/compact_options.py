@@ -85,7 +85,7 @@ class CompactOptions:
 
     @property
     def waits_for_runs(self) -> bool:
-        """True when nothing is picked before the number of runs reaches the trigger."""
+        """Whether nothing is picked before the number of runs reaches the trigger."""
         others = (self.optimization_interval_ms, self.total_size_threshold_bytes, self.incremental_size_threshold_bytes)
         return self.lookup_cause is None and not self.force_up_level0 and all(o is None for o in others)
 
@@ -100,7 +100,7 @@ class CompactOptions:
 
     @property
     def small_file_bytes(self) -> int:
-        """Files below this are merged with their neighbours rather than moved up as they are."""
+        """Returns the size in bytes below which a file is merged with its neighbours rather than moved up as it is."""
         return int(self.target_file_bytes * self.small_file_ratio)
 
     def size_ratio_at(self, hour: int) -> int:

@@ -103,7 +103,7 @@ class Branches:
             Tags(self._io, root).create(tag)
 
     def delete(self, name: str, *, world: World = SYSTEM_WORLD) -> bool:
-        """Removes a branch's metadata; False when there is none. Files that only it used are orphans then."""
+        """Removes a branch's metadata; False when there is none. Files that only this branch used are orphans then."""
         if name not in self.known():
             return False
         if self._owner is not None:
@@ -157,7 +157,7 @@ class Branches:
             self._clear(name, world)
 
     def _clear_for(self, name: str, world: World) -> None:
-        """Prepares for a new branch with the name of a deleted one.
+        """Prepares for a new branch with the name of a deleted branch.
 
         Raises RemovalUnderWayError if another process uses files that are left of the old branch.
         """
@@ -244,8 +244,8 @@ class Branches:
         return self._history(name) in Notebook(self._io, self._path).deleted()
 
     def states_beside(self, root: str) -> list[tuple[str, Snapshot]]:
-        """Snapshots that together have all files that other histories share with the one at `root`, with a name for
-        each.
+        """Returns snapshots that together have all files that other histories share with the history at `root`; each
+        snapshot has a name for messages.
 
         `root` is the metadata folder of the table or of a branch; other histories are the other branches and the table
         itself. Errors as of `states`.
@@ -263,7 +263,8 @@ class Branches:
         return states
 
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
-        """Snapshots that together have all files that a branch shares with the table, with a name for each.
+        """Returns snapshots that together have all files that a branch shares with the table; each snapshot has a name
+        for messages.
 
         Of the files from before the branch was made, its oldest snapshot has all that a later one has; its tags may be
         older. If the table was fast-forwarded to the branch, both share later snapshots too.

@@ -30,9 +30,9 @@ _TRIES = 5
 
 
 def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WORLD) -> Snapshot:
-    """Returns the newest snapshot of the table at `path`, which is that of the branch. Raises OptionError for a branch
-    that does not exist or has no snapshot, RemovalUnderWayError while snapshots of the table or the branch are being
-    removed.
+    """Makes the branch the newest history of the table at `path`, and returns the newest snapshot, which is then
+    the same in both. Raises OptionError for a branch that does not exist or has no snapshot, RemovalUnderWayError
+    while snapshots of the table or the branch are being removed.
     """
     branches = Branches(io, path)
     names = branches.known()
@@ -176,7 +176,9 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
 
 
 def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
-    """Puts the branch's snapshots in the place of snapshots with the same ids, and removes those after them."""
+    """Puts the branch's snapshots in the place of the table's snapshots with the same ids, and removes the table's
+    later snapshots.
+    """
     if newest is None or newest < min(source):
         return
     for snapshot_id, snapshot in source.items():

@@ -41,8 +41,8 @@ def located(root: str, path: str) -> str:
 
 
 def reach(io: FileIO, schema: TableSchema, path: str) -> tuple[FileIO, str]:
-    """Returns the storage of a file of the table that is given by its full path: the table's own storage, or that of
-    the path.
+    """Returns the storage of a file of the table that is given by its full path: the table's own storage, or the
+    storage that the path names.
     """
     return file_io_for(path, schema.storage) if _URI.match(path) else (io, path)
 
@@ -68,8 +68,8 @@ def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> N
 
 
 def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]:
-    """Returns the full paths of a footprint's files, files that name others in later steps, so that an interrupted
-    removal can be repeated.
+    """Returns the full paths of a footprint's files, files that name other files in later steps, so that an
+    interrupted removal can be repeated.
     """
     return (
         [
@@ -82,8 +82,8 @@ def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]
 
 
 def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """Returns the files that a snapshot needs in addition to data files. Raises StorageError if one that names others
-    is missing. The changelog is not included: it is removed with its snapshot, also if there are tags.
+    """Returns the files that a snapshot needs in addition to data files. Raises StorageError if a file that names
+    other files is missing. The changelog is not included: it is removed with its snapshot, also if there are tags.
     """
     metas = manifests.base_and_delta(snapshot)
     index = manifests.read_index(snapshot.index_manifest)

@@ -48,7 +48,7 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """A filter for entries: those of any of the partitions, or of any of the buckets; None takes all.
+    """A filter for entries: it passes entries of any of the partitions, or of any of the buckets; None passes all.
 
     `buckets` are (partition, bucket) pairs. Partitions are serialized rows, compared byte by byte.
     """
@@ -101,7 +101,7 @@ class Manifests:
         self._journal: list[str] = []
 
     def recording(self, journal: list[str], io: FileIO | None = None) -> "Manifests":
-        """Returns the same folder, but the name of each new file is put into `journal` before the file is made.
+        """Returns this folder in a form that puts the name of each new file into `journal` before the file is made.
 
         `io` writes and reads (None: the folder's own).
         """
@@ -180,7 +180,8 @@ class Manifests:
         return live_entries([e for entries in all_at_once(self._io, reads) for e in entries])
 
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
-        """Returns the bucket count of each partition that has live files with a positive one; the others are left out.
+        """Returns the bucket count of each partition that has live files, if the count is positive; other partitions
+        are left out.
 
         Reads from the newest manifest backwards, and stops when every partition is known: a DELETE never comes before
         the ADD that it removes.

@@ -126,7 +126,9 @@ class _Later:
         return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]
 
     def remove(self, snapshot_id: int) -> None:
-        """Removes a snapshot if it is still the one that was found. If not, the next look finds the other one."""
+        """Removes a snapshot if its file is still the one that was found. If another snapshot has taken its id, the
+        next look finds that snapshot.
+        """
         if self._now(snapshot_id) == self.found[snapshot_id]:
             self.snapshots.delete(snapshot_id)
         if snapshot_id != self._next:
@@ -268,7 +270,7 @@ def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
 
 
 def _readable(tags: Tags) -> Iterator[Tag]:
-    """Yields all readable tags; `doctor` reports the others."""
+    """Yields all readable tags; `doctor` reports unreadable ones."""
     for name in tags.names():
         with suppress(CorruptFileError):
             tag = tags.get(name)

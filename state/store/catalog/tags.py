@@ -62,8 +62,8 @@ class Tags:
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(self, tag: Tag) -> None:
-        """Creates a tag, or replaces the tag with that name, in one step: by its file, because a catalog cannot do
-        so.
+        """Creates a tag, or replaces the tag with that name, in one step. It writes the tag's file, because a
+        catalog cannot replace a tag in one step.
         """
         check_tag_name(tag.name)
         self._io.overwrite(self.path(tag.name), encode_tag(tag))

@@ -59,8 +59,8 @@ class CommitBase:
 
 
 class Bases:
-    """Finds the newest snapshot at each try of a commit, with its `live` files if they are known. At the first try they
-    count as those of the newest snapshot; only after a lost try they are brought up to date.
+    """Finds the newest snapshot at each try of a commit, with its `live` files if they are known. At the first try
+    these files count as the live files of the newest snapshot; only after a lost try they are brought up to date.
     """
 
     def __init__(

@@ -32,7 +32,8 @@ _FOREVER_MS = 2**62
 class BroughtFile:
     """A new file of a commit.
 
-    It has its bytes if the entry has them, its creation time, and whether it is a data file that the commit makes live.
+    The value holds the size and the creation time of the file, if its entry records them, and whether it is a data file
+    that the commit makes live.
     """
 
     path: str

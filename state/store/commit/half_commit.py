@@ -123,7 +123,9 @@ class HalfCommit:
         self._of_try: list[str] = []
 
     def publish(self) -> Ended:
-        """Tries until the half has ended. Raises what `publish` does."""
+        """Tries to publish the half until it is published, refused by a rule, or out of retries. Raises the errors of
+        `publish`.
+        """
         while True:
             ended = self._try_once()
             if ended is not None:

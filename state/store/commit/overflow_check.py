@@ -2,7 +2,7 @@
 products that cannot be divided.
 
 After a commit such values would become null in merges, and Paimon could neither read nor compact the bucket. Statistics
-show for most buckets that this cannot happen; only for the others the new keys are merged with the older rows.
+show for most buckets that this cannot happen; only in other buckets the new keys are merged with the older rows.
 """
 
 from collections.abc import Sequence

@@ -190,8 +190,8 @@ class _Publishing:
         return Fate.WON if holds else Fate.LOST
 
     def _has_trace(self) -> bool:
-        """Whether the newest snapshot still holds files of this one. If not, they may have been compacted, or the table
-        was rolled back.
+        """Whether the newest snapshot still holds files of the published snapshot. If not, these files may have
+        been compacted, or the table was rolled back.
         """
         newest = self.snapshots.latest()
         if newest is None:

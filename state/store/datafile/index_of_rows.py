@@ -23,8 +23,8 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class IndexedField:
-    """A column with bloom filters, and the type of the indexed values: the column's type, or that of the values of its
-    map.
+    """A column with bloom filters, and the type of the indexed values: the column's type, or, for a map, the type
+    of the values in the map.
     """
 
     column: BloomColumn
@@ -113,7 +113,7 @@ class _Filled:
 
 
 def _values(rows: pa.Table, column: BloomColumn) -> pa.Array:
-    """Returns the values to index: those of a column, or those under one key of its maps."""
+    """Returns the values to index: the values of a column, or the values under one key of its maps."""
     values = one_array(rows.column(column.column))
     if column.map_key is None:
         return values

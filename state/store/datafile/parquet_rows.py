@@ -217,8 +217,8 @@ class ParquetRows:
             row_bytes = max(1, seen_bytes / max(1, seen_rows))
 
     def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
-        """Splits off the first row groups with that many rows from the others, for which the size of rows is measured
-        again.
+        """Splits off the first row groups with that many rows. For the remaining row groups the size of rows is
+        measured again.
         """
         rows = 0
         for position, number in enumerate(groups):

@@ -234,7 +234,7 @@ class _Examination:
         return max(1, -(-live * _ENTRY_BYTES // self._live_bytes))
 
     def goes_on(self, done: int, total: int) -> None:
-        """Reports the progress of the search for orphans, the last step."""
+        """Reports the progress of the search for orphans, which is the last step of an examination."""
         self._progress(self._done + done, self._total + total)
 
     def _step(self) -> None:

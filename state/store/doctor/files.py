@@ -17,7 +17,7 @@ _KNOWN_FILES = 1 << 20
 
 
 class FileChecks:
-    """Checks the files of the table at `path`, each correct file once, and notes the others in `broken`."""
+    """Checks the files of the table at `path`, each correct file once, and notes wrong files in `broken`."""
 
     def __init__(
         self, io: FileIO, path: str, schema: TableSchema, schema_of: Callable[[int], TableSchema], broken: Broken

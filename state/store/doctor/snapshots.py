@@ -99,7 +99,7 @@ def _hints(root: str, history: History) -> Iterator[Finding]:
 
 
 def _tags(io: FileIO, root: str, history: History) -> Iterator[Finding]:
-    """Yields tags whose snapshot is not the one in the file with its id: the id was used again."""
+    """Yields tags whose snapshot differs from the snapshot in the file with the same id: the id was used again."""
     snapshots, tags = Snapshots(io, root), Tags(io, root)
     for reference in history.references:
         if reference.tag is None or reference.snapshot_id not in history.ids:

@@ -1,6 +1,6 @@
 """Compacts again the files that a lost compaction has left on level 0, until readers see their rows or the time is
 over. Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`); here the
-writer that lost compacts again itself.
+writer whose compaction was lost compacts again itself.
 """
 
 from collections.abc import Callable, Sequence

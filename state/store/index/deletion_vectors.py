@@ -42,7 +42,9 @@ class Deletions:
     places: Mapping[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = field(default_factory=dict)
 
     def count_of_file(self, partition: bytes, bucket: int, file_name: str) -> int | None:
-        """Returns how many rows of a data file are deleted, as the index manifest says; None where it does not."""
+        """Returns how many rows of a data file are deleted, as the index manifest says; None where the manifest
+        does not say it.
+        """
         place = self.places.get((partition, bucket, file_name))
         return 0 if place is None else place[2].cardinality
 

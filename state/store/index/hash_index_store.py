@@ -34,7 +34,9 @@ _Share = tuple[str, bytes, Ownership | None, Ownership | None]
 
 @dataclass(frozen=True, slots=True)
 class HashIndexChange:
-    """What a commit message says of the HASH file of one grown bucket: the new entry, and the one it replaces."""
+    """What a commit message says of the HASH file of one grown bucket: the new entry, and the entry that it
+    replaces.
+    """
 
     new: IndexManifestEntry
     replaced: IndexManifestEntry | None

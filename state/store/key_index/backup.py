@@ -98,7 +98,8 @@ def back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
 
 
 def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, world: World) -> bool:
-    """Restores an index that does not exist from the backup; False when none is complete, or it may not be read.
+    """Restores an index that does not exist from the backup; False when there is no complete backup, or the backup may
+    not be read.
 
     Raises StorageError when the folder cannot be read for a while, or the local disk is full.
     """

@@ -9,7 +9,7 @@ from bucketline.state.format.entries import Snapshot
 @dataclass(frozen=True, slots=True)
 class IndexScope:
     """What an index is for: a table by its path, its key and partition columns as text, and one share of its keys:
-    number `shard` of `shards`, as its files name them.
+    number `shard` of `shards`, as in the name of the index's folder.
     """
 
     table: str

@@ -1,7 +1,7 @@
 """The changes of a batch to the keys of a share, noted next to the index until it is known whether the batch was
 committed. The index itself is never changed before the commit. The note has a token, and so has the batch's snapshot
-among its properties. If they are equal, the next batch applies the note instead of reading the files. Otherwise the
-note is ignored and the files are read. A note belongs to one label.
+among its properties. If both tokens are equal, the next batch applies the note instead of reading the files. Otherwise
+the note is ignored and the files are read. A note belongs to one label.
 """
 
 import json
@@ -47,9 +47,9 @@ class Note:
 
     def proves(self, snapshot: Snapshot, label: IndexLabel) -> bool:
         """Whether the note has all changes between the label's snapshot and the given one, although snapshots in
-        between cannot be read. This is so if the note's batch was planned on the first and published the second,
-        because no other writer may commit in between. Only the batch's own compaction may be a snapshot of its own, so
-        its id must be the next one.
+        between cannot be read. The note has all changes if its batch was planned on the label's snapshot and published
+        the given one, because no other writer may commit in between. Only the batch's own compaction may be a snapshot
+        of its own, so its id must be the next one.
         """
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         if self.base != label or self.token not in tokens:

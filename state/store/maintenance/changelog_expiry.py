@@ -1,7 +1,7 @@
 """Changelogs that outlive their snapshots: kept as files of their own when these expire, and removed later.
 
-`changelog/changelog-<id>` holds what the file of the snapshot held. In tables with a changelog producer it keeps the
-changelog files. In others readers take the new data files of each commit as changes, so these stay.
+`changelog/changelog-<id>` holds what the file of the snapshot held. In a table with a changelog producer the changelog
+files stay. In other tables readers take the new data files of each commit as changes, so these data files stay.
 Source: Paimon 2.0 ExpireChangelogImpl, ChangelogDeletion, ChangelogManager.
 """
 

@@ -150,8 +150,8 @@ def maybe_expire(
 
 
 def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, world: World, *, root: str | None = None) -> bool:
-    """Removes a tag and the files that only it needs; returns False if there is no such tag. The tag is removed first,
-    so that a crash leaves only orphans.
+    """Removes a tag and the files that only this tag needs; returns False if there is no such tag. The tag is
+    removed first, so that a crash leaves only orphans.
     """
     tags = Tags(io, root or path)
     tag = tags.get(name)

@@ -1,5 +1,6 @@
-"""Clears away what dead processes have left: pins, announcements, branches. The next process that removes files does
-it."""
+"""Clears away what dead processes have left: pins, announcements, branches. The next process that removes files
+calls it.
+"""
 
 import logging
 from collections.abc import Iterable

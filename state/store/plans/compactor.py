@@ -57,7 +57,7 @@ DoneItem = tuple[Claimed, ItemJob, Made]
 
 
 class Compactor:
-    """Works on the plans of one table. `name` tells its log lines from those of others.
+    """Works on the plans of one table. `name` distinguishes its log lines from those of other compactors.
 
     `take` turns the number of open items into the number that the compactor takes at a time; `engine` does them. A
     compactor remembers nothing but when it saw which heartbeat.
@@ -85,8 +85,8 @@ class Compactor:
         """The items that had no result when the compactor last looked."""
 
     def round(self) -> list[Finished]:
-        """Claims items and works on them until each is recorded or given back. Returns them; the list is empty when
-        there was no item to claim.
+        """Claims items and works on them until each is recorded or given back. Returns these items; the list is empty
+        when there was no item to claim.
 
         Items that have failed too often are closed on the way. Raises StorageError when the plans cannot be read.
         """
@@ -261,8 +261,8 @@ class Compactor:
         return False
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
-        """Looks again at items whose commit lost against another one: another process was faster, with an item or with
-        its bucket. Losing does not count as an error of the item.
+        """Looks again at items whose commit lost against another commit: another process was faster, with an item or
+        with its bucket. Losing does not count as an error of the item.
         """
         self._is_fresh = False
         for c in claims:

@@ -197,7 +197,7 @@ class PlanFolder:
         return self._path(claim.plan_id, claim.number, "release", claim.epoch)
 
     def record(self, plan: Plan, number: int, result: ItemResult) -> ItemResult:
-        """Closes an item, and returns its result: this one, or that of a process that was faster. Raises
+        """Closes an item, and returns its result: the given one, or the result of a process that was faster. Raises
         CorruptFileError, StorageError.
         """
         if self._publish(self._path(plan.plan_id, number, "result"), encode_result(result)):

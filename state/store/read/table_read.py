@@ -276,7 +276,9 @@ def index_entries(sight: Sight) -> Sequence[IndexManifestEntry]:
 
 
 def file_access(table: TableHandle, schema: TableSchema, index: Sequence[IndexManifestEntry]) -> FileAccess:
-    """Access to a table's files under a schema, without the rows that deletion vectors of `index` delete."""
+    """Returns the access to a table's files under a schema, without the rows that deletion vectors of `index`
+    delete.
+    """
     access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
     if not schema.settings.changelog.deletion_vectors:
         return access

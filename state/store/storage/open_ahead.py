@@ -1,5 +1,5 @@
-"""Opens files ahead that are read one after another, if storage is slow: opening a file reads its end, and all of a
-small file.
+"""Opens files ahead that are read one after another, if storage is slow: opening a file reads the end of it, or the
+whole of a small file.
 """
 
 from collections.abc import Iterable, Iterator

@@ -49,8 +49,8 @@ class DeleteClause:
 class InsertClause:
     """Source rows become rows of the table.
 
-    `values` gives constants or SQL by column, and null for other columns; without it columns are taken from the source
-    by name.
+    `values` gives constants or SQL by column, and null for other columns; without `values` columns are taken from the
+    source by name.
     """
 
     values: Mapping[str, object] | None = None

@@ -160,7 +160,9 @@ def spooled(
 
 
 def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
-    """Returns the join columns. Raises SchemaMismatchError for none, and for columns that cannot be compared."""
+    """Returns the join columns. Raises SchemaMismatchError if no column is named, and for columns that cannot be
+    compared.
+    """
     names = () if isinstance(on, str) else tuple(dict.fromkeys(on))
     own = [f.name for f in schema.fields]
     if not names:

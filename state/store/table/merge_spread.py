@@ -179,7 +179,7 @@ def joined_source(
     stored: Sequence[RowsPart],
     engine: Engine,
 ) -> Joined:
-    """Returns the source of a run that merges the rows: those of the table that may be looked at are `stored`."""
+    """Returns the source of a run that merges the rows: `stored` are the rows of the table that the merge reads."""
     sink, schema = at.plan.sink, at.plan.schema
     count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))
     # A row that no source row matches goes to its share too, if a clause changes it.

@@ -64,11 +64,12 @@ def overwrite_table(
     """Replaces partitions by the rows of `data`; returns the newest snapshot's id, unchanged if nothing had to be
     replaced.
 
-    `partition` names what is replaced: the partitions that match it, and rows must lie in them. Without it, those that
-    get files are replaced, or the whole table where it has no partitions or `dynamic-partition-overwrite` is false.
-    Raises SchemaMismatchError for rows outside, OptionError and UnsupportedTableError before anything is committed,
-    CommitConflictError and CommitOutcomeUnknownError from the commit. Rows whose files were removed before they were
-    committed are written again, as by `write_table`. `engine` as of `Table.overwrite`.
+    `partition` names what is replaced: the partitions that match it, and rows must lie in them. Without it, the
+    partitions that get files are replaced, or the whole table where it has no partitions or
+    `dynamic-partition-overwrite` is false. Raises SchemaMismatchError for rows outside, OptionError and
+    UnsupportedTableError before anything is committed, CommitConflictError and CommitOutcomeUnknownError from the
+    commit. Rows whose files were removed before they were committed are written again, as by `write_table`. `engine` as
+    of `Table.overwrite`.
     """
 
     again = partial(planned_until_first, table) if bucket_mode(table.table_schema).moves_keys else repeat_if_gone

@@ -37,8 +37,8 @@ PartitionCheck = Callable[[bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The partitions that are replaced: those that pass `target`; if that is None those that get rows, which are
-    `seen`. A value that can be sent to tasks.
+    """The partitions that are replaced: those that pass `target`; if `target` is None, the partitions that get rows,
+    which are `seen`. A value that can be sent to tasks.
     """
 
     target: PartitionTest | None

@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 def settle_write(
     at: TableAt, messages: Sequence[CommitMessage], committed: Committed, again: Again
 ) -> tuple[TableAt, WriteResult]:
-    """Completes a write after its commit. Returns the table as it is then, and the result of the write.
+    """Completes a write after its commit. Returns the table after the write, and the result of the write.
 
     If this writer compacts, its files that are left on level 0 are compacted again.
     Raises CommittedNotVisibleError if the rows are not visible within `visibility-timeout`: they are in the table.

@@ -69,7 +69,7 @@ class Table(KeptTable):
     def update(
         self, filter: Filter, assignments: Mapping[str, object], *, engine: Engine = LOCAL_ENGINE
     ) -> WriteResult:
-        """Changes columns of the rows that pass the filter, in one commit. Returns as `delete`.
+        """Changes columns of the rows that pass the filter, in one commit. Returns what `delete` returns.
 
         `assignments` maps columns to plain values, to SQL (`bl.expr("amount * 2")`) or to Arrow expressions, over the
         columns as they were. Columns of the primary key stay. Raises UnsupportedTableError for merge engines that
@@ -87,7 +87,7 @@ class Table(KeptTable):
         engine: Engine = LOCAL_ENGINE,
     ) -> WriteResult:
         """Joins the rows of `source` to the table's by the columns `on`, and changes the table in one commit. Returns
-        as `delete`.
+        what `delete` returns.
 
         `when_matched` says what happens to a row of the table that a source row matches: new values as in `update`,
         computed from the columns of both (`bl.expr("source.amount")`); `"delete"`; or None, and the row stays.
@@ -109,8 +109,8 @@ class Table(KeptTable):
         is replaced.
 
         `partition` maps partition columns to values: matching partitions are replaced, and are empty afterwards if they
-        get no rows. Without it, those that get rows are replaced, or the whole table if it has no partitions or
-        `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. With
+        get no rows. Without it, the partitions that get rows are replaced, or the whole table if it has no partitions
+        or `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. With
         `engine=bucketline.spark_engine(spark)`, Spark's tasks write, and `data` may be a Spark DataFrame. Raises
         SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
         """

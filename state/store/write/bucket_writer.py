@@ -272,8 +272,8 @@ def _merged(
 
 
 def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
-    """Finds keys from several feeds in runs whose ranks begin at these sequence numbers; None if that need not be
-    checked.
+    """Returns a check for keys from several feeds in runs whose ranks begin at these sequence numbers; None if feeds
+    need not be checked.
     """
     spans = joined_spans(
         FeedSpans.from_bytes(run.feeds).moved(start) for run, start in zip(runs, starts, strict=True) if run.feeds

@@ -48,7 +48,7 @@ class StoredRows:
 
     def of_keys(self, keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
         """Returns the current rows that may have one of the keys, with these columns. Shapes: n unique keys in, at
-        least the rows with these keys out; memory for them.
+        least the rows with these keys out. Memory: these rows.
         """
         access = self.access
         schema, files = access.schema, replace(access.files, age=access.age())

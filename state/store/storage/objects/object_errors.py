@@ -60,7 +60,7 @@ def status_of(error: Exception) -> int | None:
 
 
 def says_keys_have_ended(error: Exception) -> bool:
-    """Whether the store did not carry out the request because its keys have expired.
+    """Whether the store refused the request because its keys have expired.
 
     An answer to HEAD has no text with the reason. Our requests are well-formed, so status 400 means expired keys.
     """

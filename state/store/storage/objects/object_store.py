@@ -105,7 +105,7 @@ class ClientPair:
 
 @dataclass(slots=True, repr=False)
 class StoreClients:
-    """The clients of one bucket in this process, the requests sent to it, and what is known of the store.
+    """The clients of one bucket in this process, the requests sent to it, and facts about the store.
 
     `renew` makes clients with new keys; None if the keys are in the options. `refuses_second` is whether the store
     keeps an object when a second one is created under its name; None before this was tried.
