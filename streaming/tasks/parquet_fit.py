@@ -99,7 +99,9 @@ def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None
     version = footer.get(_SPARK_VERSION)
     if version is None:
         if not source.accepts_old_dates:
-            raise UnfitFileError("spark.sql.parquet.datetimeRebaseModeInRead is not CORRECTED, and Spark did not write it")
+            raise UnfitFileError(
+                "spark.sql.parquet.datetimeRebaseModeInRead is not CORRECTED, and Spark did not write it"
+            )
     elif version.decode(errors="replace") < _FIRST_WITH_CALENDAR or any(key in footer for key in _OTHER_CALENDAR):
         raise UnfitFileError("its dates and timestamps may use another calendar, which Spark converts")
 
