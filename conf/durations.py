@@ -53,8 +53,8 @@ DURATION_KEYS = frozenset(
 
 
 def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:
-    """Checks that each duration among the table options that a user gives has a unit. Raises OptionError if one has
-    none.
+    """Checks that each duration among the table options that a user gives has a unit. Raises OptionError if a duration
+    has no unit.
     """
     for key in sorted(DURATION_KEYS & options.keys()):
         text = options[key]

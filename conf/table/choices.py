@@ -36,7 +36,7 @@ class SortOrder(Enum):
 
 
 class LookupCompact(Enum):
-    """When a compaction that looks older values up empties level 0: always, or only now and then."""
+    """When a compaction that looks up older values empties level 0: each time, or only now and then."""
 
     RADICAL = "radical"
     GENTLE = "gentle"

@@ -30,7 +30,7 @@ def sequence_number_problems(options: Mapping[str, str], primary_key: Sequence[s
 
 
 def manifest_sort_problems(options: Mapping[str, str], partition_keys: Sequence[str]) -> Iterator[OptionError]:
-    """An error if manifests are to be sorted by a column that is not a partition column."""
+    """An error if options let manifests be sorted by a column that is not a partition column."""
     if not _SORTED.get(options):
         return
     column = _SORTED_BY.find(options)

@@ -120,8 +120,8 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
 
 
 def refuse_unexpected(target: Target, outcome: Outcome, decode: Decoder | None) -> None:
-    """Checks the expectations that end the job. If a row does not meet one, the files of the batch are removed. Raises
-    UnexpectedRowsError.
+    """Checks the expectations that end the job. If a row does not meet such an expectation, the files of the batch are
+    removed. Raises UnexpectedRowsError.
     """
     columns = decode.columns if isinstance(decode, DecodeStep) else NO_COLUMN_OPTIONS
     ending = {e.name: e for e in columns.expect if e.otherwise is Otherwise.FAIL}

@@ -169,7 +169,9 @@ def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome,
 
 
 def fails(policy: KeyOrder, plan: WritePlan) -> bool:
-    """Whether a key from several partitions ends the job. Postponed rows are ordered later, so they never do."""
+    """Whether a key from several partitions ends the job. In a postpone table it never does, because postponed rows are
+    ordered later.
+    """
     return policy is KeyOrder.FAIL and not plan.mode.postpones
 
 

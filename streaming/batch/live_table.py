@@ -58,7 +58,7 @@ class LiveTable:
         return self._target
 
     def keep(self, target: Target) -> None:
-        """Stores the target that a batch has left, for the next batch."""
+        """Stores the target as a batch has left it, for the next batch."""
         self._target = target
 
     @contextmanager

@@ -1,7 +1,7 @@
 """TableSink: the function for foreachBatch.
 
-The sink is a frozen value, so that it can be pickled. What a batch leaves for the next one is kept by path in this
-process (`live_table`); the steps of a batch are in `write_batch`.
+The sink is a frozen value, so that it can be pickled. What a batch leaves for the next batch is kept in this process by
+the table's path (`live_table`); the steps of a batch are in `write_batch`.
 """
 
 import logging

@@ -190,7 +190,7 @@ OPEN_ITEMS = Metric("compactor_open_items", MetricKind.GAUGE, "items that were o
 
 
 class StoppedError(BaseException):
-    """A second signal came: the running items are released."""
+    """Raised when a second signal has come: the running items are released."""
 
 
 @contextmanager

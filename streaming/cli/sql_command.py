@@ -37,7 +37,7 @@ _ENDS = ("quit", "exit")
 def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Format) -> None:
     """Runs SQL statements in the syntax of Flink or Spark: definitions, changes of rows, CALL, system tables, SELECT.
 
-    A semicolon ends a statement. Files come before --execute. Without both, statements are read from the standard
+    A semicolon ends a statement. Files are run before --execute. Without both, statements are read from the standard
     input; if that is a terminal, a shell starts: Ctrl-D or quit; leaves it. The first statement that fails ends the
     command.
     """

@@ -376,7 +376,9 @@ def _changes(
     form: BinlogFormat,
     update_before: UpdateBefore,
 ) -> list[DecodedChange]:
-    """The rows of each kind; deletes of old keys and rows before updates come before the rows after them."""
+    """The rows of each row kind. Deletes of old keys, and rows before updates, stand before the rows after the same
+    changes.
+    """
     update = rows.of_type(form.update) & true_of(rows.data.is_valid())
     followed = update & true_of(rows.old.is_valid())
     moved = followed & (_key_changed(rows, primary_key) | _nulls_changed(rows, nullable, followed, texts))

@@ -37,7 +37,7 @@ class DecodedChange:
 def in_order(
     changes: Sequence[DecodedChange], records: npt.NDArray[np.int64] | None, bad: Mapping[int, str], need: pa.DataType
 ) -> Unjudged:
-    """All rows in the order of their events; rows of one event stay in the order of the changes.
+    """The rows of all changes, in the order of their events; rows of one event stay in the order of the changes.
 
     `records` is the record of each event; None if the events are numbered like the records.
     """

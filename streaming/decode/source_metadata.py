@@ -187,7 +187,8 @@ def _column(events: pa.Array, field: DataField) -> pa.Array:
 def _positions(source: pa.Array) -> pa.Array:
     """Positions as texts that sort like the log; null for other sources.
 
-    For Postgres it is the LSN; for MySQL file, position and row; for SQL Server the LSNs of commit and change.
+    For Postgres the position is the LSN; for MySQL file, position and row; for SQL Server the LSNs of commit and
+    change.
     """
     parts = {name: pc.struct_field(source, name) for name in _POSITION_PARTS}
     of_postgres = _padded(parts["lsn"], _POSITION_DIGITS)

@@ -244,8 +244,8 @@ def _check_checkpoint(
 
 
 def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
-    """The object that checks the topics of a job. None if the cluster is not known, because ids count within one
-    cluster.
+    """The object that checks that the topics of a job are still the same. None if the cluster is not known, because the
+    ids of topics are compared only within one cluster.
     """
     if cluster.id is None:
         _LOG.warning(

@@ -81,7 +81,7 @@ def starts_java() -> bool:
 
 
 def settings_to_start_with() -> tuple[list[str], dict[str, str], str]:
-    """The arguments and settings with which this process starts Spark, and the folder of that Spark."""
+    """The arguments and settings with which this process starts Spark, and the folder of the Spark that it starts."""
     arguments = submit_arguments()
     return arguments, {**_defaults(arguments), **_chosen(arguments)}, str(_find_spark_home())
 

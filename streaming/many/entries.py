@@ -90,7 +90,7 @@ def ahead_of(entry: Entry, span: BatchSpan) -> FeedOffsets:
 
 
 def left_out(entry: Entry, span: BatchSpan) -> list[Feed]:
-    """The partitions from which a table lacks records of earlier batches."""
+    """The partitions from which a table lacks records that earlier batches have read."""
     return sorted(f for f, at in (entry.cutoff or {}).items() if span.start.get(f, at) > at)
 
 

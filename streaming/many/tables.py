@@ -1,8 +1,8 @@
 """The open tables of a job in this process: their numbers, and how tasks read the records of each.
 
-A table gets its number when it is opened, and keeps it as long as the process lives. The values that tasks need to read
-it are packed when it is opened, and again when its schema or settings change. So a batch costs nothing for a table
-without records in it.
+A table gets its number when it is opened, and keeps it as long as the process lives. The values with which tasks read a
+table are packed when the table is opened, and again when its schema or settings change. So a batch costs nothing for a
+table that has no records in the batch.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Adds the remedy to errors of a read."""
+"""Replaces errors of a read by errors that name the remedy."""
 
 from collections.abc import Iterator
 

@@ -62,7 +62,7 @@ def _at_a_time(context: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A task that reports why it could not read."""
+    """A task that tries to make a Kafka client, and reports why it cannot, or an empty text if it can."""
 
     settings: Mapping[str, str]
 

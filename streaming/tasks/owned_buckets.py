@@ -31,7 +31,8 @@ class Owned:
 class OwnedBuckets:
     """The buckets of all tasks.
 
-    The share of each task is packed, or one share with all buckets; each with the bytes that it takes unpacked.
+    `shares` has one packed share for each task, or one packed share with all buckets; each with its size in bytes when
+    unpacked.
     """
 
     among: Destination

@@ -48,7 +48,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The records by schema, and the reasons why other records are bad, by position."""
+    """Records grouped by schema; and for each bad record, by its position, the reason why no schema was found."""
 
     groups: tuple[Group, ...]
     bad: dict[int, str]

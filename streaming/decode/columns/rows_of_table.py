@@ -34,7 +34,9 @@ _DELETE = int(RowKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The rows of the table and the bad records, as `decoded`; and how many rows did not meet expectations, by name."""
+    """`decoded` has the rows of the table and the bad records. `unexpected` says how many rows did not meet each
+    expectation, by its name.
+    """
 
     decoded: Decoded
     unexpected: Mapping[str, int]

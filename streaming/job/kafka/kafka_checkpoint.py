@@ -48,7 +48,7 @@ class Checkpoint:
     snapshot: Snapshot | None = None
 
     def topic_ids(self, cluster: str | None) -> TopicIds:
-        """The ids of its topics, if they belong to this cluster."""
+        """The ids of the checkpoint's topics; empty if they do not certainly belong to this cluster."""
         return {} if self.snapshot is None or not self.topics else ids_in(self.snapshot, cluster)
 
 

@@ -68,7 +68,9 @@ class KafkaNow:
 
 
 def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
-    """The records in Kafka after these offsets. It raises no error, so that a status still shows the rest."""
+    """Asks Kafka for the ends of partitions, and for the time of the first record after each of the given offsets.
+    Raises no error, so that a status still shows everything else.
+    """
     if not reached:
         return KafkaNow({})
     try:

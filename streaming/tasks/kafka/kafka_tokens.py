@@ -50,7 +50,7 @@ def token_of(give: Callable[[], object], now: Callable[[], float] = time.time) -
 
 
 def _end_of(token: str) -> float | None:
-    """When a JSON web token expires; None for other tokens, and if the token does not say."""
+    """When a JSON web token expires; None for other tokens, and for a token that does not say when it expires."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -92,7 +92,7 @@ class SparkTables:
         return kept
 
     def close(self) -> None:
-        """Destroys what is broadcast."""
+        """Destroys the broadcast of the facts about tables, if there is one."""
         if self._broadcast is not None:
             self._broadcast.destroy()
             self._broadcast = None
