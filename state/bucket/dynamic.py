@@ -154,7 +154,8 @@ class DynamicAssigner:
         """Returns a bucket for each row: that of its hash where known, owned or not; else as `Allocation.allocate`
         says.
 
-        Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Raises as `allocate`.
+        Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Raises the errors of
+        `allocate`.
         """
         buckets = self.known.lookup(hashes)
         unknown = np.flatnonzero(buckets == UNKNOWN)

@@ -27,7 +27,7 @@ def misfit(there: TableSchema, wanted: TableSchema) -> str | None:
 
 
 def _holds(there: DataType, wanted: DataType) -> bool:
-    """Whether a column of that type holds all values of the wanted one, apart from nulls."""
+    """Whether a column of that type holds all values of the wanted column, apart from nulls."""
     if there.root is TypeRoot.ROW and wanted.root is TypeRoot.ROW:
         known = {f.name: f.type for f in there.fields}
         return all(f.name in known and _holds(known[f.name], f.type) for f in wanted.fields)

@@ -1,4 +1,6 @@
-"""The live files of each bucket of a table, as a value at one snapshot: the next one comes from it and a delta."""
+"""The live files of each bucket of a table, as a value at one snapshot. The value at the next snapshot is made from
+this value and a delta.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

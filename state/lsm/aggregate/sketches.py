@@ -46,8 +46,8 @@ def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes
 def unite_hll_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
     """Returns the union of HLL sketches, compact, with 4 bits a register.
 
-    Sketches of several sizes become as small as the last one added, or smaller; to a late one, everything before is
-    added. Raises CorruptFileError for bytes that are not an HLL sketch.
+    Sketches of several sizes become as small as the sketch that was added last, or smaller. To a late sketch all
+    earlier sketches are added. Raises CorruptFileError for bytes that are not an HLL sketch.
     """
     held = values[0]
     for value, came_late in zip(values[1:], late[1:], strict=True):

@@ -17,7 +17,7 @@ ToComparable = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class SortedRun:
-    """Files in key order; each one's largest key is below the next one's smallest."""
+    """Files in key order; the largest key of each file is below the smallest key of the next file."""
 
     files: tuple[DataFileMeta, ...] = ()
 

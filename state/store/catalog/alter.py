@@ -210,7 +210,7 @@ def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, want
 
 
 def _publish(table: TableHandle, wanted: TableSchema) -> bool:
-    """Whether the schema was published; False when another one has its id."""
+    """Whether the schema was published; False when another schema has its id."""
     schemas = Schemas(table.io, table.metadata_path)
     try:
         return schemas.create(wanted)

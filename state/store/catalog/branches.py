@@ -120,7 +120,7 @@ class Branches:
         return True
 
     def rename(self, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
-        """Gives a branch another name: its metadata is copied, and then removed under the old one. No writer may write
+        """Gives a branch another name: its metadata is copied, and then removed under the old name. No writer may write
         to it meanwhile. Raises OptionError for a branch that does not exist and for a name that is taken, and as
         `create`.
         """
@@ -248,7 +248,7 @@ class Branches:
         snapshot has a name for messages.
 
         `root` is the metadata folder of the table or of a branch; other histories are the other branches and the table
-        itself. Errors as of `states`.
+        itself. Raises the errors of `states`.
         """
         if root == self._path:
             return self.states()

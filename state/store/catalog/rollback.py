@@ -97,8 +97,8 @@ def _roll_back(
 
 @dataclass(slots=True)
 class _Later:
-    """The snapshots after the wanted one, as the bytes of their files, whether they can be read or not. Also the next
-    snapshot, as it was when the rollback began.
+    """The snapshots after the snapshot to roll back to, as the bytes of their files, whether they can be read or not.
+    Also the next snapshot, as it was when the rollback began.
     """
 
     snapshots: Snapshots
@@ -214,8 +214,8 @@ def _oldest_moved_to(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> int:
 
 
 def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -> dict[str, Snapshot]:
-    """Returns the newest snapshot of each writer up to the wanted one; a snapshot with rows is preferred to a
-    compaction.
+    """Returns the newest snapshot of each writer, up to the snapshot to roll back to; a snapshot with rows is preferred
+    to a compaction.
 
     The search ends at a snapshot that is missing or damaged: it may have been the newest of a writer, and an older
     snapshot would say too little about how far the writer has got.

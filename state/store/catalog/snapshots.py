@@ -36,7 +36,7 @@ class Snapshots:
         """The catalog that decides which snapshot is the newest; None: the files do."""
 
     def latest_id(self) -> int | None:
-        """Returns the newest snapshot's id; None for a table without snapshots. Errors as `latest`."""
+        """Returns the newest snapshot's id; None for a table without snapshots. Raises the errors of `latest`."""
         if self.owner is not None:
             newest = self.owner.newest()
             return None if newest is None else newest.id

@@ -55,11 +55,10 @@ class Again:
 def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) -> Rounds:
     """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
 
-    None stands for no files, but all buckets in which the trigger finds something.
-    Each round first checks whether any process has compacted them already. After a lost round the next one waits, and
-    takes half as many buckets, since a smaller compaction is done sooner.
-    Raises the errors of `TableAt.refreshed`, the engine and the commit, except for StorageError, which counts as a lost
-    round.
+    Without files (None) all buckets are compacted in which the trigger finds something. Each round first checks whether
+    any process has compacted them already. After a lost round the next round waits, and takes half as many buckets,
+    since a smaller compaction is done sooner. Raises the errors of `TableAt.refreshed`, the engine and the commit,
+    except for StorageError, which counts as a lost round.
     """
     left, snapshots, budget = files or {}, list[Snapshot](), again.budget
     lost, most = "no time was given to compact again", 1 << 31

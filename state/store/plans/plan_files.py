@@ -119,7 +119,7 @@ class PlanFolder:
         return self._plans[number]
 
     def plans(self, listing: Listing) -> dict[int, Plan]:
-        """Returns the plans of a listing that still exist. Raises as `plan`."""
+        """Returns the plans of a listing that still exist. Raises the errors of `plan`."""
         numbered = ((number, self.plan(number, listing)) for number in listing.plan_numbers)
         return {number: plan for number, plan in numbered if plan is not None}
 

@@ -24,8 +24,8 @@ from bucketline.state.types.order import key_order
 
 
 def read_kept(table: TableHandle) -> ReadRows:
-    """Returns the rows of the table, with `_row_kind` (int8) as the last column. Raises as `read_table`. Rows in the
-    postpone bucket do not count.
+    """Returns the rows of the table, with `_row_kind` (int8) as the last column. Raises the errors of `read_table`.
+    Rows in the postpone bucket do not count.
     """
     sight = own_sight(table, None)
     refuse_unreadable(sight.schema)

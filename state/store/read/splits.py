@@ -125,7 +125,8 @@ class Scan:
 def plan_scan(
     table: TableHandle, request: ReadRequest, *, snapshot: Snapshot | None = None, least_level: int = 0
 ) -> Scan:
-    """Returns the units of a read of a snapshot; files below `least_level` are left out. Raises as `Table.to_batches`.
+    """Returns the units of a read of a snapshot; files below `least_level` are left out. Raises the errors of
+    `Table.to_batches`.
 
     With `snapshot`, this snapshot is read under the schema of the handle, without other branches.
     """
@@ -192,7 +193,7 @@ def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
 
 
 def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
-    """Returns the rows of a split, as batches with the scan's schema. Errors as of `read_data_file`."""
+    """Returns the rows of a split, as batches with the scan's schema. Raises the errors of `read_data_file`."""
     place = scan.places[split.branch]
     access = replace(file_access(place.open(), place.schema, split.index), share=split.share)
     if split.is_postponed:

@@ -60,7 +60,7 @@ class ReadRequest:
 
 def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> ReadRows:
     """Returns the schema of the requested rows, and the rows, batch by batch; from the view `seen`, if that is given.
-    Raises as `Table.to_batches`.
+    Raises the errors of `Table.to_batches`.
     """
     if request.limit is not None and request.limit < 0:
         raise OptionError(f"a read cannot be limited to {request.limit} rows", key="limit", value=request.limit)
@@ -125,12 +125,14 @@ def _rows_at(table: TableHandle, request: ReadRequest, seen: Sequence[Sight]) ->
 
 
 def rows_projection(table: TableHandle, request: ReadRequest) -> Projection:
-    """Returns the columns and the filter of a request under the schema of the handle. Raises as `Table.to_batches`."""
+    """Returns the columns and the filter of a request under the schema of the handle. Raises the errors of
+    `Table.to_batches`.
+    """
     return _projection_of(Sight(table, table.table_schema, None), request)
 
 
 def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
-    """Returns the schema of the rows of a read of a snapshot. Raises as `Table.to_batches`."""
+    """Returns the schema of the rows of a read of a snapshot. Raises the errors of `Table.to_batches`."""
     own = own_sight(table, request.version)
     refuse_unreadable(own.schema, is_named=request.version is not None)
     projection = _projection_of(own, request)

@@ -28,7 +28,7 @@ from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReade
 
 @dataclass(frozen=True, slots=True)
 class HdfsIO:
-    """A cluster; paths are absolute. Errors as in FileIO.
+    """A cluster; paths are absolute. Errors are those of FileIO.
 
     When a name node goes away, the client sends the request again by itself. The second answer may be an error because
     the first request was carried out: a file to be renamed is gone, or a file to be made exists.

@@ -32,7 +32,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 
 @dataclass(frozen=True, slots=True)
 class LocalIO:
-    """The local file system, or a mounted one; paths are absolute. Errors as in FileIO."""
+    """The local file system, or a mounted one; paths are absolute. Errors are those of FileIO."""
 
     world: World = SYSTEM_WORLD
 

@@ -59,7 +59,7 @@ def check_delete(table: TableHandle) -> None:
 
 
 def check_update(table: TableHandle, verb: str = "update") -> None:
-    """Checks that a row of the table takes the values that an update gives it. Raises as `check_delete`."""
+    """Checks that a row of the table takes the values that an update gives it. Raises the errors of `check_delete`."""
     check_changeable(table, verb)
     if not table.primary_key:
         return

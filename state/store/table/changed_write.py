@@ -22,19 +22,23 @@ from bucketline.state.store.write.write_plan import Mode, WritePlan, WriteScope
 
 
 def open_change(table: TableHandle) -> TableAt:
-    """Returns the table at its newest snapshot, from which the rows to change are read. Raises as for a write."""
+    """Returns the table at its newest snapshot, from which the rows to change are read. Raises the errors of a
+    write.
+    """
     table.io.require_publish()
     return table_at(table, {}).refreshed()
 
 
 def write_plan(table: TableHandle) -> WritePlan:
-    """Returns the plan of writing the table under its newest schema; its files are not read. Raises as for a write."""
+    """Returns the plan of writing the table under its newest schema; its files are not read. Raises the errors of a
+    write.
+    """
     table.io.require_publish()
     return table_at(table.refreshed(), {}).plan
 
 
 def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -> WriteResult:
-    """Returns the result of a change, which is planned again if another writer came first. Raises as
+    """Returns the result of a change, which is planned again if another writer came first. Raises the errors of
     `repeat_if_changed`.
     """
     result, replanned = repeat_if_changed(change, table.world)

@@ -53,7 +53,7 @@ def expire_table(
 ) -> ExpireResult:
     """Expires snapshots; the table's options decide where an argument is None.
 
-    Without a limit all that may expire are removed. Raises as `expire_snapshots`.
+    Without a limit all that may expire are removed. Raises the errors of `expire_snapshots`.
     """
     check_owned(table.table_schema, table.io, table.metadata_path)
     kept = Retention.of(table.table_schema.settings.retention)

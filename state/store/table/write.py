@@ -73,7 +73,9 @@ def write_source(
     source: Any,
     engine: Engine,
 ) -> WriteResult:
-    """Commits the rows of a source of the engine once, on the table as it was read. Errors as of `write_table`."""
+    """Commits the rows of a source of the engine once, on the table as it was read. Raises the errors of
+    `write_table`.
+    """
     plan = at.plan
     trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers)

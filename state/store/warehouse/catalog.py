@@ -151,8 +151,8 @@ class Catalog:
         """Empties a table, and gives it another schema with the same partition columns; older snapshots stay.
 
         This takes two steps: if it is stopped between them, the table is empty and has the older schema. No writer may
-        be active. Arguments are those of `create_table`. Raises as `create_table`, and TableNotFoundError. Nothing has
-        been written then.
+        be active. Arguments are those of `create_table`. Raises the errors of `create_table`, and TableNotFoundError.
+        Nothing has been written then.
         """
         planned = self._planned(schema, primary_key, partition_by, options, comment)
         self._name(name, "replace_table")

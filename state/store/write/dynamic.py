@@ -43,8 +43,8 @@ class Dynamic(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns the stages in which all keys of a partition go to one task, which finds the buckets of known keys and
-        of new ones.
+        """Returns the stages in which all keys of a partition go to one task, which finds the buckets of known and of
+        new keys.
         """
         new = stages.write.groups if stages.place is None else stages.place
         new = new.new if isinstance(new, IndexedKeys) else new

@@ -129,7 +129,7 @@ class GivenBuckets:
 
 @dataclass(frozen=True, slots=True)
 class KnownBuckets:
-    """Dynamic buckets, looked up where the rows are: known keys go to their bucket, new ones to their share.
+    """Dynamic buckets, looked up where the rows are: known keys go to their bucket, new keys to their share.
 
     `entries` are the HASH files of each partition at the snapshot the batch is planned on, `assigners` share its new
     keys. Files are read for partitions that have rows, and kept in this process up to `cache_bytes`.

@@ -76,7 +76,9 @@ class TableAt:
         return 0 if self.view.snapshot is None else self.view.snapshot.id
 
     def refreshed(self) -> "TableAt":
-        """Returns the table with its newest schema, at its newest snapshot. Raises as `table_at` and `newest_live`."""
+        """Returns the table with its newest schema, at its newest snapshot. Raises the errors of `table_at` and
+        `newest_live`.
+        """
         planned_ms = self.table.world.clock.now_ms()
         asked: list[Callable[[], TableHandle | LiveFiles]] = [self.table.refreshed, self._newest_live]
         newest, live = all_at_once(self.table.io, asked)
@@ -171,7 +173,7 @@ class TableAt:
 def table_at(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool = False) -> TableAt:
     """Returns the table as a job with these options writes it, at no snapshot yet: `refreshed` goes to the newest.
 
-    `is_stream` as in `WritePlan`. Raises as `plan_write`. Nothing is written.
+    `is_stream` as in `WritePlan`. Raises the errors of `plan_write`. Nothing is written.
     """
     options = {**table.write_options, **job_options}
     return TableAt(

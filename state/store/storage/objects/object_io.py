@@ -54,7 +54,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class ObjectIO:
-    """A bucket or container; `root` is the path that it was opened for. Errors as in FileIO."""
+    """A bucket or container; `root` is the path that it was opened for. Errors are those of FileIO."""
 
     answers_late: ClassVar[bool] = True
 

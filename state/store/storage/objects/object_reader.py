@@ -23,7 +23,7 @@ _WHOLE_ANSWER = "non-partial response"
 
 
 def read_object(clients: StoreClients, path: str, key: str) -> RangedReader:
-    """Returns the object for reading; it does not change. Errors as in FileIO."""
+    """Returns the object for reading; it does not change. Errors are those of FileIO."""
     size, tail = _open(clients, path, key)
     return RangedReader(size, tail, partial(_range, clients, path, key))
 

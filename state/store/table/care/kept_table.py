@@ -101,9 +101,9 @@ class KeptTable(ReadableTable):
     def fast_forward(self, branch: str) -> int:
         """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
 
-        Snapshots of the table after the last one that both share are replaced; so are its schemas, and tags with the
-        same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that does not
-        exist or has no snapshot.
+        Snapshots of the table after the last snapshot that both share are replaced; so are its schemas, and tags with
+        the same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that does
+        not exist or has no snapshot.
         """
         return forward_table(self._handle, branch)
 

@@ -156,7 +156,9 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
 
 
 def used_columns(schema: pa.Schema, computed: Sequence[pc.Expression]) -> list[str]:
-    """Returns the columns that expressions name. Raises SchemaMismatchError for one that does not fit the columns."""
+    """Returns the columns that expressions name. Raises SchemaMismatchError for an expression that does not fit the
+    columns.
+    """
     names = {str(number): expression for number, expression in enumerate(computed)}
 
     def fits(columns: pa.Schema) -> bool:

@@ -145,7 +145,7 @@ class ReadableTable:
         Columns, filters and limits go into the read, so that files, row groups and columns that are not needed are not
         read. It shows one snapshot, whatever is committed later: `snapshot` as in `to_batches`, else the newest at the
         time of this call. `system` names a system table instead (`files`); `audit_log` and `binlog` are read anew by
-        each scan. Raises as `to_batches`; a fragment of it, or another schema, is refused.
+        each scan. Raises the errors of `to_batches`; a fragment of it, or another schema, is refused.
         """
         if system is not None:
             if read_optimized:
@@ -175,7 +175,7 @@ class ReadableTable:
     def to_polars(self, snapshot: Version | None = None, read_optimized: bool = False) -> "LazyFrame":
         """Returns the table as a Polars LazyFrame, whose columns and filters go into the read (see `dataset`).
 
-        Raises as `dataset`, and OptionError where Polars is not installed.
+        Raises the errors of `dataset`, and OptionError where Polars is not installed.
         """
         return as_polars(self.dataset(snapshot, read_optimized))
 
@@ -189,7 +189,8 @@ class ReadableTable:
         """Makes the table a view of a DuckDB connection, and returns it as a relation of DuckDB.
 
         The view has the table's own name, or `name`, for as long as the connection lasts. Columns and filters go into
-        the read (see `dataset`). The view shows one snapshot; call this again for a newer one. Raises as `dataset`.
+        the read (see `dataset`). The view shows one snapshot; call this again for a newer one. Raises the errors of
+        `dataset`.
         """
         return as_duckdb(self.dataset(snapshot, read_optimized), con, own_name(self.uri) if name is None else name)
 

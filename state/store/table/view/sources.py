@@ -31,7 +31,7 @@ class Wanted:
 
 
 class RowSource(Protocol):
-    """A source of rows whose columns are known before any row is read. Errors as of `Table.to_batches`."""
+    """A source of rows whose columns are known before any row is read. Raises the errors of `Table.to_batches`."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -99,8 +99,8 @@ class SystemSource:
 
 
 def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool) -> SnapshotSource:
-    """Returns the rows of a snapshot: the one that is named, else that of the options, else the newest. Raises as
-    `Table.to_batches`.
+    """Returns the rows of a snapshot: the one that is named, else that of the options, else the newest. Raises the
+    errors of `Table.to_batches`.
     """
     seen = tuple(sights(table, version))
     schema, _ = read_table(table, ReadRequest(read_optimized=read_optimized, limit=0), seen=seen)
