@@ -79,7 +79,7 @@ def compact(
     order_by: Sequence[str] | None = None,
     order_strategy: str | None = None,
 ) -> int | None:
-    """Compacts a table in Spark tasks; the new snapshot's id, None when there was nothing to do.
+    """Compacts a table in Spark tasks, and returns the new snapshot's id; None if there was nothing to do.
 
     `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
     table's for this run, and may name its `branch`; `storage_options` say how its storage is reached. Postponed rows

@@ -104,8 +104,8 @@ class TableSink:
         stop_beside(self._root, commit_user(query_id, self.sink_id))
 
     def finish(self, spark: Any, query_id: str, is_ending: Callable[[], bool] = lambda: False) -> int:
-        """Does, after a query has ended, the compactions that are still due; returns the number of rows that readers do
-        not see even then.
+        """Does the compactions that are still due after a query has ended. Returns the number of rows that readers do
+        not see even after these compactions.
 
         For bounded queries; a later start would do the compactions as well. A failure is logged as a warning. With
         `compaction` = `async` it waits until everything due is compacted, or until `is_ending` returns true; raises

@@ -25,14 +25,14 @@ def sql(
     *,
     storage_options: Mapping[str, str] | None = None,
 ) -> Any:
-    """Runs the SQL statements of `text`, in Flink's spelling or Spark's, and returns what the last one gives.
+    """Runs the SQL statements of `text`, in Flink's spelling or Spark's, and returns the result of the last statement.
 
-    With a Spark session that is a DataFrame, and Spark runs the queries. Without one (`None`) it is an Arrow table:
-    definitions, changes of rows, CALL, system tables and queries over one table need no Spark. `warehouse` is a folder
-    with databases, options of a catalog, or a `Catalog`; unqualified names mean the database `default`. The effects of
-    USE, SET and CREATE CATALOG last for the Spark session and the warehouse. Raises OptionError, before anything is
-    done, for a statement that cannot be read; and as the operations of `Table` and `Catalog`. Statements before the one
-    that fails are done.
+    With a Spark session the result is a DataFrame, and Spark runs the queries. Without a session (`None`) the result is
+    an Arrow table: definitions, changes of rows, CALL, system tables and queries over one table need no Spark.
+    `warehouse` is a folder with databases, options of a catalog, or a `Catalog`; unqualified names mean the database
+    `default`. The effects of USE, SET and CREATE CATALOG last for the Spark session and the warehouse. Raises
+    OptionError, before anything is done, for a statement that cannot be read; and as the operations of `Table` and
+    `Catalog`. Statements before the one that fails are done.
     """
     statements = parse_script(text)
     if not statements:

@@ -91,7 +91,7 @@ class GivenFrame:
 
 @contextmanager
 def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame]:
-    """The rows until the block ends.
+    """The caller's rows as a source for tasks, until the block ends.
 
     Raises SchemaMismatchError for data of another kind, OptionError for more than `MOST_SENT_BYTES`.
     """
