@@ -82,7 +82,9 @@ class Sighting:
 
 
 def sighting(before: Sighting | None, view: ItemView, now_ms: int) -> Sighting:
-    """Returns what a judge remembers of an item after looking: since when nothing has changed."""
+    """Returns what a judge remembers of an item after a look: the epoch and heartbeat, and since when they have not
+    changed.
+    """
     # An older epoch comes from an old listing, and is ignored.
     if before is not None and (view.epoch < before.epoch or (before.epoch, before.beat) == (view.epoch, view.beat)):
         return before

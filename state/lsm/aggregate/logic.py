@@ -29,7 +29,7 @@ class _Logic(AggregateFunction):
 
     @abstractmethod
     def _holds(self, values: np.ndarray, live: Mask, starts: Indices) -> np.ndarray:
-        """Returns for each key what its live values give together."""
+        """Returns for each key the result of its live values: whether all, or any, are true."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ Handle = TypeVar("Handle", bound=TableHandle)
 def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
     """Returns the table with its newest schema after the changes, which make one version together.
 
-    Raises SchemaMismatchError and OptionError as `change_schema`, and as `check_columns` where the changes bring a
-    problem; StorageError if it is not known whether the change was committed.
+    Raises SchemaMismatchError and OptionError as `change_schema`, and the errors of `check_columns` where the changes
+    bring a problem; StorageError if it is not known whether the change was committed.
     """
     has_snapshots = table.snapshot_store.latest_id() is not None
 
@@ -88,7 +88,7 @@ def replace_schema(table: Handle, planned: TableSchema) -> Handle:
 def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy) -> Handle:
     """Returns the table with its newest schema, which includes the incoming columns if the policy allows it.
 
-    Raises SchemaMismatchError as `evolve_schema`, and as `check_columns` where the changes bring a problem.
+    Raises SchemaMismatchError as `evolve_schema`, and the errors of `check_columns` where the changes bring a problem.
     """
     return _commit(table, lambda newest: evolve_schema(newest, incoming, policy, now_ms=table.world.clock.now_ms()))
 

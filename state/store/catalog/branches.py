@@ -121,8 +121,8 @@ class Branches:
 
     def rename(self, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
         """Gives a branch another name: its metadata is copied, and then removed under the old name. No writer may write
-        to it meanwhile. Raises OptionError for a branch that does not exist and for a name that is taken, and as
-        `create`.
+        to it meanwhile. Raises OptionError for a branch that does not exist and for a name that is taken, and the
+        errors of `create`.
         """
         if self._owner is not None:
             raise UnsupportedTableError("the catalog decides about branches, and cannot rename one", branch=name)

@@ -123,7 +123,8 @@ def open_handle(
     world: World = SYSTEM_WORLD,
 ) -> TableHandle:
     """Opens the table at a path or URI. `reading` are read options, which may name a branch, `writing` options of the
-    sink, both checked. Raises OptionError for storage options and the name of a branch, and as `newest_schema`.
+    sink, both checked. Raises OptionError for storage options and the name of a branch, and the errors of
+    `newest_schema`.
     """
     options, reading = check_storage_options(storage), reading or {}
     io, root = file_io_for(path, options, world)

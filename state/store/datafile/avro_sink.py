@@ -16,7 +16,7 @@ BLOCK_BYTES = 4 << 20
 
 
 class AvroSink:
-    """One file being written; closing it leaves the sink open.
+    """A writer of one file into an open stream; closing the writer leaves the stream open.
 
     The sync marker is made from `file_name`, so that no other file has the same. Raises UnsupportedTableError for
     columns that Avro cannot store.

@@ -23,8 +23,8 @@ _ORC_ID = b"paimon.id"
 
 
 class OrcSink:
-    """One file being written, with checksums in its footer; closing it leaves the sink open. About `stripe_bytes` are
-    buffered; `target_bytes` is the planned size of the file.
+    """A writer of one file into an open stream, with checksums in the footer; closing the writer leaves the stream
+    open. About `stripe_bytes` are buffered; `target_bytes` is the planned size of the file.
     """
 
     def __init__(

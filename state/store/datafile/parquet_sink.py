@@ -18,7 +18,9 @@ _INTEGER_DIGITS = 18
 
 
 class ParquetSink:
-    """One file being written; closing the sink leaves its stream open. The `first` rows represent all rows."""
+    """A writer of one file into an open stream; closing the writer leaves the stream open. The `first` rows represent
+    all rows.
+    """
 
     def __init__(
         self,

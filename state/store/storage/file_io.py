@@ -108,10 +108,9 @@ def file_io_for(uri: str, storage: Mapping[str, str] | None, world: World = SYST
     """Returns the FileIO for a path or URI, and the path it names there, without a slash at the end.
 
     `storage` are storage options (`s3.endpoint`, ...); those of other schemes are ignored. It has no default, so that
-    no caller can forget to hand them on. Names of temporary files come from `world`.
-    A local path may be relative to the working directory; `%` is taken literally, as Paimon does. Schemes may be
-    written in capitals (`FILE:/data`). Raises OptionError for a URI of an unknown scheme, and as
-    `check_storage_options`.
+    no caller can forget to hand them on. Names of temporary files come from `world`. A local path may be relative to
+    the working directory; `%` is taken literally, as Paimon does. Schemes may be written in capitals (`FILE:/data`).
+    Raises OptionError for a URI of an unknown scheme, and the errors of `check_storage_options`.
     """
     options = check_storage_options(storage)
     io, root = plain_io(uri, options, world)

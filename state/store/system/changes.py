@@ -31,8 +31,9 @@ def audit_log(table: TableHandle) -> ReadRows:
 
 
 def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool) -> ReadRows:
-    """Returns the changes after snapshot `since`, up to and including `until`, with the columns of `until`. `as_log`:
-    as `audit_log`; else without the rows that were removed or replaced. Raises the errors of `Table.to_batches`.
+    """Returns the changes after snapshot `since`, up to and including `until`, with the columns of `until`. With
+    `as_log` the rows have the form of `audit_log`; else they come without the rows that were removed or replaced.
+    Raises the errors of `Table.to_batches`.
     """
     version = None if since == until else until
     schema = rows_schema(table, ReadRequest(version=version))

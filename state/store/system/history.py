@@ -166,7 +166,7 @@ def statistics(table: TableHandle) -> pa.Table:
 
 
 def aggregation_fields(table: TableHandle) -> pa.Table:
-    """Returns one row a column, with the options of the form `fields.<column>.…` that are about it."""
+    """Returns one row for each column, with the options `fields.<column>.…` of that column."""
     newest = table.schema_store.latest()
     assert newest is not None, "a table that is open has a schema"
     rows = [

@@ -40,7 +40,9 @@ def check_changeable(table: TableHandle, verb: str) -> None:
 
 
 def check_delete(table: TableHandle) -> None:
-    """Checks that a delete removes rows of the table. Raises UnsupportedTableError, and as `check_changeable`."""
+    """Checks that a delete removes rows of the table. Raises UnsupportedTableError, and the errors of
+    `check_changeable`.
+    """
     check_changeable(table, "delete from")
     if not table.primary_key:
         return

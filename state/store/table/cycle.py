@@ -61,9 +61,9 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
     """Runs the work that was planned on a table, commits it, compacts again what was lost as the `trigger` says, and
     follows the table's rules for expiry and tags.
 
-    Raises the errors of the work, after its files are removed, and as `commit_change`; CommitConflictError for a
-    compaction that was lost, and if the snapshot that the work reads has expired meanwhile; CommittedNotVisibleError
-    when the rows are in the table and readers do not see them within `visibility-timeout`.
+    Raises the errors of the work, after its files are removed, and the errors of `commit_change`; CommitConflictError
+    for a compaction that was lost, and if the snapshot that the work reads has expired meanwhile;
+    CommittedNotVisibleError when the rows are in the table and readers do not see them within `visibility-timeout`.
     """
     made: list[CommitMessage] = []
     try:

@@ -62,7 +62,7 @@ class Table(KeptTable):
 
         `filter` is an Arrow expression or SQL text. If another writer changed the same keys since they were read, the
         delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a delete does not
-        remove a row, CommitConflictError if other writers keep changing the same keys, and as `write`.
+        remove a row, CommitConflictError if other writers keep changing the same keys, and the errors of `write`.
         """
         return delete_rows(self._handle, filter, engine=engine)
 
@@ -73,7 +73,8 @@ class Table(KeptTable):
 
         `assignments` maps columns to plain values, to SQL (`bl.expr("amount * 2")`) or to Arrow expressions, over the
         columns as they were. Columns of the primary key stay. Raises UnsupportedTableError for merge engines that
-        combine rows, SchemaMismatchError for a value that cannot be set, computed or stored, and as `delete`.
+        combine rows, SchemaMismatchError for a value that cannot be set, computed or stored, and the errors of
+        `delete`.
         """
         return update_rows(self._handle, filter, assignments, engine=engine)
 
@@ -93,7 +94,7 @@ class Table(KeptTable):
         computed from the columns of both (`bl.expr("source.amount")`); `"delete"`; or None, and the row stays.
         `when_not_matched` = `"insert"` writes the source rows that match no row; None leaves them out. With
         `engine=bucketline.spark_engine(spark)`, Spark's tasks join and write, and `source` may be a Spark DataFrame.
-        Raises SchemaMismatchError if several source rows match one row, and as `update` and `delete`.
+        Raises SchemaMismatchError if several source rows match one row, and the errors of `update` and `delete`.
         """
         return merge_rows(self._handle, source, on, when_matched, when_not_matched, engine=engine)
 
@@ -112,7 +113,7 @@ class Table(KeptTable):
         get no rows. Without it, the partitions that get rows are replaced, or the whole table if it has no partitions
         or `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. With
         `engine=bucketline.spark_engine(spark)`, Spark's tasks write, and `data` may be a Spark DataFrame. Raises
-        SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and as `write`.
+        SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and the errors of `write`.
         """
         return overwrite_table(self._handle, data, partition, row_kinds, engine=engine)
 

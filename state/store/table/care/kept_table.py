@@ -190,7 +190,7 @@ class KeptTable(ReadableTable):
 
         The table's options `partition.expiration-*` and `partition.timestamp-*` apply; `older_than` replaces
         `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
-        OptionError if neither says when partitions expire, and as `overwrite`.
+        OptionError if neither says when partitions expire, and the errors of `overwrite`.
         """
         return expire_table_partitions(self._handle, older_than=older_than)
 
