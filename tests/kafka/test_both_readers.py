@@ -228,6 +228,25 @@ tables: [{{source-table: "regex:shop\\\\.(.*)", table: "{tmp_path}/k.db/{{1}}"}}
         assert identifiers == sorted(set(identifiers))
 
 
+def by_topics(broker: KafkaBroker, root: Path, reader: str, route: str, subscribed: str, more: str = "") -> RoutedJob:
+    """A job that writes each topic whose name matches `route` into a table of its own."""
+    text = f"""
+source:
+  format: kafka
+  reader: {reader}
+  decode: json
+  options: {{kafka.bootstrap.servers: "{broker.bootstrap_servers}", subscribePattern: "{subscribed}",
+            startingOffsets: earliest}}
+checkpoint: {root}/checkpoint
+trigger: availableNow
+create: {{schema: "id BIGINT NOT NULL, text STRING", primary-key: [id], options: {{bucket: "1"}}}}
+tables: [{{topic: "regex:{route}", table: "{root}/k.db/{{1}}"}}]
+{more}"""
+    job = resolve_jobs(read_settings(text, name="job.yaml"))
+    assert isinstance(job, RoutedJob)
+    return job
+
+
 def test_topics_go_to_tables_of_their_own_and_others_are_bad_records(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -235,22 +254,8 @@ def test_topics_go_to_tables_of_their_own_and_others_are_bad_records(
     for name in names:
         kafka_broker.create_topic(f"by-topic-{name}")
         kafka_broker.produce(f"by-topic-{name}", [record(n) for n in range(3)])
-    text = f"""
-source:
-  format: kafka
-  reader: native
-  decode: json
-  options: {{kafka.bootstrap.servers: "{kafka_broker.bootstrap_servers}", subscribePattern: "by-topic-.*",
-            startingOffsets: earliest}}
-checkpoint: {tmp_path}/checkpoint
-trigger: availableNow
-create: {{schema: "id BIGINT NOT NULL, text STRING", primary-key: [id], options: {{bucket: "1"}}}}
-unmatched: bad-record
-bad-records: {{path: "{tmp_path}/bad", max: 3}}
-tables: [{{topic: "regex:by-topic-(orders|items)", table: "{tmp_path}/k.db/{{1}}"}}]
-"""
-    job = resolve_jobs(read_settings(text, name="job.yaml"))
-    assert isinstance(job, RoutedJob)
+    bad = f'unmatched: bad-record\nbad-records: {{path: "{tmp_path}/bad", max: 3}}\n'
+    job = by_topics(kafka_broker, tmp_path, "native", "by-topic-(orders|items)", "by-topic-.*", bad)
     run_routed(job, spark)
     for name in names[:2]:
         assert open_table(str(tmp_path / "k.db" / name)).to_arrow()["id"].to_pylist() == [0, 1, 2]
@@ -266,20 +271,7 @@ def test_a_new_checkpoint_parks_the_tables_whose_records_kafka_has_removed(
     for name in ("kept", "gone"):
         kafka_broker.create_topic(f"lacks-{name}", settings={"retention.ms": "3600000"})
         kafka_broker.produce(f"lacks-{name}", [record(n) for n in range(3)])
-    text = f"""
-source:
-  format: kafka
-  reader: spark
-  decode: json
-  options: {{kafka.bootstrap.servers: "{kafka_broker.bootstrap_servers}", subscribePattern: "lacks-.*",
-            startingOffsets: earliest}}
-checkpoint: {tmp_path}/checkpoint
-trigger: availableNow
-create: {{schema: "id BIGINT NOT NULL, text STRING", primary-key: [id], options: {{bucket: "1"}}}}
-tables: [{{topic: "regex:lacks-(.*)", table: "{tmp_path}/k.db/{{1}}"}}]
-"""
-    job = resolve_jobs(read_settings(text, name="job.yaml"))
-    assert isinstance(job, RoutedJob)
+    job = by_topics(kafka_broker, tmp_path, "spark", "lacks-(.*)", "lacks-.*")
     run_routed(job, spark)
     for name in ("kept", "gone"):
         kafka_broker.produce(f"lacks-{name}", [record(n) for n in range(10, 13)])

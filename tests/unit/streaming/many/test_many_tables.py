@@ -78,14 +78,14 @@ def test_tables_that_are_known_are_read_once(tmp_path: Path) -> None:
 def test_a_batch_that_dies_at_any_call_to_storage_is_finished_by_the_next_process(tmp_path: Path, way: str) -> None:
     job = shop(tmp_path)
     day = Day(job, 3, tables=3)
-    step, at = 13, 3
+    step, at = 8, 3
     for _ in range(7):
         day.hour(20)
         with killed_at(at, way) as death:
             job.batch()
-        if death.is_dead:
-            job.crash()
-            job.batch()
+        assert death.is_dead
+        job.crash()
+        job.batch()
         at += step
         day.check()
         for name in day.tables:
@@ -98,11 +98,12 @@ def test_current_timestamp_is_the_time_of_the_batch_in_each_table_and_attempt(tm
     select = 'select: "id, now() AS seen"'
     routes = 'tables: [{source-table: "regex:shop[.].*", table: "ROOT/w/{table}"}]'
     job = Shop(tmp_path, f"{create}\n{select}\n{routes}\n", time_ms=1_700_000_000_000)
-    for number, at in enumerate((None, 30, 45)):
+    for number, at in enumerate((None, 15, 30)):
         for name in ("t0", "t1"):
             job.topic.change(name, {"id": number})
         with killed_at(at) as death:
             job.batch()
+        assert death.is_dead is (at is not None)
         if death.is_dead:
             job.crash()
             job.batch()

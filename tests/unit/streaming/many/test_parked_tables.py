@@ -115,7 +115,7 @@ def test_what_it_has_missed_waits_while_no_route_is_for_it(tmp_path: Path) -> No
     assert job.rows("b") == [*all_rows(), row(50)]
 
 
-@pytest.mark.parametrize("at", range(2, 110, 12))
+@pytest.mark.parametrize("at", range(2, 70, 12))
 def test_a_process_that_dies_while_a_table_catches_up_doubles_and_loses_nothing(tmp_path: Path, at: int) -> None:
     job = poisoned(tmp_path)
     job.text = LENIENT
@@ -125,9 +125,9 @@ def test_a_process_that_dies_while_a_table_catches_up_doubles_and_loses_nothing(
     job.topic.change("a", row(50))
     with killed_at(at) as death:
         job.batch()
-    if death.is_dead:
-        job.crash()
-        job.batch()
+    assert death.is_dead
+    job.crash()
+    job.batch()
     assert job.rows("a") == job.rows("b") == [*all_rows(), row(50)]
     assert list(job.appends("b")) == [0, 4]
 

@@ -31,5 +31,5 @@ def test_requests_grow_with_the_tables_that_have_records_and_not_with_those_that
     requests(job, KNOWN)
     one, three = requests(job, 1), requests(job, 3)
     each = (three - one) // 2
-    assert three == one + 2 * each and each <= OF_A_TABLE
+    assert three == one + 2 * each and 0 < each <= OF_A_TABLE
     assert one - each <= OF_THE_JOB
