@@ -106,7 +106,7 @@ class BatchReport:
             parts.append("skipped " + ", ".join(_of_kind(kind, count) for kind, count in self.skipped_records))
         if self.unexpected_rows:
             parts.append(
-                "did not meet expectations:" + ", ".join(f"{name} {count:,}" for name, count in self.unexpected_rows)
+                "did not meet expectations: " + ", ".join(f"{name} {count:,}" for name, count in self.unexpected_rows)
             )
         if self.expired_snapshots:
             parts.append(f"expired {counted(self.expired_snapshots, 'snapshot')}")

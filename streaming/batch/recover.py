@@ -91,6 +91,16 @@ class UserHistory:
     since_is_whole: bool = True
     is_running: bool = False
 
+    @property
+    def known(self) -> tuple[Snapshot, ...]:
+        """The snapshots of the commit user that the table still has, the one that its tag keeps included."""
+        return self.commits if self.marker is None else (*self.commits, self.marker)
+
+    @property
+    def newest_batch(self) -> int | None:
+        """The number of the newest batch of the commit user; None if the table knows no batch of it."""
+        return max((s.commit_identifier for s in self.known), default=None)
+
 
 def decide(
     batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool, at_least: int | None = None
@@ -101,13 +111,13 @@ def decide(
     table need not show any. Raises CheckpointMismatchError if the table is ahead of the checkpoint, holds the batch
     with other input, or can no longer tell.
     """
-    known = sorted((*history.commits, *([history.marker] if history.marker else [])), key=lambda s: s.id, reverse=True)
+    known = sorted(history.known, key=lambda s: s.id, reverse=True)
     same = [s for s in known if s.commit_identifier == batch.batch_id]
     if same:
         return _recognise(batch, same, allow_reprocess=allow_reprocess)
-    newest = max((s.commit_identifier for s in known), default=None)
     if allow_reprocess:
         return WriteBatch()
+    newest = history.newest_batch
     if newest is not None and newest > batch.batch_id:
         raise CheckpointMismatchError(
             f"the table holds batch {newest} of this query, but its checkpoint is at batch {batch.batch_id}: the "

@@ -84,8 +84,7 @@ class TableSink:
         table = live_table(self.path, self.options, user, self.storage_options)
         try:
             with table.batch(identity):
-                job = self._job()
-                job = job if job.parquet is not None else replace(job, parquet=self._frame_reader(table))
+                job = replace(self._job(), parquet=self._parquet_reader(table))
                 target, report = write_batch(table.target, identity, batch, job)
                 table.keep(target)
                 report = replace(report, storage_requests=requests_sent(store).since(sent).total)
@@ -128,7 +127,7 @@ class TableSink:
         """
         return branch_path(file_io_for(self.path, self.storage_options)[1], ReadSettings(self.options))
 
-    def _frame_reader(self, table: LiveTable) -> ParquetReader | None:
+    def _parquet_reader(self, table: LiveTable) -> ParquetReader | None:
         """How tasks read DataFrames that consist only of columns of Parquet files; None if Spark reads all
         DataFrames.
         """

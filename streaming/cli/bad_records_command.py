@@ -43,7 +43,7 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
     if (path is None) == (conf_file is None):
         raise click.UsageError("give PATH, or --conf-file")
     if conf_file is None:
-        assert path is not None, "give either PATH or --conf-file"
+        assert path is not None, "one of the two is given"
         if replay or settings:
             raise click.UsageError("--replay and --set need --conf-file")
         print_table(_counts(_place_at(path)), form)

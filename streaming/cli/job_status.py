@@ -31,6 +31,7 @@ from bucketline.streaming.job.job_table import has_table, open_existing
 from bucketline.streaming.job.kafka.table_offsets import WriterOffsets, newest_offsets
 from bucketline.streaming.job.many.lag import KafkaNow, ask_kafka
 from bucketline.streaming.many.birth import birth_of
+from bucketline.streaming.many.entries import route_of
 from bucketline.streaming.many.ledger import Entry, FeedOffsets, Ledger, offsets_in
 from bucketline.streaming.many.ledger_files import ledger_files
 
@@ -154,11 +155,8 @@ def _config(job: RoutedJob, name: str, entry: Entry) -> JobConfig:
     """The settings that the current routes give a table. If no route leads to the table any more, the settings of the
     first route.
     """
-    for origin in sorted(entry.origins, key=str):
-        to = job.resolve(origin.name, origin.topic)
-        if isinstance(to, Resolved) and to.table == name:
-            return job.config_of(to)
-    return job.config_of(Resolved(job.routes[0].number, name))
+    to = route_of(name, entry, lambda o: job.resolve(o.name, o.topic))
+    return job.config_of(Resolved(job.routes[0].number, name) if to is None else to)
 
 
 def _reached(ledger: Ledger | None, name: str, entry: Entry) -> FeedOffsets:

@@ -56,16 +56,15 @@ class JobSink(TableSink):
         if self.topics is not None:
             self.topics.ask.close()
 
-    def _frame_reader(self, table: LiveTable) -> ParquetReader | None:
-        """None: a job has chosen before how tasks read its source, so no DataFrame is checked."""
-        return None
+    def _parquet_reader(self, table: LiveTable) -> ParquetReader | None:
+        """How tasks read the files of the job's source. The job has chosen it before, so no DataFrame is checked."""
+        return self.parquet
 
     def _job(self) -> Job:
         return replace(
             TableSink._job(self),
             kafka=None if self.kafka is None else self.kafka(),
             joins_partitions=self.joins_partitions,
-            parquet=self.parquet,
             topics=self.topics,
             most_records=self.most_records,
             bad_records=self.bad_records,

@@ -6,7 +6,7 @@ records. The snapshots of a replay hold no offsets.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import BAD_RECORDS_TOPIC, SOURCE_DECODE, JobConfig, RecordFormat
+from bucketline.conf.job import BAD_RECORDS_TOPIC, SOURCE_DECODE, BadRecords, JobConfig, RecordFormat
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
 from bucketline.state.determinism import SYSTEM_WORLD
@@ -55,18 +55,10 @@ def replay_bad_records(
             "--replay needs records to decode, and source.decode is none: bad rows are stored as JSON",
             key=SOURCE_DECODE.key,
         )
+    check_places([config.bad_records] if config.bad_records.has_place else [])
     place = ready_place(config, {})
     stored = stored_in(place)
-    if stored is None or place is None:
-        raise OptionError(
-            "--replay reads a folder or a table of bad records"
-            + (
-                "; a topic holds the records unchanged: read it with a job as source.options.subscribe"
-                if config.bad_records.topic is not None
-                else f", and the job names none: set {BAD_RECORDS_PATH.key}"
-            ),
-            key=BAD_RECORDS_PATH.key if config.bad_records.topic is None else BAD_RECORDS_TOPIC.key,
-        )
+    assert place is not None and stored is not None, "the place is a folder or a table"
     table = handle_of(open_existing(config))
     check_with(config, table.table_schema)
     schema = table.table_schema
@@ -107,6 +99,22 @@ def replay_bad_records(
         return replay.run(lambda: ending.asked_by is not None)
 
 
+def check_places(places: Sequence[BadRecords]) -> None:
+    """Checks that the places for bad records that a job names can be replayed. Raises OptionError if it names none, or
+    a topic.
+    """
+    if not places:
+        raise OptionError(
+            f"the job names no place for bad records: set {BAD_RECORDS_PATH.key}", key=BAD_RECORDS_PATH.key
+        )
+    if any(place.topic is not None for place in places):
+        raise OptionError(
+            "--replay reads folders and tables of bad records; a topic holds the records unchanged: give it to a job "
+            "as source.options.subscribe",
+            key=BAD_RECORDS_TOPIC.key,
+        )
+
+
 def warn_of_order(table: TableHandle) -> None:
     """Logs a warning if the table has no `sequence.field`: then a replayed record wins over newer rows with its key."""
     schema = table.table_schema
@@ -120,8 +128,7 @@ def warn_of_order(table: TableHandle) -> None:
 def newest_batch(table: TableHandle, options: Mapping[str, str], user: str) -> int | None:
     """The number of a writer's newest batch in a table; None if the table knows no batch of the writer."""
     _, history = read_history(Target(table_at(table, options), user).refreshed())
-    known = (*history.commits, *(() if history.marker is None else (history.marker,)))
-    return max((s.commit_identifier for s in known), default=None)
+    return history.newest_batch
 
 
 def records_frame(spark: Any, rows: pa.Table) -> Any:

@@ -150,8 +150,7 @@ def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> En
     if known is None:
         return entry
     known.target, history = read_history(known.target.refreshed())
-    newest = max((s.commit_identifier for s in (*history.commits, *filter(None, [history.marker]))), default=None)
-    return found_further(name, entry, newest, batch)
+    return found_further(name, entry, history.newest_batch, batch)
 
 
 def _caught_up(

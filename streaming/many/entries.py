@@ -1,13 +1,13 @@
 """Pure decisions about one table in a batch, and about its ledger entry before and after."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from bucketline.conf.routes.routed_job import Resolved
+from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.many.ledger import BEFORE_ALL, Entry, FeedOffsets, Ledger, Parked, offsets_text
-from bucketline.streaming.tasks.many.split import Feed, Resolver
+from bucketline.streaming.tasks.many.split import Feed, Origin, Resolver
 from bucketline.streaming.tasks.many.table_notes import TableNote
 
 
@@ -128,10 +128,13 @@ def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None
 
 def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
     """Whether the routes still send records of any origin of the table to it."""
-    if not entry.origins:
-        return True
-    found = (routes.resolve(origin.name, origin.topic) for origin in entry.origins)
-    return any(isinstance(to, Resolved) and to.table == name for to in found)
+    return not entry.origins or route_of(name, entry, lambda o: routes.resolve(o.name, o.topic)) is not None
+
+
+def route_of(name: str, entry: Entry, resolve: Callable[[Origin], Resolved | Left]) -> Resolved | None:
+    """The route that sends records of an origin of the table to it; None if there is no such route."""
+    found = (resolve(origin) for origin in sorted(entry.origins, key=str))
+    return next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
 
 
 def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, now_ms: int, *, wrote: bool) -> Entry:
@@ -202,20 +205,21 @@ def started_again(
     """
     first: FeedOffsets = {} if earliest is None else earliest
     tables: dict[str, Entry] = {}
-    for name, entry in before.tables.items():
+    taking_part: list[Entry] = []
+    for name, old in before.tables.items():
         cutoff = dict(before.cutoff(name))
         for feed, at in reached.get(name, {}).items():
             cutoff[feed] = max(at, cutoff.get(feed, 0))
-        entry = replace(entry, last_batch=None, cutoff=cutoff)
-        removed = sorted(f for f in entry.fed if f in cutoff and cutoff[f] < first.get(f, 0))
-        if entry.takes_part and before.tables[name].cutoff is None:
+        entry = replace(old, last_batch=None, cutoff=cutoff)
+        removed = sorted(f for f in old.fed if f in cutoff and cutoff[f] < first.get(f, 0))
+        if old.takes_part and old.cutoff is None:
             if removed:
                 entry = _lacking(entry, before, removed[0], first, now_ms)
             else:
-                # Partitions that have brought it no record so far.
+                # Of partitions that have brought the table no record, it needs nothing that Kafka has removed.
                 entry = replace(entry, cutoff={feed: max(at, first.get(feed, 0)) for feed, at in cutoff.items()})
+                taking_part.append(entry)
         tables[name] = entry
-    taking_part = [e for name, e in tables.items() if e.takes_part and before.tables[name].cutoff is None]
     start = {
         feed: max(first.get(feed, 0), min([at, *((e.cutoff or {}).get(feed, at) for e in taking_part)]))
         for feed, at in before.end.items()

@@ -6,7 +6,7 @@ ledger does: it names each table's last batch, and the offsets up to which the t
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bucketline.conf.routes.route import SourceName
@@ -80,12 +80,6 @@ class Ledger:
         know."""
         entry = self.tables.get(target)
         return self.end if entry is None or entry.cutoff is None else entry.cutoff
-
-    def with_entry(self, target: str, entry: Entry) -> "Ledger":
-        return replace(self, tables={**self.tables, target: entry})
-
-    def without(self, target: str) -> "Ledger":
-        return replace(self, tables={t: e for t, e in self.tables.items() if t != target})
 
     def encode(self) -> bytes:
         """The text of the file; the same ledger is the same text."""

@@ -30,7 +30,5 @@ def _holds(state: ManyState, name: str, route: int, identity: BatchIdentity) -> 
     handle = doors.open(config, None, may_create=False)
     if handle is None:
         return False
-    target, history = read_history(Target(table_at(handle, doors.options(config)), state.tables.user).refreshed())
-    del target
-    known = (*history.commits, *([history.marker] if history.marker else ()))
-    return any(s.commit_identifier == identity.batch_id for s in known)
+    _, history = read_history(Target(table_at(handle, doors.options(config)), state.tables.user).refreshed())
+    return any(s.commit_identifier == identity.batch_id for s in history.known)

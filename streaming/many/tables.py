@@ -7,7 +7,7 @@ table that has no records in the batch.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -33,6 +33,7 @@ from bucketline.streaming.batch.plan import plan_batch, plan_emptied
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.many.birth import birth_of
+from bucketline.streaming.many.entries import route_of
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.metrics.outlets import open_outlets
@@ -174,8 +175,7 @@ class Tables:
     def found(self, name: str, entry: Entry) -> Opened | None:
         """A table that the job knows, opened with the settings of the route of its records. None if the table is
         missing, or if no route takes its records. Raises as `opened`."""
-        resolved = (self.doors.resolve(origin) for origin in sorted(entry.origins, key=str))
-        to = next((to for to in resolved if isinstance(to, Resolved) and to.table == name), None)
+        to = route_of(name, entry, self.doors.resolve)
         if to is None:
             return None
         config = self.doors.config(to)
@@ -260,8 +260,3 @@ class Tables:
                 raise done
             left += done
         return left
-
-
-def without_filter(step: DecodeStep) -> DecodeStep:
-    """The step without its filter by table, for records that have been split by table already."""
-    return replace(step, messages=replace(step.messages, source_table=None))

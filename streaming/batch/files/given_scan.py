@@ -60,7 +60,7 @@ def _scan_of(frame: Any, execution: Any) -> FileColumns:
     chosen = columns_of(str(plan.toJSON()), RDD_SCAN)
     rdd = execution.toRdd()
     if not rdd.equals(_leaf(plan).rdd()):
-        raise UnfitFileError("the frame is not that of the batch")
+        raise UnfitFileError("the frame does not read the rows of the batch")
     planned = execution.executedPlan()
     read = columns_of(str(planned.toJSON()), FILE_SCAN)
     fields = scanned_fields(read.leaf)

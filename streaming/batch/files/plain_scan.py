@@ -63,7 +63,7 @@ def columns_of(plan: str, leaf_class: str) -> PlanColumns:
         if node["class"] != PROJECT and node["class"] not in _SAME_ROWS:
             raise UnfitFileError(f"the frame is the work of {_named(node)}")
         if node["num-children"] != 1:
-            raise UnfitFileError("the frame is made of several")
+            raise UnfitFileError("the frame is made of several frames")
     if leaf["class"] != leaf_class or leaf["num-children"] != 0:
         raise UnfitFileError(f"the frame is the work of {_named(leaf)}")
     ids = [_id(_only(tree)) for tree in leaf["output"]]
@@ -75,7 +75,7 @@ def columns_of(plan: str, leaf_class: str) -> PlanColumns:
         if node["class"] == PROJECT:
             chosen = [_chosen(tree) for tree in node["projectList"]]
             if any(source not in place_of for _, source in chosen):
-                raise UnfitFileError("a column is none of the files'")
+                raise UnfitFileError("a column is none of the files' columns")
             places = tuple(place_of[source] for _, source in chosen)
             place_of = {new: place_of[source] for new, source in chosen}
     return PlanColumns(leaf, places)

@@ -77,11 +77,11 @@ def rows_of_table(
     now, stays = without_moves(was, records, [values[name] for name in plan.keys], keeps_old=keeps_old)
     judged_out: Bools = np.zeros(len(was), np.bool_)
     if plan.where is not None:
-        if plan.images is JudgedImages.OWN:
+        if keeps_old:
             for record in records[lacking_old(now, records)].tolist():
                 bad.setdefault(record, _NEEDS_OLD)
         now, kept = judged(now, records, passes, plan.images, inserted)
-        if plan.images is JudgedImages.OWN:
+        if keeps_old:
             judged_out = ~kept
         stays = stays & kept
     for output, failed in failures:

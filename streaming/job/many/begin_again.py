@@ -10,14 +10,14 @@ from py4j.protocol import Py4JError
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig
-from bucketline.conf.routes.routed_job import Resolved, RoutedJob
+from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.conf.sources.source_options import KAFKA, start_at
 from bucketline.streaming.batch.identity import newest_offsets_of
 from bucketline.streaming.job.job_table import has_table, open_existing
 from bucketline.streaming.job.kafka.kafka_admin import JvmAdmin
 from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from bucketline.streaming.job.run import set_aside
-from bucketline.streaming.many.entries import started_again
+from bucketline.streaming.many.entries import route_of, started_again
 from bucketline.streaming.many.ledger import Entry, FeedOffsets, offsets_in
 from bucketline.streaming.many.ledger_files import LedgerFiles
 
@@ -74,8 +74,7 @@ def first_offsets(admin: JvmAdmin) -> FeedOffsets:
 
 def _reached(routed: RoutedJob, name: str, entry: Entry, query: str) -> FeedOffsets:
     """The end offsets in the newest snapshot of a query in a table; empty if the query has made none."""
-    found = (routed.resolve(origin.name, origin.topic) for origin in sorted(entry.origins, key=str))
-    to = next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
+    to = route_of(name, entry, lambda o: routed.resolve(o.name, o.topic))
     if to is None or not query:
         return {}
     config = routed.config_of(to)

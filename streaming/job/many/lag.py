@@ -3,6 +3,7 @@
 import importlib
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from bucketline.streaming.many.ledger import FeedOffsets
 from bucketline.streaming.tasks.many.split import Feed
 
 _ANSWER_S = 5.0
-"""The most seconds that all answers of the brokers together may take."""
+"""The most seconds that the brokers may take for all offsets together, and then for the settings of the topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +48,17 @@ class KafkaNow:
         """The time from which Kafka may remove unread records, computed from how long their topics keep records. Below
         0 if Kafka never removes them; None if the time is not known, or no record is unread.
         """
-        waiting = [feed for feed, offset in reached.items() if feed in self.partitions and self._waits(feed, offset)]
-        if not waiting or not all(feed in self.partitions for feed in reached):
+        if not self.behind(reached):
             return None
         times = []
-        for feed in waiting:
+        for feed in (feed for feed, offset in reached.items() if self.partitions[feed].end > offset):
             kept_ms, written_ms = self.retention_ms.get(feed[0]), self.partitions[feed].next_ms
-            if kept_ms is None or (kept_ms >= 0 and written_ms is None):
+            if kept_ms is not None and kept_ms < 0:
+                continue
+            if kept_ms is None or written_ms is None:
                 return None
-            if kept_ms >= 0 and written_ms is not None:
-                times.append(written_ms + kept_ms)
+            times.append(written_ms + kept_ms)
         return min(times, default=-1)
-
-    def _waits(self, feed: Feed, offset: int) -> bool:
-        return self.partitions[feed].end > offset
 
     def next_of(self, feed: Feed) -> int | None:
         found = self.partitions.get(feed)
@@ -99,7 +97,7 @@ def _retention(client: Any, settings: Mapping[str, str], topics: Collection[str]
     """How long each topic keeps records, in milliseconds; without topics that no broker has answered for."""
     admin = importlib.import_module("confluent_kafka.admin")
     kept: dict[str, int] = {}
-    try:
+    with suppress(client.KafkaException):
         asking = admin.AdminClient({**settings, "log_level": 0})
         asked = [admin.ConfigResource(admin.ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
         for resource, answer in asking.describe_configs(asked, request_timeout=_ANSWER_S).items():
@@ -107,8 +105,6 @@ def _retention(client: Any, settings: Mapping[str, str], topics: Collection[str]
                 kept[resource.name] = int(answer.result(_ANSWER_S)["retention.ms"].value)
             except (client.KafkaException, KeyError, TypeError, ValueError, TimeoutError):
                 continue
-    except client.KafkaException:
-        return kept
     return kept
 
 

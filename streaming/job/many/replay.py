@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketline.conf.errors import OptionError
-from bucketline.conf.job import BAD_RECORDS_TOPIC, JobConfig, Setting
+from bucketline.conf.job import JobConfig, Setting
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.routes.route_options import ON_TABLE_FAILURE, UNMATCHED, OnTableFailure, Unmatched
-from bucketline.conf.routes.routed_job import Resolved, RoutedJob, routed_job
-from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
+from bucketline.conf.routes.routed_job import RoutedJob, routed_job
+from bucketline.conf.sink_options import BAD_RECORDS_MAX, KEY_ORDER
 from bucketline.state.determinism import SystemIds
 from bucketline.streaming.bad_records.folder import folder_name
 from bucketline.streaming.bad_records.replays import Replay, Replayed, up_to
@@ -33,9 +32,10 @@ from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.run import check_routed, many_job
 from bucketline.streaming.job.many.sink import ManySink
 from bucketline.streaming.job.open_session import open_session
-from bucketline.streaming.job.replay import newest_batch, records_frame, replayed_identity, warn_of_order
+from bucketline.streaming.job.replay import check_places, newest_batch, records_frame, replayed_identity, warn_of_order
 from bucketline.streaming.job.run import SESSION_ZONE
 from bucketline.streaming.job.start.silence import broken_silence
+from bucketline.streaming.many.entries import route_of
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger import Entry, Ledger
 from bucketline.streaming.many.ledger_files import LedgerFiles, ledger_files
@@ -95,12 +95,13 @@ def replay_routed(
 def replay_of(job: RoutedJob, doors: JobDoors, files: "ReplayFiles", write: Callable[[pa.Table, int], None]) -> Replay:
     """The replay of a job (`as_replayed`), whose batches are written by `write`."""
     places = [stored_in(ready_place(config, {})) for config in places_of(job) if has_place(config)]
-    own = OwnRecords(doors, newest_ledger(job), files)
+    user = files.user()
+    own = OwnRecords(doors, newest_ledger(job), files, user)
     return Replay(
-        files.user(),
+        user,
         [place for place in places if place is not None],
         own=own.of_this_job,
-        written=lambda rows: up_to(rows, own.newest_batch),
+        written=own.written,
         newest=files.newest(),
         write=write,
     )
@@ -110,19 +111,9 @@ def as_replayed(routed: RoutedJob) -> RoutedJob:
     """The settings of the job, changed for a replay of its bad records: any number of records may be bad again, and a
     table that fails ends the replay.
 
-    Raises OptionError if the job names no place that can be read back.
+    Raises OptionError as `check_places`.
     """
-    if not any(config.bad_records.has_place for config in places_of(routed)):
-        raise OptionError(
-            f"the job names no place for bad records: set {BAD_RECORDS_PATH.key}", key=BAD_RECORDS_PATH.key
-        )
-    for config in places_of(routed):
-        if config.bad_records.topic is not None:
-            raise OptionError(
-                "--replay reads folders and tables of bad records; a topic has them as they were: give it to a job as "
-                "source.options.subscribe",
-                key=BAD_RECORDS_TOPIC.key,
-            )
+    check_places([config.bad_records for config in places_of(routed)])
     dropped = (BAD_RECORDS_MAX.key, KEY_ORDER.key, UNMATCHED.key, ON_TABLE_FAILURE.key)
     settings = {key: setting for key, setting in routed.settings.items() if not key.endswith(dropped)}
     tops = {key.rpartition("bad-records.")[0] for key in settings if "bad-records." in key}
@@ -185,12 +176,13 @@ class ReplayFiles:
 @dataclass(frozen=True, slots=True)
 class OwnRecords:
     """Decides which bad records in a place belong to a job, and up to which batch they can be replayed. `ledger` is the
-    job's newest ledger.
+    job's newest ledger, `user` the commit user of its replays.
     """
 
     doors: JobDoors
     ledger: Ledger | None
     replays: ReplayFiles
+    user: str
     _known: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
     def of_this_job(self, rows: pa.Table) -> pa.Table:
@@ -199,20 +191,27 @@ class OwnRecords:
         """
         names = pa.array([*self._tables], pa.string())
         is_own = pc.fill_null(pc.is_in(rows["table_name"], value_set=names), False)
-        for writer in (self.replays.user(), *self._queries()):
+        for writer in (self.user, *self._queries()):
             # A table that catches up is another writer, whose name begins with that of the query.
             is_own = pc.or_(is_own, pc.starts_with(rows["query_id"], writer))
         return rows.filter(is_own)
 
-    def newest_batch(self, writer: str, table: str | None) -> int | None:
+    def written(self, rows: pa.Table) -> pa.Table:
+        """The bad records of batches that are certain to be written."""
+        tables, replayed = self._tables, self.replays.newest()
+
+        def newest(writer: str, table: str | None) -> int | None:
+            name = None if table is None else tables.get(table)
+            return replayed if writer == self.user else self._newest(writer, name)
+
+        return up_to(rows, newest)
+
+    def _newest(self, writer: str, name: str | None) -> int | None:
         """The newest batch of a writer up to which the records of a table are certain to be written; None if
         not known.
         """
-        if writer == self.replays.user():
-            return self.replays.newest()
         if self.ledger is not None and writer.startswith(tuple(self._queries())):
             return self.ledger.batch
-        name = None if table is None else self._tables.get(table)
         if name is None:
             return None
         if (writer, name) not in self._known:
@@ -232,8 +231,7 @@ class OwnRecords:
     def _in_table(self, writer: str, name: str) -> int | None:
         assert self.ledger is not None, "it knows the table"
         entry: Entry = self.ledger.tables[name]
-        resolved = (self.doors.resolve(origin) for origin in sorted(entry.origins, key=str))
-        to = next((to for to in resolved if isinstance(to, Resolved) and to.table == name), None)
+        to = route_of(name, entry, self.doors.resolve)
         config = None if to is None else self.doors.config(to)
         handle = None if config is None else self.doors.open(config, None, may_create=False)
         if config is None or handle is None:

@@ -46,6 +46,8 @@ def test_the_line_tells_what_is_out_of_the_ordinary() -> None:
         "the compaction conflicted with another commit",
     ):
         assert told in line
+    unmet = replace(REPORT, unexpected_rows=(("positive", 1200), ("whole", 3)))
+    assert "did not meet expectations: positive 1,200, whole 3" in unmet.line()
     waiting = replace(REPORT, postponed_rows=12345, postponed_seconds=7300)
     assert "12,345 rows postponed, for up to 2 hours" in waiting.line()
     hidden = replace(REPORT, hidden_rows=12345, hidden_seconds=7300)
