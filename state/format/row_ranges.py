@@ -57,13 +57,13 @@ def has_row_ids(schema: TableSchema) -> bool:
 
 
 def tracks_rows(schema: TableSchema) -> bool:
-    """Whether the rows of a table have ids."""
+    """Whether rows have ids and versions: the columns of row tracking, which must be requested by name."""
     return schema.settings.reading.row_tracking and not schema.primary_keys
 
 
 def kept_schema(schema: TableSchema) -> TableSchema:
-    """Returns the schema of files with rows that stay as they are: in tables with row tracking the rows keep ids and
-    versions.
+    """Returns the schema with the columns of row tracking if the table has them: that of a read, and that of files with
+    rows that stay as they are, since such rows keep ids and versions.
     """
     return with_tracked(schema) if tracks_rows(schema) else schema
 

@@ -126,3 +126,11 @@ __all__ = [
     "sql_text",
     "tokens_of",
 ]
+
+
+def quoted_column(name: str, table: str | None = None) -> exp.Column:
+    """Returns a column by its exact name, of the table with that name or alias if it is given."""
+    column = exp.column(exp.to_identifier(name, quoted=True))
+    if table is not None:
+        column.set("table", exp.to_identifier(table, quoted=True))
+    return column

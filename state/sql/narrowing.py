@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from bucketline.state.sql.dialect import sql_text, tokens_of
+from bucketline.state.sql.dialect import quoted_column, sql_text, tokens_of
 from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.types.logical import DataField, TypeRoot
 
@@ -154,5 +154,5 @@ def _is_of(node: exp.Expression, field: DataField) -> bool:
 
 
 def _text(node: exp.Expression, field: DataField) -> str:
-    name = exp.column(exp.to_identifier(field.name, quoted=True))
+    name = quoted_column(field.name)
     return f"({sql_text(node.transform(lambda part: name.copy() if isinstance(part, exp.Column) else part))})"

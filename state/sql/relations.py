@@ -201,5 +201,9 @@ def _is_in_its_own(table: exp.Expression) -> bool:
 
 def _span(table: exp.Expression) -> tuple[int, int]:
     """Returns where a table's name begins in the text, and the position after its end."""
-    parts = table.parts
-    return int(parts[0].meta["start"]), int(parts[-1].meta["end"]) + 1
+    return start_of(table), int(table.parts[-1].meta["end"]) + 1
+
+
+def start_of(table: exp.Expression) -> int:
+    """Returns the position in the text at which a table's name begins."""
+    return int(table.parts[0].meta["start"])

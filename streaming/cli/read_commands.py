@@ -8,11 +8,10 @@ from bucketline.conf.option import did_you_mean
 from bucketline.conf.secrets import mask
 from bucketline.conf.wording import counted
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.row_ranges import with_tracked
+from bucketline.state.format.row_ranges import kept_schema
 from bucketline.state.sql.compute.conditions import Condition, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
-from bucketline.state.store.read.projection import is_tracked
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.columns_text import type_text
 from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments, version
@@ -173,7 +172,7 @@ def _schema_at(table: TableHandle, version: Version | None) -> TableSchema:
         else Versions(table.io, table.metadata_path).find(version, table.table_schema.settings.reading)
     )
     schema = table.table_schema if snapshot is None else table.schema_store.get(snapshot.schema_id)
-    return with_tracked(schema) if is_tracked(schema) else schema
+    return kept_schema(schema)
 
 
 def _known_columns(schema: TableSchema, wanted: tuple[str, ...]) -> tuple[str, ...]:

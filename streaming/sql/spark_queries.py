@@ -22,7 +22,7 @@ from bucketline.conf.reader_options import (
 )
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.row_ranges import tracks_rows, with_tracked
+from bucketline.state.format.row_ranges import kept_schema
 from bucketline.state.sql.dialect import as_spark_reads, refused
 from bucketline.state.sql.narrowing import needed_columns, needed_rows
 from bucketline.state.sql.statement import Query, Relation
@@ -176,7 +176,7 @@ class SparkQueries:
 
 def _known_fields(schema: TableSchema) -> Sequence[DataField]:
     """The columns that a query may name. Ids of rows are among them, although `*` does not include them."""
-    return with_tracked(schema).fields if tracks_rows(schema) else schema.fields
+    return kept_schema(schema).fields
 
 
 def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from bucketline.conf.table.read_options import SCAN_MODE_KEY
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.row_ranges import TRACKED_NAMES, tracks_rows, with_tracked
+from bucketline.state.format.row_ranges import TRACKED_NAMES, kept_schema, tracks_rows
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
 from bucketline.state.sql.compute.conditions import Condition
@@ -38,7 +38,7 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
     SchemaMismatchError naming an unknown column, or one requested twice.
     """
     own = [f.name for f in schema.fields]
-    known = own if not is_tracked(schema) else [*own, *TRACKED_NAMES]
+    known = own if not tracks_rows(schema) else [*own, *TRACKED_NAMES]
     wanted = own if columns is None else list(columns)
     for position, name in enumerate(wanted):
         if name not in known:
@@ -53,7 +53,7 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
             f"columns={[name for name in own if name in readable]}",
             column=unread,
         )
-    fields = representable((with_tracked(schema) if is_tracked(schema) else schema).fields)
+    fields = representable(kept_schema(schema).fields)
     expression = condition.expression
     looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
     # Rows without any column would have no count.
@@ -61,11 +61,6 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
         f.name for f in representable(schema.fields)[:1]
     )
     return Projection(tuple(wanted), condition, needed)
-
-
-def is_tracked(schema: TableSchema) -> bool:
-    """Whether rows have the columns of row tracking, which must be requested by name."""
-    return tracks_rows(schema)
 
 
 def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:

@@ -18,14 +18,14 @@ from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import extension_of
-from bucketline.state.format.row_ranges import row_ranges
+from bucketline.state.format.row_ranges import row_ranges, tracks_rows
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
 from bucketline.state.store.read.fallback import Sight
 from bucketline.state.store.read.file_index import narrowed_by_index
 from bucketline.state.store.read.merge_read import read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
-from bucketline.state.store.read.projection import Projection, is_tracked
+from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.prune import BucketFiles, prune
 from bucketline.state.store.read.row_groups import FileShare
 from bucketline.state.store.read.table_read import ReadRequest, file_access, index_entries, plan_rows
@@ -224,7 +224,7 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
 def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
     """Whether the files are a single file with row groups, whose rows need no row number of their own."""
     is_one = len(files) == 1 and extension_of(files[0].file_name) == FileFormat.PARQUET.value
-    return is_one and not (is_tracked(schema) or schema.settings.reading.data_evolution)
+    return is_one and not (tracks_rows(schema) or schema.settings.reading.data_evolution)
 
 
 def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:

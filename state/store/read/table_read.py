@@ -20,7 +20,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET, SCHEMA_DIR, schema_name
-from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
+from bucketline.state.format.row_ranges import TRACKED_NAMES, kept_schema, tracks_rows, with_tracked
 from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
@@ -31,7 +31,7 @@ from bucketline.state.store.read.fallback import Sight, own_sight, sights
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import parts_of, paths_of, read_buckets, read_stored_rows
 from bucketline.state.store.read.postponed import read_with_postponed
-from bucketline.state.store.read.projection import Projection, is_tracked, plan_projection, refuse_unreadable
+from bucketline.state.store.read.projection import Projection, plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
 from bucketline.state.store.read.views import files_table
 from bucketline.state.store.storage.open_ahead import open_ahead
@@ -91,7 +91,7 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
     """Returns the condition of a filter on the columns of the table. Raises OptionError for text that is no
     condition.
     """
-    return plan_condition(filter, (with_tracked(schema) if is_tracked(schema) else schema).fields)
+    return plan_condition(filter, kept_schema(schema).fields)
 
 
 def _projection_of(sight: Sight, request: ReadRequest) -> Projection:
@@ -155,7 +155,7 @@ def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight]
 
 def _with_asked(sight: Sight, projection: Projection) -> Sight:
     """Returns the same view with the columns of row tracking in its schema, if requested."""
-    if not is_tracked(sight.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
+    if not tracks_rows(sight.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
         return sight
     return replace(sight, schema=with_tracked(sight.schema))
 

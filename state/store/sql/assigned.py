@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from bucketline.conf.option import did_you_mean
 from bucketline.state.sql.compute.parsing import parse_value
-from bucketline.state.sql.dialect import refused
+from bucketline.state.sql.dialect import quoted_column, refused
 from bucketline.state.sql.statement import SetValues
 from bucketline.state.store.sql.spelling import spellings
 from bucketline.state.types.columns_text import default_in_sql
@@ -28,7 +28,7 @@ def values_by_column(
     for field, inner in _by_field(assignments, fields, verb, ()).items():
         whole = inner.get(())
         if whole is None:
-            whole = _rebuilt(field, inner, _column(field.name, table), verb, (field.name,))
+            whole = _rebuilt(field, inner, quoted_column(field.name, table), verb, (field.name,))
         values[field.name] = default_of(field) if is_default(whole) else whole
     return values
 
@@ -119,8 +119,3 @@ def _rebuilt(
             value = given[()] if () in given else _rebuilt(own, given, value, verb, (*path, own.name))
         parts += [exp.Literal.string(own.name), value]
     return exp.Anonymous(this="named_struct", expressions=parts)
-
-
-def _column(name: str, table: str | None) -> exp.Expression:
-    quoted = exp.to_identifier(name, quoted=True)
-    return exp.column(quoted) if table is None else exp.column(quoted, table=exp.to_identifier(table, quoted=True))

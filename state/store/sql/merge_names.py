@@ -62,14 +62,6 @@ class MergeNames:
         """Replaces a name by the source's own name of the column."""
         return node if not isinstance(node, exp.Column) else exp.column(exp.to_identifier(self.find(node)[1]))
 
-    def of_target(self, name: str) -> str:
-        """Returns the table's column with that name. Raises OptionError for an unknown column."""
-        names = self._sides[0][2]
-        matches = spellings(name, names)
-        if len(matches) != 1:
-            raise refused(f"MERGE: unknown column {name!r}; there are {', '.join(names)}", column=name)
-        return matches[0]
-
     def of_source(self, name: str, clause: str) -> exp.Expression:
         """Returns the source's column with that name, for * in a clause. Raises OptionError if there is no such
         column.

@@ -19,6 +19,7 @@ from bucketline.state.sql.compute.expression import SqlExpression, evaluate
 from bucketline.state.sql.compute.filters import untyped_scalar
 from bucketline.state.sql.compute.meeting import common_type, to_common
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
+from bucketline.state.sql.relations import start_of
 from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.sql.aggregates import Aggregate, grouped, sortable
 from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
@@ -79,7 +80,7 @@ def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.R
     if isinstance(tree, exp.Table):
         _refuse_others(tree, *_OF_A_TABLE)
         source = open_source(
-            session, next(r for r in query.relations if r.start == _start(tree)), tree.alias_or_name, reads=reads
+            session, next(r for r in query.relations if r.start == start_of(tree)), tree.alias_or_name, reads=reads
         )
         names = [f.name for f in source.fields]
         return _Select(source, exp.select("*")).reader(names)
@@ -115,7 +116,7 @@ def _source(session: SqlSession, query: Query, node: exp.Expression, reads: bool
         _refuse_others(node, *_OF_A_TABLE)
         if names:
             raise _needs_spark(f"{node.sql(DIALECT)} after FROM")
-        relation = next(r for r in query.relations if r.start == _start(node))
+        relation = next(r for r in query.relations if r.start == start_of(node))
         return open_source(session, relation, node.alias_or_name, reads=reads)
     if (numbers := series(node)) is not None:
         return rows_source(numbers, node.alias_or_name, names)
@@ -149,7 +150,7 @@ def _united(session: SqlSession, query: Query, tree: exp.Union, reads: bool) -> 
 
 def _named_in(node: exp.Expression, query: Query) -> tuple[Relation, ...]:
     """Returns the tables that a part of a query names."""
-    starts = {_start(t) for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
+    starts = {start_of(t) for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
     return tuple(r for r in query.relations if r.start in starts)
 
 
@@ -180,10 +181,6 @@ def _refuse_others(node: exp.Expression, *allowed: str) -> None:
     other = next((key for key, value in node.args.items() if value and key not in allowed), None)
     if other is not None:
         raise _needs_spark(f"{_NAMES.get(other, other.upper())} in {node.sql(DIALECT)}")
-
-
-def _start(table: exp.Table) -> int:
-    return int(table.parts[0].meta["start"])
 
 
 def _bound(tree: exp.Select, source: Source) -> exp.Expression:

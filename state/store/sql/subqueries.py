@@ -6,14 +6,16 @@ Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand; Spark
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.wording import counted
-from bucketline.state.sql.dialect import DIALECT, refused
+from bucketline.state.sql.dialect import DIALECT, quoted_column, refused
 from bucketline.state.sql.queries import read_query
+from bucketline.state.sql.relations import start_of
 from bucketline.state.sql.statement import Delete, Merge, MergeAction, Query, Relation, Update
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries
 from bucketline.state.store.sql.session import SqlSession
@@ -37,7 +39,7 @@ def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) ->
     changes = statement.assignments if isinstance(statement, Update) else {}
     names = {path: f"value_{at}" for at, path in enumerate(changes)}
     table = _read_alone(statement)
-    picked = [_own(name, statement.alias).as_(f"key_{at}") for at, name in enumerate(primary_key)]
+    picked = [quoted_column(name, statement.alias).as_(f"key_{at}") for at, name in enumerate(primary_key)]
     picked += [exp.alias_(node.copy(), names[path]) for path, node in changes.items()]
     where = "" if statement.where is None else f" WHERE {statement.where.sql(DIALECT, identify=True)}"
     columns = ", ".join(node.sql(DIALECT, identify=True) for node in picked)
@@ -48,11 +50,11 @@ def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) ->
     relations += [_relation(statement, t) for t in (_tables(statement.where) if statement.where is not None else [])]
     on = exp.and_(
         *(
-            exp.EQ(this=_own(name, statement.alias), expression=_own(f"key_{at}", _SOURCE))
+            exp.EQ(this=quoted_column(name, statement.alias), expression=quoted_column(f"key_{at}", _SOURCE))
             for at, name in enumerate(primary_key)
         )
     )
-    set_to = {path: _own(name, _SOURCE) for path, name in names.items()}
+    set_to = {path: quoted_column(name, _SOURCE) for path, name in names.items()}
     action = MergeAction("update", set_to) if isinstance(statement, Update) else MergeAction("delete")
     return Merge(statement.table, statement.alias, _query(text, relations), _SOURCE, (), on, (action,), (), ())
 
@@ -133,28 +135,24 @@ def _among(place: exp.In, values: Sequence[object]) -> exp.Expression:
 def _literal(value: object) -> exp.Expression:
     if value is None or isinstance(value, bool | int | float | str):
         return exp.convert(value)
+    if isinstance(value, Decimal):
+        number = exp.Literal.number(format(value.copy_abs(), "f"))  # with an exponent it would be a double
+        return exp.Neg(this=number) if value.is_signed() else number
     kind = type(value).__name__.upper()
-    text = exp.Literal.string(str(value))
-    if kind == "DECIMAL":
-        return (
-            exp.Literal.number(format(value, "f"))
-            if not str(value).startswith("-")
-            else exp.Neg(this=exp.Literal.number(format(value, "f")[1:]))
-        )
     return exp.cast(
-        text, {"DATE": "DATE", "DATETIME": "TIMESTAMPNTZ", "TIMESTAMPSCALAR": "TIMESTAMPNTZ"}.get(kind, kind)
+        exp.Literal.string(str(value)), {"DATETIME": "TIMESTAMPNTZ", "TIMESTAMPSCALAR": "TIMESTAMPNTZ"}.get(kind, kind)
     )
 
 
 def _tables(node: exp.Expression) -> list[exp.Table]:
     """Returns the tables that a node names, in the order of the text."""
     tables = [t for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)]
-    return sorted(tables, key=lambda t: int(t.parts[0].meta["start"]))
+    return sorted(tables, key=start_of)
 
 
 def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
     """Returns the version and options of a table inside of the statement; None for the name of a query in WITH."""
-    start = int(table.parts[0].meta["start"])
+    start = start_of(table)
     return next((r for r in statement.relations if r.start == start), None)
 
 
@@ -179,7 +177,3 @@ def _parts(relation: Relation) -> list[str]:
     name = relation.name
     last = name.table if name.branch is None else f"{name.table}$branch_{name.branch}"
     return [part for part in (name.catalog, name.database, last) if part is not None]
-
-
-def _own(name: str, table: str) -> exp.Column:
-    return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(table, quoted=True))
