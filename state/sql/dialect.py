@@ -115,22 +115,23 @@ def reason_of(error: SqlglotError) -> str:
     return f"{description.rstrip('.')}{place}"
 
 
-__all__ = [
-    "DIALECT",
-    "Token",
-    "TokenType",
-    "as_spark_reads",
-    "parse_one",
-    "reason_of",
-    "refused",
-    "sql_text",
-    "tokens_of",
-]
-
-
 def quoted_column(name: str, table: str | None = None) -> exp.Column:
     """Returns a column by its exact name, of the table with that name or alias if it is given."""
     column = exp.column(exp.to_identifier(name, quoted=True))
     if table is not None:
         column.set("table", exp.to_identifier(table, quoted=True))
     return column
+
+
+__all__ = [
+    "DIALECT",
+    "Token",
+    "TokenType",
+    "as_spark_reads",
+    "parse_one",
+    "quoted_column",
+    "reason_of",
+    "refused",
+    "sql_text",
+    "tokens_of",
+]
