@@ -140,8 +140,8 @@ def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, n
     age = duration(older_than, "--older-than")
     result = table.remove_orphan_files(dry_run=not delete, older_than=age, no_writers=no_writers)
     print_table(_orphans_table(result), form)
-    fate = "removed" if result.deleted else "found; --delete removes them"
-    size = f"{counted(len(result.files), 'file')}, {counted(result.size_bytes, 'byte')} {fate}"
+    outcome = "removed" if result.deleted else "found; --delete removes them"
+    size = f"{counted(len(result.files), 'file')}, {counted(result.size_bytes, 'byte')} {outcome}"
     click.echo(size if result.files else "no orphan files", err=True)
 
 

@@ -57,7 +57,7 @@ def test_bodies_side_by_side_are_the_values_that_fastavro_reads(seed: int) -> No
 
 
 @given(SEEDS)
-def test_a_damaged_body_has_the_same_fate_alone_and_harms_no_other(seed: int) -> None:
+def test_a_damaged_body_has_the_same_result_alone_and_harms_no_other(seed: int) -> None:
     random = Random(seed)
     schema = drawn_schema(random)
     parsed = parse_avro_schema(schema)

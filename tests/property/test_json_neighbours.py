@@ -74,15 +74,15 @@ def _records(form: str, rows: Sequence[dict[str, str]]) -> list[bytes]:
     return [wrap(_object({"id": str(n), **row})).encode() for n, row in enumerate(rows)]
 
 
-def _fates(form: str, records: Sequence[bytes]) -> list[Any]:
+def _results(form: str, records: Sequence[bytes]) -> list[Any]:
     """For each record its row, or why it is bad."""
     found = FORMATS[form][0](pa.array(records, pa.binary()))
-    fates: list[Any] = [None] * len(records)
+    results: list[Any] = [None] * len(records)
     for origin, row in zip(found.origin.to_pylist(), found.rows.to_pylist(), strict=True):
-        fates[origin] = repr(row)
+        results[origin] = repr(row)
     for position, reason in zip(found.bad.to_pylist(), found.reasons.to_pylist(), strict=True):
-        fates[position] = f"bad: {reason}"
-    return fates
+        results[position] = f"bad: {reason}"
+    return results
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -90,7 +90,7 @@ def _fates(form: str, records: Sequence[bytes]) -> list[Any]:
 @given(st.data())
 def test_a_record_becomes_the_same_alone_and_among_others(form: str, data: st.DataObject) -> None:
     records = _records(form, data.draw(st.lists(ROWS, min_size=2, max_size=6)))
-    together, alone = _fates(form, records), [fate for record in records for fate in _fates(form, [record])]
+    together, alone = _results(form, records), [result for record in records for result in _results(form, [record])]
     # Of several reasons against a record it may be another one that is told.
     assert [f"{f:.4}" if f.startswith("bad:") else f for f in together] == [
         f"{f:.4}" if f.startswith("bad:") else f for f in alone
@@ -118,8 +118,8 @@ def test_a_number_too_large_for_its_column_is_always_bad(form: str, column: str,
         ([plain, {column: whole[column]}, plain], 1),
         ([odd, whole, plain], 1),
     ]:
-        fates = _fates(form, _records(form, rows))
-        assert fates[at].startswith("bad:") or not (is_bad or rows[at] is whole)
+        results = _results(form, _records(form, rows))
+        assert results[at].startswith("bad:") or not (is_bad or rows[at] is whole)
         # Debezium's texts may be base64 as well.
-        assert not fates[at].startswith("bad:") or is_bad or rows[at] is whole or (form == "debezium" and is_text)
-        assert all(fate.startswith("{'id'") for fate, row in zip(fates, rows, strict=True) if row is plain)
+        assert not results[at].startswith("bad:") or is_bad or rows[at] is whole or (form == "debezium" and is_text)
+        assert all(result.startswith("{'id'") for result, row in zip(results, rows, strict=True) if row is plain)

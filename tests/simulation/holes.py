@@ -106,8 +106,8 @@ HOLES = (
     Edit(
         "island",
         "state/store/commit/publication.py",
-        "        if base is not None and base == before:\n            return Fate.WON",
-        "        if base is None or base is not None:\n            return Fate.WON",
+        "        if base is not None and base == before:\n            return PublishOutcome.WON",
+        "        if base is None or base is not None:\n            return PublishOutcome.WON",
         "a commit on a snapshot that had been taken back or had expired hid those of others",
     ),
     Edit(

@@ -216,8 +216,8 @@ MUTATIONS = (
     _broken(
         "place in the history",
         "state/store/commit/publication.py",
-        "        if base is not None and base == before:\n            return Fate.WON",
-        "        if base is None or base is not None:\n            return Fate.WON",
+        "        if base is not None and base == before:\n            return PublishOutcome.WON",
+        "        if base is None or base is not None:\n            return PublishOutcome.WON",
         "a commit on a snapshot that was taken back undoes that",
         f"{_STORE}/commit/test_publish.py", f"{_STORE}/commit/test_stopped_commits.py",
     ),

@@ -33,8 +33,8 @@ from bucketline.state.store.commit.commit_check import CommitChecks, Fit, Half
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests
-from bucketline.state.store.commit.fate import Fate, Publication
 from bucketline.state.store.commit.publication import publish_snapshot
+from bucketline.state.store.commit.publish_outcome import Publication, PublishOutcome
 from bucketline.state.store.commit.schema_gone import check_branch, check_own_schema
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.queued_writes import QueuedWrites
@@ -159,9 +159,9 @@ class HalfCommit:
         publication = publish_snapshot(
             self.table.snapshots, self.table.manifests, snapshot, self._retries, self._proof, base.latest
         )
-        if publication.fate is Fate.UNKNOWN:
+        if publication.outcome is PublishOutcome.UNKNOWN:
             return outcome_unknown(snapshot, str(publication.error))
-        if publication.fate is Fate.WON:
+        if publication.outcome is PublishOutcome.WON:
             self.work.bases.follow(snapshot, plan.delta_entries)
             self._write_hints(snapshot)
             return self._checked(snapshot)

@@ -12,7 +12,7 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_proof import FilesProof
 from bucketline.state.store.commit.commit_retry import Retries
-from bucketline.state.store.commit.fate import Fate, Publication
+from bucketline.state.store.commit.publish_outcome import Publication, PublishOutcome
 from bucketline.state.store.server.owner import TableOwner
 
 
@@ -34,21 +34,29 @@ def publish_by_owner(
                 holder = snapshots.holder(snapshot.id)
                 if holder is not None:
                     won = snapshot.is_same_as(holder)
-                    return _looked_at(owner, snapshot, before, gone) if won else Publication(Fate.LOST)
+                    return _looked_at(owner, snapshot, before, gone) if won else Publication(PublishOutcome.LOST)
             if gone is not None:
                 # An attempt without an answer may still arrive.
-                return Publication(Fate.LOST, gone=gone) if unclear is None else Publication(Fate.UNKNOWN, unclear)
+                return (
+                    Publication(PublishOutcome.LOST, gone=gone)
+                    if unclear is None
+                    else Publication(PublishOutcome.UNKNOWN, unclear)
+                )
             if owner.commit(snapshot, before) or snapshot.is_same_as(snapshots.holder(snapshot.id)):
                 late = None if proof.is_certain else proof.first_gone(snapshots.path(snapshot.id))
                 return _looked_at(owner, snapshot, before, late)
-            return Publication(Fate.LOST) if unclear is None else Publication(Fate.UNKNOWN, unclear)
+            return Publication(PublishOutcome.LOST) if unclear is None else Publication(PublishOutcome.UNKNOWN, unclear)
         except StorageError as e:
             is_clear = e.published is False
             if is_clear and not e.retryable and unclear is None:
-                return Publication(Fate.LOST, e)
+                return Publication(PublishOutcome.LOST, e)
             refusal, unclear = (e, unclear) if is_clear else (refusal, e)
         if not retries.wait():
-            return Publication(Fate.LOST, refusal) if unclear is None else Publication(Fate.UNKNOWN, unclear)
+            return (
+                Publication(PublishOutcome.LOST, refusal)
+                if unclear is None
+                else Publication(PublishOutcome.UNKNOWN, unclear)
+            )
 
 
 def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, gone: str | None) -> Publication:
@@ -56,11 +64,11 @@ def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, g
     this process was paused. Raises CorruptFileError if the catalog does not take it back.
     """
     if gone is None:
-        return Publication(Fate.WON)
+        return Publication(PublishOutcome.WON)
     try:
         if before is not None:
             owner.roll_back(before.id, newest=snapshot.id)
-            return Publication(Fate.LOST, gone=gone)
+            return Publication(PublishOutcome.LOST, gone=gone)
         why = "there is none before it"
     except (StorageError, OptionError) as e:
         why = e.message

@@ -17,8 +17,8 @@ from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.commit.commit_proof import FilesProof
 from bucketline.state.store.commit.commit_retry import Retries
-from bucketline.state.store.commit.fate import Fate, Publication
 from bucketline.state.store.commit.owned_publication import publish_by_owner
+from bucketline.state.store.commit.publish_outcome import Publication, PublishOutcome
 
 
 def publish_snapshot(
@@ -73,25 +73,25 @@ class _Publishing:
                 return Publication(self._lost, self.error or self.refusal)
 
     @property
-    def _lost(self) -> Fate:
+    def _lost(self) -> PublishOutcome:
         """Returns the outcome if the snapshot does not exist: an attempt without an answer may have succeeded and
         expired, or may still arrive.
         """
-        return Fate.LOST if self.error is None else Fate.UNKNOWN
+        return PublishOutcome.LOST if self.error is None else PublishOutcome.UNKNOWN
 
     def _attempt(self) -> Publication:
         snapshots, snapshot = self.snapshots, self.snapshot
         gone = None if self.is_there or self.proof.is_recent else self.proof.first_gone()
         if gone is not None:
             if self.error is None:
-                return Publication(Fate.LOST, gone=gone)
+                return Publication(PublishOutcome.LOST, gone=gone)
             if not self._is_ours(snapshots.get(snapshot.id)):
-                return Publication(Fate.UNKNOWN, self.error)
+                return Publication(PublishOutcome.UNKNOWN, self.error)
             self.is_there = True
         if not self.is_there and not snapshots.publish(snapshot):
             taken_by = snapshots.get(snapshot.id)
             if not self._is_ours(taken_by):
-                return Publication(self._lost if taken_by is None else Fate.LOST)
+                return Publication(self._lost if taken_by is None else PublishOutcome.LOST)
             # The store created this file, lost the answer and tried again by itself; or this writer did.
         self.is_there = True
         if gone is None and not self.proof.is_certain:
@@ -103,26 +103,26 @@ class _Publishing:
 
     def _judged(self, gone: str | None) -> Publication:
         """Returns the outcome for a published snapshot; it is taken back if one of its files is missing (`gone`)."""
-        fate = self._place()
-        if gone is not None and fate is Fate.WON:
-            fate = self._take_back(gone)
-        if fate is Fate.UNKNOWN and not self._has_trace():
-            return Publication(fate, self.error or _no_trace(self.snapshots, self.snapshot))
-        if fate is not Fate.LOST:
-            return Publication(Fate.WON)
-        return Publication(self._lost) if gone is None else Publication(Fate.LOST, gone=gone)
+        outcome = self._place()
+        if gone is not None and outcome is PublishOutcome.WON:
+            outcome = self._take_back(gone)
+        if outcome is PublishOutcome.UNKNOWN and not self._has_trace():
+            return Publication(outcome, self.error or _no_trace(self.snapshots, self.snapshot))
+        if outcome is not PublishOutcome.LOST:
+            return Publication(PublishOutcome.WON)
+        return Publication(self._lost) if gone is None else Publication(PublishOutcome.LOST, gone=gone)
 
     def _refused(self, refusal: StorageError) -> Publication:
         """Returns the outcome when the storage says that trying again does not help."""
         try:
             holder = self.snapshots.get(self.snapshot.id)
         except StorageError:
-            return Publication(Fate.UNKNOWN, refusal)
+            return Publication(PublishOutcome.UNKNOWN, refusal)
         if holder is None:
-            return Publication(Fate.LOST, refusal)
-        return Publication(Fate.WON if self._is_ours(holder) else Fate.LOST)
+            return Publication(PublishOutcome.LOST, refusal)
+        return Publication(PublishOutcome.WON if self._is_ours(holder) else PublishOutcome.LOST)
 
-    def _take_back(self, gone: str) -> Fate:
+    def _take_back(self, gone: str) -> PublishOutcome:
         """Removes a snapshot that was published too late, because its files were removed while this process was paused.
 
         The result is LOST; UNKNOWN if the snapshot no longer exists: its files have expired with it, if it was in the
@@ -136,29 +136,29 @@ class _Publishing:
         is_base = snapshots.exists(snapshot.id + 1)
         # Looked for after its follower, so that the follower cannot have been there and have expired.
         if snapshots.get(snapshot.id) != snapshot:
-            return Fate.UNKNOWN
+            return PublishOutcome.UNKNOWN
         if not is_base and has_before:
             # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
             snapshots.write_latest_hint(snapshot.id - 1)
         while not is_base:
             snapshots.delete(snapshot.id)
             if not snapshots.exists(snapshot.id + 1):
-                return Fate.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else Fate.LOST
+                return PublishOutcome.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else PublishOutcome.LOST
             # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
             snapshots.publish(snapshot)
             is_base = not self.retries.wait() or snapshots.exists(snapshot.id + 1)
         while self.retries.wait():
             # Its files go before it when it expires.
             if snapshots.get(snapshot.id) != snapshot:
-                return Fate.UNKNOWN
+                return PublishOutcome.UNKNOWN
             if (snapshots.earliest_id() or 0) > snapshot.id:
                 # It expired before it was deleted here, and came back.
                 snapshots.delete(snapshot.id)
-                return Fate.UNKNOWN
+                return PublishOutcome.UNKNOWN
         rest = f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1}"
         raise _broken(snapshot, gone, f"{rest} and write the rows again")
 
-    def _place(self) -> Fate:
+    def _place(self) -> PublishOutcome:
         """Whether a published snapshot is part of the table's history; UNKNOWN if it no longer exists.
 
         If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
@@ -169,25 +169,25 @@ class _Publishing:
         snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)
         if base is not None and base == before:
-            return Fate.WON
+            return PublishOutcome.WON
         ids = snapshots.ids()
         if max(ids, default=0) <= snapshot.id:
             if base is None and not any(before is not None and i < before.id for i in ids):
-                return Fate.WON
+                return PublishOutcome.WON
             snapshots.delete(snapshot.id)
-            return Fate.LOST
+            return PublishOutcome.LOST
         follower = snapshots.get(snapshot.id + 1)
         # Looked for after its follower: snapshots expire oldest first, so none has gone while this one was there.
         if snapshots.get(snapshot.id) != snapshot:
-            return Fate.UNKNOWN
+            return PublishOutcome.UNKNOWN
         holds: bool | None = False
         if follower is not None:
             holds = _holds(self.manifests, self.manifests.read_list(follower.base_manifest_list), self.proof)
         if holds is None:
-            return Fate.UNKNOWN
+            return PublishOutcome.UNKNOWN
         if not holds:
             snapshots.delete(snapshot.id)
-        return Fate.WON if holds else Fate.LOST
+        return PublishOutcome.WON if holds else PublishOutcome.LOST
 
     def _has_trace(self) -> bool:
         """Whether the newest snapshot still holds files of the published snapshot. If not, these files may have

@@ -6,7 +6,7 @@ from enum import Enum
 from bucketline.state.errors import StorageError
 
 
-class Fate(Enum):
+class PublishOutcome(Enum):
     """Whether a snapshot that was to be published is in the table."""
 
     WON = "it is in the table"
@@ -21,6 +21,6 @@ class Publication:
     `gone` is a file of the snapshot that no longer exists, which is then the reason for LOST.
     """
 
-    fate: Fate
+    outcome: PublishOutcome
     error: StorageError | None = None
     gone: str | None = None
