@@ -17,7 +17,7 @@ from bucketline.state.format.index.hash_index import HASH
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a batch does to a table: its append half, then its compact half; each becomes one snapshot.
+    """What a batch does to a table: its appended files, then its compactions; each part becomes one snapshot.
 
     In every tuple all DELETEs come first, otherwise the order is that of the messages.
     """
@@ -39,7 +39,7 @@ class Changes:
 
     @property
     def append_kind(self) -> CommitKind:
-        """Returns OVERWRITE when the append half takes files away or changes deletion vectors, else APPEND.
+        """Returns OVERWRITE when the first snapshot takes files away or changes deletion vectors, else APPEND.
 
         Source: Paimon 2.0 FileStoreCommitImpl.commit.
         """

@@ -84,7 +84,7 @@ HOLES = (
     ),
     Edit(
         "buckets of before",
-        "state/store/commit/half_commit.py",
+        "state/store/commit/snapshot_commit.py",
         "        if newest_id <= schema.id or",
         "        if newest_id >= 0 or",
         "an overwrite brought the number of buckets of before a rescale back",
@@ -98,7 +98,7 @@ HOLES = (
     ),
     Edit(
         "two writers of dynamic buckets",
-        "state/store/commit/half_commit.py",
+        "state/store/commit/snapshot_commit.py",
         "            stranger = self._checks.find_stranger(author, base.latest, based_on)",
         "            stranger = None",
         "two writers put a key into two buckets",

@@ -1,7 +1,7 @@
 """Checks whether one snapshot of a commit may follow the newest one: reads what the conflict rules need, and applies
 them.
 
-A commit has up to two snapshots; each is called a half of the commit.
+A commit has up to two snapshots, and each is checked alone.
 Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
 """
 
@@ -55,7 +55,7 @@ class PlannedOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
+class SnapshotChanges:
     """The changes of one snapshot of a commit.
 
     `overwrite` selects the partitions whose live files are replaced; `moves_rows` says that they are replaced by files
@@ -75,9 +75,9 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A half that fits a base: its delta, its index delta, and the base's complete index list.
+    """Changes that fit a base: their delta, their index delta, and the base's complete index list.
 
-    `base_index` is read only if the half changes indexes.
+    `base_index` is read only if the changes are also of indexes.
     """
 
     entries: tuple[ManifestEntry, ...]
@@ -85,11 +85,11 @@ class Fit:
     base_index: tuple[IndexManifestEntry, ...]
 
 
-def append_half(change: Append | Replace, changes: Changes) -> Half:
+def append_changes(change: Append | Replace, changes: Changes) -> SnapshotChanges:
     """Returns the first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
     if isinstance(change, Replace):
         # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
-        return Half(
+        return SnapshotChanges(
             CommitKind.OVERWRITE,
             changes.append_entries,
             (),
@@ -100,7 +100,7 @@ def append_half(change: Append | Replace, changes: Changes) -> Half:
         )
     kind = changes.append_kind
     as_asked = kind is CommitKind.APPEND or change.check is AppendCheck.ONE_WRITER
-    return Half(
+    return SnapshotChanges(
         kind,
         changes.append_entries,
         changes.append_changelog,
@@ -110,11 +110,11 @@ def append_half(change: Append | Replace, changes: Changes) -> Half:
     )
 
 
-def compact_half(changes: Changes, planned: PlannedOn | None) -> Half:
+def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChanges:
     """Returns the second snapshot of a commit, or its only one; then `planned` may hold the state on which it was
     planned.
     """
-    return Half(
+    return SnapshotChanges(
         CommitKind.COMPACT,
         changes.compact_entries,
         changes.compact_changelog,
@@ -151,13 +151,13 @@ class CommitChecks:
         return before.id if current is None or current.is_same_as(before) else based_on
 
     def find_twin(
-        self, half: Half, author: Author, latest: Snapshot | None, seen: int | None
+        self, wanted: SnapshotChanges, author: Author, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
         """Returns the snapshot in which another run with the same commit user has committed the same identifier after
         `seen`, the newest snapshot checked so far. Returns None if there is no such snapshot, or nothing to compare
         with; a Conflict if this can no longer be known.
         """
-        if half.kind is CommitKind.COMPACT or author.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
+        if wanted.kind is CommitKind.COMPACT or author.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
         latest_id = 0 if latest is None else latest.id
         newer = list(self._snapshots.newest_first(latest or 0, seen))
@@ -188,12 +188,12 @@ class CommitChecks:
                 )
         return None
 
-    def find_replaced(self, half: Half, planned_on: Snapshot | None) -> Conflict | None:
+    def find_replaced(self, wanted: SnapshotChanges, planned_on: Snapshot | None) -> Conflict | None:
         """Checks the rule `target-changed`: the snapshot on which an overwrite was planned is still in the history. A
         rollback or a fast-forward may have put another snapshot with the same id in its place; then later snapshots do
         not show what has changed.
         """
-        if half.overwrite is None or planned_on is None:
+        if wanted.overwrite is None or planned_on is None:
             return None
         current = self._snapshots.get(planned_on.id)
         if current is None or current.is_same_as(planned_on):
@@ -205,68 +205,68 @@ class CommitChecks:
             {"snapshot": planned_on.id},
         )
 
-    def fit(self, half: Half, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
+    def fit(self, wanted: SnapshotChanges, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
         """Applies the changes to the base, and returns the result, or the conflict rule that they break.
 
-        `based_on` is the snapshot on which its work was planned, `own` the snapshot of the commit's other half.
+        `based_on` is the snapshot on which its work was planned, `own` the snapshot of the commit's other wanted.
         """
-        if half.overwrite is not None:
-            return self._fit_overwrite(half, half.overwrite, base, based_on)
-        base_index = base.index() if half.index else []
+        if wanted.overwrite is not None:
+            return self._fit_overwrite(wanted, wanted.overwrite, base, based_on)
+        base_index = base.index() if wanted.index else []
         conflict = None
         if based_on is not None:
             latest_id = 0 if base.latest is None else base.latest.id
             spans = [(based_on, latest_id)] if own is None else [(based_on, own - 1), (own, latest_id)]
             spans = [(before, after) for before, after in spans if before != after]
-            conflict = self._check_planned_index(spans, half)
-            if half.kind is CommitKind.COMPACT and self._looks_up:
-                conflict = conflict or self._check_looked_up(spans, half.entries)
-            if half.check is AppendCheck.ROWS_READ:
-                conflict = conflict or self._check_rows_unchanged(spans, half)
+            conflict = self._check_planned_index(spans, wanted)
+            if wanted.kind is CommitKind.COMPACT and self._looks_up:
+                conflict = conflict or self._check_looked_up(spans, wanted.entries)
+            if wanted.check is AppendCheck.ROWS_READ:
+                conflict = conflict or self._check_rows_unchanged(spans, wanted)
             # After a rollback, the snapshot on which the work was planned is no older state of the table.
             has_expired = conflict is not None and conflict.rule == HISTORY_GONE and based_on <= latest_id
-            if has_expired and half.planned is not None:
-                conflict = self._check_since(half.planned, half, base)
-        if half.kind is CommitKind.APPEND and half.check not in (AppendCheck.ALL_RULES, AppendCheck.ROWS_READ):
+            if has_expired and wanted.planned is not None:
+                conflict = self._check_since(wanted.planned, wanted, base)
+        if wanted.kind is CommitKind.APPEND and wanted.check not in (AppendCheck.ALL_RULES, AppendCheck.ROWS_READ):
             conflict = (
                 conflict
-                or check_bucket_counts(self._totals(base, half.entries, ()), half.entries, half.kind)
-                or check_index_deletes(base_index, half.index)
+                or check_bucket_counts(self._totals(base, wanted.entries, ()), wanted.entries, wanted.kind)
+                or check_index_deletes(base_index, wanted.index)
             )
         elif conflict is None:
-            live = base.entries(changed_buckets(half.entries, half.index))
+            live = base.entries(changed_buckets(wanted.entries, wanted.index))
             conflict = check_conflicts(
                 live,
-                half.entries,
+                wanted.entries,
                 # Only an overwrite of whole partitions may change their bucket count.
-                CommitKind.APPEND if half.kind is CommitKind.OVERWRITE else half.kind,
+                CommitKind.APPEND if wanted.kind is CommitKind.OVERWRITE else wanted.kind,
                 self._key_order,
-                partition_totals=self._totals(base, half.entries, live),
+                partition_totals=self._totals(base, wanted.entries, live),
                 base_index=base_index,
-                delta_index=half.index,
+                delta_index=wanted.index,
             )
-        return conflict or Fit(half.entries, half.index, tuple(base_index))
+        return conflict or Fit(wanted.entries, wanted.index, tuple(base_index))
 
     def _fit_overwrite(
-        self, half: Half, target: PartitionTest, base: CommitBase, based_on: int | None
+        self, wanted: SnapshotChanges, target: PartitionTest, base: CommitBase, based_on: int | None
     ) -> Fit | Conflict:
-        takes_postponed = self._has_postponed_rows and not half.moves_rows
+        takes_postponed = self._has_postponed_rows and not wanted.moves_rows
         conflict = None if based_on is None else self._check_target(target, base.latest, based_on, takes_postponed)
         if conflict is not None:
             return conflict
         live = [e for e in base.entries_in(target) if e.bucket >= 0 or takes_postponed]
-        entries = overwrite_entries(live, half.entries)
+        entries = overwrite_entries(live, wanted.entries)
         if based_on is not None:
             # A rescale writes the rows of these files again.
             spans = [(based_on, 0 if base.latest is None else base.latest.id)]
-            conflict = self._check_planned_index(spans, replace(half, entries=tuple(entries), index=()))
+            conflict = self._check_planned_index(spans, replace(wanted, entries=tuple(entries), index=()))
             if conflict is not None:
                 return conflict
         base_index = base.index()
         gone = [replace(e, kind=FileKind.DELETE) for e in base_index if target(e.partition)]
-        index = (*gone, *(e for e in half.index if e.kind is FileKind.ADD))
+        index = (*gone, *(e for e in wanted.index if e.kind is FileKind.ADD))
         return check_conflicts(
-            live, entries, half.kind, self._key_order, base_index=base_index, delta_index=index
+            live, entries, wanted.kind, self._key_order, base_index=base_index, delta_index=index
         ) or Fit(entries, index, tuple(base_index))
 
     def _totals(
@@ -276,12 +276,12 @@ class CommitChecks:
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
-    def _check_planned_index(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
+    def _check_planned_index(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
         """Checks the rules `index-changed` and `rows-deleted` from the first to the second snapshot of each span; 0 is
         the empty table.
         """
-        takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in half.entries)
-        if not half.index and not takes_away:
+        takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in wanted.entries)
+        if not wanted.index and not takes_away:
             return None
         for before_id, after_id in spans:
             if before_id == after_id:
@@ -293,8 +293,8 @@ class CommitChecks:
             if names[0] == names[1]:
                 continue
             planned, current = (self._manifests.read_index(name) for name in names)
-            conflict = check_index_unchanged(planned, current, half.index) or check_unmarked(
-                planned, current, half.entries
+            conflict = check_index_unchanged(planned, current, wanted.index) or check_unmarked(
+                planned, current, wanted.entries
             )
             if conflict is not None:
                 return conflict
@@ -315,14 +315,14 @@ class CommitChecks:
                     return conflict
         return None
 
-    def _check_since(self, planned: PlannedOn, half: Half, base: CommitBase) -> Conflict | None:
+    def _check_since(self, planned: PlannedOn, wanted: SnapshotChanges, base: CommitBase) -> Conflict | None:
         """Checks the rules `index-changed`, `rows-deleted` and `levels-changed` by the former and the present state of
         the table.
         """
-        places = changed_buckets(half.entries, half.index)
+        places = changed_buckets(wanted.entries, wanted.index)
         before = [e for place in sorted(places) for e in planned.vectors.get(place, ())]
         now = [e for place, files in deletion_entries(base.index()).items() if place in places for e in files]
-        conflict = check_index_unchanged(before, now, half.index) or check_unmarked(before, now, half.entries)
+        conflict = check_index_unchanged(before, now, wanted.index) or check_unmarked(before, now, wanted.entries)
         if conflict is not None or not self._looks_up:
             return conflict
         assert self._key_order is not None, "only tables with keys look them up"
@@ -330,9 +330,9 @@ class CommitChecks:
         newer = [
             e for e in base.entries(places) if (e.partition, e.bucket, e.file.file_name, e.file.level) not in known
         ]
-        return check_looked_up(newer, half.entries, self._key_order)
+        return check_looked_up(newer, wanted.entries, self._key_order)
 
-    def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], half: Half) -> Conflict | None:
+    def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
         """Checks the rule `rows-changed` on the changes of each span.
 
         Compactions move rows and change none, except compactions of the postpone bucket: they make its rows readable.
@@ -347,7 +347,7 @@ class CommitChecks:
                 if not snapshot.commit_kind.moves_rows and all(e.bucket >= 0 for e in delta):
                     continue
                 conflict = check_rows_unchanged(
-                    delta, half.entries, self._key_order, half.common_keys or _may_hold_common_keys
+                    delta, wanted.entries, self._key_order, wanted.common_keys or _may_hold_common_keys
                 )
                 if conflict is not None:
                     return conflict

@@ -18,7 +18,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.kept_files import data_paths, index_path, located, reach
-from bucketline.state.store.commit.commit_check import Half
+from bucketline.state.store.commit.commit_check import SnapshotChanges
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.hidden_files import bring_back_path
 from bucketline.state.store.storage.local_io import LocalIO
@@ -42,14 +42,14 @@ class BroughtFile:
     is_live: bool = False
 
 
-def brought_files(root: str, schema: TableSchema, half: Half) -> list[BroughtFile]:
+def brought_files(root: str, schema: TableSchema, wanted: SnapshotChanges) -> list[BroughtFile]:
     """Returns the files that nothing names before the snapshot is published. An upgraded file is already named by an
     older snapshot.
     """
     return [
-        *(f for e in _added(half.entries) for f in _of_entry(root, schema, e, is_live=True)),
-        *(f for e in half.changelog for f in _of_entry(root, schema, e)),
-        *(_of_index(root, schema, e) for e in half.index if e.kind is FileKind.ADD),
+        *(f for e in _added(wanted.entries) for f in _of_entry(root, schema, e, is_live=True)),
+        *(f for e in wanted.changelog for f in _of_entry(root, schema, e)),
+        *(_of_index(root, schema, e) for e in wanted.index if e.kind is FileKind.ADD),
     ]
 
 

@@ -1,7 +1,7 @@
 """A commit: written files become a snapshot, then compacted files become another.
 
-The first snapshot is APPEND or OVERWRITE, the second COMPACT; each is one half of the commit (`half_commit`). A lost
-race is a Conflict. An unclear outcome is Unknown, and then no file is deleted.
+The first snapshot is APPEND or OVERWRITE, the second COMPACT; `snapshot_commit` publishes each of them. A lost race is
+a Conflict. An unclear outcome is Unknown, and then no file is deleted.
 Source: Paimon 2.0 FileStoreCommitImpl.
 """
 
@@ -25,9 +25,9 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_base import Bases
-from bucketline.state.store.commit.commit_check import CommitChecks, PlannedOn, append_half, compact_half
+from bucketline.state.store.commit.commit_check import CommitChecks, PlannedOn, append_changes, compact_changes
 from bucketline.state.store.commit.discard import discard_outputs, names_since
-from bucketline.state.store.commit.half_commit import CommitWork, HalfCommit, TableStores
+from bucketline.state.store.commit.snapshot_commit import CommitWork, SnapshotCommit, TableStores
 from bucketline.state.store.read.bucket_deletions import VectorFiles
 from bucketline.state.store.storage.local_io import LocalIO
 
@@ -69,7 +69,7 @@ def publish(base: Base, change: Change, author: Author) -> CommitResult:
     work = _work(base, change, author, stores)
     made: tuple[Snapshot, ...] = ()
     if not isinstance(change, Compact) and _leaves_snapshot(change, changes, author, settings):
-        outcome = HalfCommit(stores, checks, append_half(change, changes), work).publish()
+        outcome = SnapshotCommit(stores, checks, append_changes(change, changes), work).publish()
         if isinstance(outcome, Committed):
             return replace(outcome, live=work.bases.live)
         if not isinstance(outcome, Snapshot):
@@ -77,9 +77,9 @@ def publish(base: Base, change: Change, author: Author) -> CommitResult:
         made = (outcome,)
     if not changes.has_compact:
         return Committed(made, live=work.bases.live)
-    half = compact_half(changes, _planned(base, change))
+    compaction = compact_changes(changes, _planned(base, change))
     return _compacted(
-        HalfCommit(stores, checks, half, work.of_compaction(), made[0].id if made else None), change, made
+        SnapshotCommit(stores, checks, compaction, work.of_compaction(), made[0].id if made else None), change, made
     )
 
 
@@ -118,15 +118,15 @@ def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author,
     return not ignore_empty
 
 
-def _compacted(half: HalfCommit, change: Change, made: tuple[Snapshot, ...]) -> CommitResult:
+def _compacted(commit: SnapshotCommit, change: Change, made: tuple[Snapshot, ...]) -> CommitResult:
     """Commits the compaction; `made` is the snapshot of the written files, if there is one."""
-    work, outcome = half.work, _outcome_of(half)
+    work, outcome = commit.work, _outcome_of(commit)
     if isinstance(outcome, Snapshot):
         return Committed((*made, outcome), live=work.bases.live)
     since = work.based_on if work.based_on is not None or not made else made[0].id - 1
     if isinstance(outcome, Conflict) and since is not None:
         with suppress(BucketlineError):
-            _discard_outputs(half.table, change.messages, since)
+            _discard_outputs(commit.table, change.messages, since)
     if made:
         # The written rows are in the table; only the compaction has to be repeated.
         return Committed(made, outcome, live=work.bases.live)
@@ -135,12 +135,12 @@ def _compacted(half: HalfCommit, change: Change, made: tuple[Snapshot, ...]) -> 
     return outcome
 
 
-def _outcome_of(half: HalfCommit) -> Snapshot | Conflict | Unknown | BucketlineError:
+def _outcome_of(commit: SnapshotCommit) -> Snapshot | Conflict | Unknown | BucketlineError:
     try:
-        outcome = half.publish()
+        outcome = commit.publish()
     except BucketlineError as e:
         return e
-    assert not isinstance(outcome, Committed), "compactions have no twins"
+    assert not isinstance(outcome, Committed), "a compaction is never taken for another run's"
     return outcome
 
 

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store.commit import half_commit
+from bucketline.state.store.commit import snapshot_commit
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.streaming.start import main
 
@@ -37,7 +37,7 @@ class Death:
         if self._kind == "call":
             for name in _CALLS:
                 setattr(LocalIO, name, self._counted(getattr(LocalIO, name)))
-        half_commit.publish_snapshot = self._around_publish(half_commit.publish_snapshot)
+        snapshot_commit.publish_snapshot = self._around_publish(snapshot_commit.publish_snapshot)
 
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **named: Any) -> Any:

@@ -27,7 +27,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from bucketline.state.format.entries import CommitKind
-from bucketline.state.store.commit import half_commit
+from bucketline.state.store.commit import snapshot_commit
 from bucketline.streaming.batch import write_batch
 from bucketline.streaming.batch.sink import TableSink
 from tests.support.spark.streams import FileStream
@@ -142,7 +142,7 @@ class KillSwitch:
     def install(self) -> None:
         """Puts the points around the steps of the sink and of the commit."""
         write_batch.run = self._around_tasks(write_batch.run)
-        half_commit.publish_snapshot = self._around_publish(half_commit.publish_snapshot)
+        snapshot_commit.publish_snapshot = self._around_publish(snapshot_commit.publish_snapshot)
 
     def _around_tasks(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def run_tasks(*args: Any) -> Any:

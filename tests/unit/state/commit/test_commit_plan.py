@@ -36,7 +36,7 @@ def vectors(name: str, *, bucket: int = 0, kind: FileKind = ADD) -> IndexManifes
     return IndexManifestEntry(kind, EMPTY_ROW, bucket, "DELETION_VECTORS", name, 31, 1, ())
 
 
-def test_messages_split_into_an_append_and_a_compact_half() -> None:
+def test_messages_split_into_appended_files_and_compactions() -> None:
     file = data_file("f")
     changes = collect_changes(
         [

@@ -1,7 +1,6 @@
 """Publishes one snapshot of a commit: tries until it is published, refused by a rule, or out of retries.
 
-A commit has up to two snapshots, each called a half. Each try plans on the newest snapshot, writes the files that the
-new one names, and publishes it.
+Each try plans on the newest snapshot, writes the files that the new one names, and publishes it.
 Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that have certainly lost leave no files behind.
 """
 
@@ -29,7 +28,7 @@ from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_base import Bases, CommitBase
-from bucketline.state.store.commit.commit_check import CommitChecks, Fit, Half
+from bucketline.state.store.commit.commit_check import CommitChecks, Fit, SnapshotChanges
 from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests
@@ -42,7 +41,7 @@ from bucketline.state.store.storage.queued_writes import QueuedWrites
 _LOOKS = 5
 
 Ended = Snapshot | Committed | Conflict | Unknown
-"""The end of a half: its snapshot, or why there is none; Committed if another run with the same commit user has
+"""The end of the tries: the snapshot, or why there is none; Committed if another run with the same commit user has
 published it.
 """
 
@@ -87,7 +86,7 @@ class TableStores:
 
 @dataclass(frozen=True, slots=True)
 class CommitWork:
-    """What both halves of a commit share: who commits, on which bases, and when and on which snapshot the work was
+    """What both snapshots of a commit share: who commits, on which bases, and when and on which snapshot the work was
     planned.
     """
 
@@ -99,19 +98,26 @@ class CommitWork:
     """The snapshot `based_on`, where it is known."""
 
     def of_compaction(self) -> "CommitWork":
-        """Returns the work of the second half, whose snapshot does not name the operation."""
+        """Returns the work of the second snapshot, which does not name the operation."""
         return replace(self, author=replace(self.author, operation=None))
 
 
-class HalfCommit:
-    """The commit of one half. `own` is the snapshot of the other half, if that came first."""
+class SnapshotCommit:
+    """The commit of one snapshot, which makes the changes `wanted`. `own` is the commit's other snapshot, if that came
+    first.
+    """
 
     def __init__(
-        self, table: TableStores, checks: CommitChecks, half: Half, work: CommitWork, own: int | None = None
+        self,
+        table: TableStores,
+        checks: CommitChecks,
+        wanted: SnapshotChanges,
+        work: CommitWork,
+        own: int | None = None,
     ) -> None:
-        self.table, self._checks, self._half, self.work, self._own = table, checks, half, work, own
+        self.table, self._checks, self._wanted, self.work, self._own = table, checks, wanted, work, own
         self._retries = Retries(table.retries, table.world)
-        brought = brought_files(table.path, table.schema, half)
+        brought = brought_files(table.path, table.schema, wanted)
         self._proof = FilesProof(table.io, table.schema, brought, table.world, planned_ms=work.planned_ms)
         # The newest snapshot known to be no commit of this one.
         self._seen = work.based_on
@@ -119,11 +125,11 @@ class HalfCommit:
         self._last_base: CommitBase | None = None
         self._missed = 0
         # Files of the manifest folder that serve every try, and those of one try.
-        self._of_half: list[str] = []
+        self._kept: list[str] = []
         self._of_try: list[str] = []
 
     def publish(self) -> Ended:
-        """Tries to publish the half until it is published, refused by a rule, or out of retries. Raises the errors of
+        """Tries to publish the snapshot until it is published, refused by a rule, or out of retries. Raises as
         `publish`.
         """
         while True:
@@ -132,29 +138,29 @@ class HalfCommit:
                 return ended
 
     def _try_once(self) -> Ended | None:
-        """Tries once to publish the half. Returns None if it lost the race and another try is due."""
+        """Tries once to publish the snapshot. Returns None if it lost the race and another try is due."""
         self._of_try = []
         base: CommitBase | None = None
         try:
             base = self.work.bases.newest(is_retry=self._retries.done > 0)
             plan = self._plan(base)
             if not isinstance(plan, SnapshotPlan):
-                self._discard_half()
+                self._discard_kept()
                 return plan
             snapshot = self._write(plan, base)
             gone = self._proof.first_gone()
         except BucketlineError as e:
-            # Nothing of this half was published: every earlier try is known to have lost.
+            # No snapshot was published: every earlier try is known to have lost.
             self._discard_try()
             self._missed += isinstance(e, StorageError) and e.missing
             if self._may_come_right(base, e) and self._retries.wait():
                 self._last_base = base or self._last_base
                 return None
-            self._discard_half()
+            self._discard_kept()
             raise
         if gone is not None:
             self._discard_try()
-            self._discard_half()
+            self._discard_kept()
             return files_gone(gone)
         publication = publish_snapshot(
             self.table.snapshots, self.table.manifests, snapshot, self._retries, self._proof, base.latest
@@ -170,17 +176,17 @@ class HalfCommit:
 
     def _plan(self, base: CommitBase) -> SnapshotPlan | Committed | Conflict:
         """Returns the next snapshot, checked by the rules."""
-        half, table, based_on, author = self._half, self.table, self.work.based_on, self.work.author
+        wanted, table, based_on, author = self._wanted, self.table, self.work.based_on, self.work.author
         if self._last_base is not None:
             self._seen = self._checks.looked_at(self._last_base.latest, base.latest, based_on)
-        twin = self._checks.find_twin(half, author, base.latest, self._seen)
+        twin = self._checks.find_twin(wanted, author, base.latest, self._seen)
         if isinstance(twin, Snapshot):
             return Committed((twin,), replayed=True)
         stranger = None
-        if half.check is AppendCheck.ONE_WRITER and based_on is not None and self._own is None:
+        if wanted.check is AppendCheck.ONE_WRITER and based_on is not None and self._own is None:
             stranger = self._checks.find_stranger(author, base.latest, based_on)
-        replaced = self._checks.find_replaced(half, self.work.planned_on)
-        fit = twin or stranger or replaced or self._checks.fit(half, base, based_on, self._own)
+        replaced = self._checks.find_replaced(wanted, self.work.planned_on)
+        fit = twin or stranger or replaced or self._checks.fit(wanted, base, based_on, self._own)
         if isinstance(fit, Conflict):
             return fit
         newest_id = self._newest_schema_id(base.latest)
@@ -191,9 +197,9 @@ class HalfCommit:
         index = combine_index(fit.base_index, fit.index, vectors_by_file=vectors_by_file) if fit.index else None
         return plan_snapshot(
             base.latest,
-            kind=half.kind,
+            kind=wanted.kind,
             entries=fit.entries,
-            changelog=half.changelog,
+            changelog=wanted.changelog,
             index=index,
             author=author,
             schema_id=newest_id,
@@ -206,16 +212,16 @@ class HalfCommit:
         """Returns the conflict of files that were written for another number of buckets than their new or replaced
         partition has.
         """
-        schema, half = self.table.schema, self._half
-        if newest_id <= schema.id or half.moves_rows or schema.settings.bucket.count <= 0:
+        schema, wanted = self.table.schema, self._wanted
+        if newest_id <= schema.id or wanted.moves_rows or schema.settings.bucket.count <= 0:
             return None
         count = self.table.schemas.get(newest_id).settings.bucket.count
         if count == schema.settings.bucket.count or count <= 0:
             return None
-        partitions = {e.partition for e in half.entries}
-        replaced = half.overwrite
+        partitions = {e.partition for e in wanted.entries}
+        replaced = wanted.overwrite
         kept = partitions if replaced is None else {p for p in partitions if not replaced(p)}
-        return check_new_totals(half.entries, base.totals(kept), count)
+        return check_new_totals(wanted.entries, base.totals(kept), count)
 
     def _newest_schema_id(self, latest: Snapshot | None) -> int:
         table = self.table
@@ -238,7 +244,7 @@ class HalfCommit:
             check_branch(self.table.snapshots, snapshot)
         except BranchNotFoundError:
             self._discard_try()
-            self._discard_half()
+            self._discard_kept()
             raise
         except StorageError as e:
             return outcome_unknown(snapshot, str(e))
@@ -248,7 +254,7 @@ class HalfCommit:
         """Writes the files that the snapshot names; returns the snapshot."""
         queue = QueuedWrites(self.table.io)
         store = self.table.manifests.recording(self._of_try, queue)
-        delta, is_of_try = self._delta, self._half.overwrite is not None or tracks_rows(self.table.schema)
+        delta, is_of_try = self._delta, self._wanted.overwrite is not None or tracks_rows(self.table.schema)
         if delta is None or is_of_try:
             delta = store.write(plan.delta_entries, plan.schema_id)
         delta_files = len(self._of_try)
@@ -258,9 +264,9 @@ class HalfCommit:
             # The next try has the same delta. An overwrite deletes what it finds then, and ids of rows are those that
             # are free then.
             self._delta = delta
-            self._of_half += self._of_try[:delta_files]
+            self._kept += self._of_try[:delta_files]
             del self._of_try[:delta_files]
-        self._proof.add_manifests([store.path(name) for name in (*self._of_half, *self._of_try)])
+        self._proof.add_manifests([store.path(name) for name in (*self._kept, *self._of_try)])
         return snapshot
 
     def _write_lists(
@@ -282,7 +288,7 @@ class HalfCommit:
         self._discard_try()
         if publication.gone is None and publication.error is None and self._retries.wait():
             return None
-        self._discard_half()
+        self._discard_kept()
         if publication.gone is not None:
             return files_gone(publication.gone)
         if publication.error is not None:
@@ -303,8 +309,8 @@ class HalfCommit:
     def _discard_try(self) -> None:
         discard_manifests(self.table.manifests, self._of_try)
 
-    def _discard_half(self) -> None:
-        discard_manifests(self.table.manifests, self._of_half)
+    def _discard_kept(self) -> None:
+        discard_manifests(self.table.manifests, self._kept)
 
     def _write_hints(self, snapshot: Snapshot) -> None:
         """Writes the hint to the newest snapshot, and after the first commit the hint to the oldest. Readers find
