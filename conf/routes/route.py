@@ -140,7 +140,7 @@ def check_target(target: str, names: Names, key: str) -> None:
         raise OptionError(f"{key}: {target!r} has an opening or closing brace without its partner", key=key)
 
 
-def case_twins(tables: Mapping[str, object] | set[str], table: str) -> str | None:
+def case_variant(tables: Mapping[str, object] | set[str], table: str) -> str | None:
     """The known table whose name differs from this one only in upper and lower case; None if there is none.
 
     Some storages and catalogs do not distinguish the two.

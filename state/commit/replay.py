@@ -55,7 +55,7 @@ def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
     return next((s for s in snapshots if writer_of(s.commit_user) == writer_of(user)), None)
 
 
-def find_twin(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
+def find_replayed(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
     """Returns the APPEND snapshot of this identifier that another run with the same commit user has published.
 
     Two runs of one job can be alive for a moment; the slower one must not add its rows again. Compactions may share an

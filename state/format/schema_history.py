@@ -23,7 +23,7 @@ def id_problems(before: TableSchema, after: TableSchema) -> Iterator[str]:
     if after.highest_field_id < before.highest_field_id:
         yield f"highestFieldId is {after.highest_field_id}, schema {before.id} has {before.highest_field_id}"
         return
-    for name, field_id in _strangers(before.fields, after.fields, ""):
+    for name, field_id in _added_ids(before.fields, after.fields, ""):
         if field_id in _OF_THE_SYSTEM:
             continue
         if field_id <= before.highest_field_id:
@@ -35,7 +35,7 @@ def id_problems(before: TableSchema, after: TableSchema) -> Iterator[str]:
             yield f"column {name} has id {field_id}, and highestFieldId is {after.highest_field_id}"
 
 
-def _strangers(before: Sequence[DataField], after: Sequence[DataField], row: str) -> Iterator[tuple[str, int]]:
+def _added_ids(before: Sequence[DataField], after: Sequence[DataField], row: str) -> Iterator[tuple[str, int]]:
     """Yields name and id of each field that a row did not have before, at any depth. Rows whose fields are counted from
     0 are left out.
     """
@@ -44,14 +44,14 @@ def _strangers(before: Sequence[DataField], after: Sequence[DataField], row: str
     for field in after:
         old, name = known.get(field.id), f"{row}{field.name}"
         if old is not None:
-            yield from _strangers_in(old.type, field.type, f"{name}.")
+            yield from _added_ids_in(old.type, field.type, f"{name}.")
         elif not is_counted:
             yield name, field.id
 
 
-def _strangers_in(before: DataType, after: DataType, row: str) -> Iterator[tuple[str, int]]:
+def _added_ids_in(before: DataType, after: DataType, row: str) -> Iterator[tuple[str, int]]:
     if before.fields and after.fields:
-        yield from _strangers(before.fields, after.fields, row)
+        yield from _added_ids(before.fields, after.fields, row)
     for old, new in ((before.element, after.element), (before.key, after.key), (before.value, after.value)):
         if old is not None and new is not None:
-            yield from _strangers_in(old, new, row)
+            yield from _added_ids_in(old, new, row)

@@ -33,7 +33,7 @@ from bucketline.streaming.batch.recover import (
     SOURCE_TABLES,
     START_OFFSETS,
     TABLE_MARK,
-    check_twin,
+    check_same_input,
 )
 from bucketline.streaming.batch.target import Target
 
@@ -102,7 +102,7 @@ def commit_batch(
     committed = commit_change(at, change, author)
     target = target.after(committed)
     if committed.replayed:
-        check_twin(identity, committed.snapshots[0])
+        check_same_input(identity, committed.snapshots[0])
     if isinstance(committed.dropped, BucketlineError) and is_lasting(committed.dropped):
         raise committed.dropped
     if committed.dropped is not None:

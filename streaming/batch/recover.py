@@ -287,16 +287,16 @@ def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: b
     )
 
 
-def check_twin(batch: BatchIdentity, twin: Snapshot) -> None:
+def check_same_input(batch: BatchIdentity, replayed: Snapshot) -> None:
     """Checks that the snapshot of another run with this batch's number holds the same input. The batch is done then.
 
     Raises CheckpointMismatchError if not: two runs share a query's id, and have read different records.
     """
-    if twin.properties.get(DIGEST) != batch.digest:
+    if replayed.properties.get(DIGEST) != batch.digest:
         raise CheckpointMismatchError(
             f"another run of this query has committed batch {batch.batch_id} with other input at the same time: its "
             f"checkpoint was copied. Stop one of the two. {_REMEDIES}",
-            snapshot=twin.id,
+            snapshot=replayed.id,
         )
 
 

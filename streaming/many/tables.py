@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.job import JobConfig
-from bucketline.conf.routes.route import case_twins
+from bucketline.conf.routes.route import case_variant
 from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.lsm.merge.engines import merging_of
@@ -196,10 +196,10 @@ class Tables:
         """Adds a table that was opened. Raises OptionError if its name differs from that of another table only in upper
         and lower case, and for what its bucket mode does not allow."""
         name = opened.to.table
-        twin = case_twins(self._known, name)
-        if twin is not None:
+        variant = case_variant(self._known, name)
+        if variant is not None:
             raise OptionError(
-                f"{name!r} and {twin!r} differ in upper and lower case only, and some storages do not distinguish "
+                f"{name!r} and {variant!r} differ in upper and lower case only, and some storages do not distinguish "
                 "them; add a route with another table for one of them",
                 key="table",
             )

@@ -99,8 +99,8 @@ HOLES = (
     Edit(
         "two writers of dynamic buckets",
         "state/store/commit/snapshot_commit.py",
-        "            stranger = self._checks.find_stranger(author, base.latest, based_on)",
-        "            stranger = None",
+        "            second_writer = self._checks.find_other_writer(author, base.latest, based_on)",
+        "            second_writer = None",
         "two writers put a key into two buckets",
     ),
     Edit(

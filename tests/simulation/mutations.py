@@ -45,12 +45,12 @@ MUTATIONS = (
         f"{_BATCH}/test_recover.py",
     ),
     _broken(
-        "digest of a twin",
+        "digest of a replayed batch",
         "streaming/batch/recover.py",
-        "    if twin.properties.get(DIGEST) != batch.digest:",
-        "    if twin.properties.get(DIGEST) is None:",
+        "    if replayed.properties.get(DIGEST) != batch.digest:",
+        "    if replayed.properties.get(DIGEST) is None:",
         "of two runs with copied checkpoints one loses its rows",
-        f"{_BATCH}/test_sink_without_spark.py", chosen="twin",
+        f"{_BATCH}/test_sink_without_spark.py", chosen="replayed_batch",
     ),
     _broken(
         "rewound checkpoint",

@@ -26,7 +26,7 @@ from bucketline.state.commit.conflict import (
 )
 from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.commit.plan import overwrite_entries
-from bucketline.state.commit.replay import find_twin, writer_of
+from bucketline.state.commit.replay import find_replayed, writer_of
 from bucketline.state.format.entries import (
     BATCH_COMMIT_IDENTIFIER,
     CommitKind,
@@ -150,7 +150,7 @@ class CommitChecks:
         current = latest if before.id == latest_id else self._snapshots.get(before.id)
         return before.id if current is None or current.is_same_as(before) else based_on
 
-    def find_twin(
+    def find_replayed(
         self, wanted: SnapshotChanges, author: Author, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
         """Returns the snapshot in which another run with the same commit user has committed the same identifier after
@@ -161,12 +161,12 @@ class CommitChecks:
             return None
         latest_id = 0 if latest is None else latest.id
         newer = list(self._snapshots.newest_first(latest or 0, seen))
-        twin = find_twin(newer, author.user, author.identifier)
-        if twin is None and len(newer) != latest_id - seen:
+        replayed = find_replayed(newer, author.user, author.identifier)
+        if replayed is None and len(newer) != latest_id - seen:
             return history_gone(seen, latest_id)
-        return twin
+        return replayed
 
-    def find_stranger(self, author: Author, latest: Snapshot | None, seen: int) -> Conflict | None:
+    def find_other_writer(self, author: Author, latest: Snapshot | None, seen: int) -> Conflict | None:
         """Checks the rule `second-writer`: no other writer may have written rows since `seen`. Compactions and
         statistics do not count.
 

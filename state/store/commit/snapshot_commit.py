@@ -179,14 +179,14 @@ class SnapshotCommit:
         wanted, table, based_on, author = self._wanted, self.table, self.work.based_on, self.work.author
         if self._last_base is not None:
             self._seen = self._checks.looked_at(self._last_base.latest, base.latest, based_on)
-        twin = self._checks.find_twin(wanted, author, base.latest, self._seen)
-        if isinstance(twin, Snapshot):
-            return Committed((twin,), replayed=True)
-        stranger = None
+        replayed = self._checks.find_replayed(wanted, author, base.latest, self._seen)
+        if isinstance(replayed, Snapshot):
+            return Committed((replayed,), replayed=True)
+        second_writer = None
         if wanted.check is AppendCheck.ONE_WRITER and based_on is not None and self._own is None:
-            stranger = self._checks.find_stranger(author, base.latest, based_on)
+            second_writer = self._checks.find_other_writer(author, base.latest, based_on)
         replaced = self._checks.find_replaced(wanted, self.work.planned_on)
-        fit = twin or stranger or replaced or self._checks.fit(wanted, base, based_on, self._own)
+        fit = replayed or second_writer or replaced or self._checks.fit(wanted, base, based_on, self._own)
         if isinstance(fit, Conflict):
             return fit
         newest_id = self._newest_schema_id(base.latest)

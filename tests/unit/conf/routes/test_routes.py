@@ -4,7 +4,7 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.resolve import read_assignments, read_settings, resolve_job, resolve_jobs
-from bucketline.conf.routes.route import Names, SourceName, case_twins
+from bucketline.conf.routes.route import Names, SourceName, case_variant
 from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
 from bucketline.conf.routes.routed_job import Left, Resolved, RoutedJob
 from bucketline.conf.sources.message_options import Shards
@@ -177,5 +177,5 @@ def test_a_job_of_several_tables_is_none_of_one() -> None:
 
 
 def test_names_that_differ_in_case_alone_are_found() -> None:
-    assert case_twins({"/w/a", "/w/b"}, "/w/A") == "/w/a"
-    assert case_twins({"/w/a"}, "/w/a") is None
+    assert case_variant({"/w/a", "/w/b"}, "/w/A") == "/w/a"
+    assert case_variant({"/w/a"}, "/w/a") is None

@@ -12,7 +12,7 @@ from bucketline.state.commit.plan import (
     overwrite_entries,
     plan_snapshot,
 )
-from bucketline.state.commit.replay import find_twin, newest_of_user
+from bucketline.state.commit.replay import find_replayed, newest_of_user
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import (
     BATCH_COMMIT_IDENTIFIER,
@@ -196,8 +196,8 @@ def test_the_newest_snapshot_of_a_user_is_its_first_one_from_the_newest_on() -> 
     assert newest_of_user(history, "nobody") is None
 
 
-def test_a_twin_is_the_append_half_of_our_own_identifier() -> None:
-    assert find_twin([snapshot(2, identifier=3)], "user", 3) == snapshot(2, identifier=3)
-    assert find_twin([snapshot(2, identifier=3, kind=CommitKind.COMPACT)], "user", 3) is None
+def test_a_replayed_snapshot_is_an_append_of_our_own_identifier() -> None:
+    assert find_replayed([snapshot(2, identifier=3)], "user", 3) == snapshot(2, identifier=3)
+    assert find_replayed([snapshot(2, identifier=3, kind=CommitKind.COMPACT)], "user", 3) is None
     batch = snapshot(2, identifier=BATCH_COMMIT_IDENTIFIER)
-    assert find_twin([batch], "user", BATCH_COMMIT_IDENTIFIER) is None
+    assert find_replayed([batch], "user", BATCH_COMMIT_IDENTIFIER) is None

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.commit.author import Author
-from bucketline.state.commit.replay import MARKER_TAG, commit_user, find_twin, newest_of_user, writer_of
+from bucketline.state.commit.replay import MARKER_TAG, commit_user, find_replayed, newest_of_user, writer_of
 from bucketline.state.store.doctor.finding import Severity
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.write.commit_change import appended, commit_change
@@ -40,7 +40,7 @@ def test_commits_of_one_writer_are_found_under_other_prefixes() -> None:
     history = [snapshot(3, user=f"new_{QUERY}", identifier=2), snapshot(2, user=QUERY, identifier=1)]
     assert newest_of_user(history, f"old_{QUERY}") == history[0]
     assert newest_of_user(history, f"{QUERY}-other") is None
-    assert find_twin(history, QUERY, 2) == history[0]
+    assert find_replayed(history, QUERY, 2) == history[0]
     assert newest_of_user(history[1:], f"new_{QUERY}") == history[1]
 
 

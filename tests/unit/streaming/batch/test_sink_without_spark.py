@@ -75,7 +75,7 @@ def test_a_batch_that_died_right_after_its_commit_moves_its_marker_when_it_is_sk
 
 
 @pytest.mark.parametrize("input_of_other", ["same", "other"])
-def test_a_twin_of_a_batch_is_believed_only_if_it_has_the_same_input(tmp_path: Path, input_of_other: str) -> None:
+def test_a_replayed_batch_is_believed_only_if_it_has_the_same_input(tmp_path: Path, input_of_other: str) -> None:
     """Of two runs with copied checkpoints that have read different records, one would lose its rows."""
 
     def run(path: Path, digest: str) -> None:

@@ -108,8 +108,8 @@ def test_a_writer_that_loses_every_race_gives_up_and_leaves_nothing(table: Commi
 
 
 def test_the_same_commit_of_another_run_is_recognised_while_retrying(table: CommitTable) -> None:
-    twin = interrupted(table, lambda: append(table, "theirs", identifier=7))
-    outcome = twin.committer().commit(table.put_files([message(data_file("ours"))]), user=ME, identifier=7)
+    raced = interrupted(table, lambda: append(table, "theirs", identifier=7))
+    outcome = raced.committer().commit(table.put_files([message(data_file("ours"))]), user=ME, identifier=7)
     assert isinstance(outcome, Committed)
     assert (outcome.replayed, outcome.snapshot_ids) == (True, (1,))
     assert table.live_names() == ["theirs"]
