@@ -18,7 +18,7 @@ from bucketline.state.lsm.merge.feeds import MixedKey
 from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket
 from bucketline.state.store.engine.engine import GivenBack, TaskStats
-from bucketline.state.store.write.bucket_lanes import threads_that_wait
+from bucketline.state.store.write.bucket_threads import threads_that_wait
 from bucketline.state.store.write.placing import SharedBucket, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import SealedRun

@@ -14,7 +14,7 @@ from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.engine.compaction import IdleBucket, idle_jobs
 from bucketline.state.store.engine.engine import Jobs, Outcome, PartReport, Parts
 from bucketline.state.store.storage.parallel import answers_late, core_count, read_at_once
-from bucketline.state.store.write.bucket_lanes import compacted_buckets, threads_that_wait
+from bucketline.state.store.write.bucket_threads import compacted_buckets, threads_that_wait
 from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer

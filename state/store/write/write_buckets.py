@@ -11,7 +11,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.determinism import World
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.feeds import MixedKey
-from bucketline.state.store.write.bucket_lanes import written_buckets
+from bucketline.state.store.write.bucket_threads import written_buckets
 from bucketline.state.store.write.grouping import share_of_group
 from bucketline.state.store.write.placing import BucketNews, SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer

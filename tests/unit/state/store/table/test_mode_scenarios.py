@@ -189,7 +189,7 @@ def test_26_a_compaction_that_fails_or_loses_leaves_no_files_behind(table: Table
         return write_bucket(*arguments, **named)
 
     with (
-        patch("bucketline.state.store.write.bucket_lanes.write_bucket", failing),
+        patch("bucketline.state.store.write.bucket_threads.write_bucket", failing),
         pytest.raises(RuntimeError, match="second bucket"),
     ):
         table.compact()

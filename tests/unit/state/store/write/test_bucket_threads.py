@@ -17,7 +17,7 @@ from bucketline.state.store.engine.engine import NO_ROWS, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LocalEngine, threads_of
 from bucketline.state.store.storage.parallel import core_count
-from bucketline.state.store.write.bucket_lanes import LANE_BYTES, lanes_of
+from bucketline.state.store.write.bucket_threads import THREAD_BYTES, buckets_of_threads
 from bucketline.state.store.write.bucket_writer import CompactTrigger, unwatched
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.sealed_runs import RunForm
@@ -106,7 +106,7 @@ def test_work_that_is_to_end_does_not_finish_its_bucket(key: tuple[str, ...], th
         if len(asked) >= 5:
             raise KeyboardInterrupt
 
-    write = replace(stages.write.write, watch=fail, merge_memory_bytes=threads * LANE_BYTES)
+    write = replace(stages.write.write, watch=fail, merge_memory_bytes=threads * THREAD_BYTES)
     with RunBuffer(budget_bytes=64 << 20) as buffer:
         many = [data().slice(first, 1000) for first in range(0, ROWS, 1000)]
         for run in GivenRows(many).runs(replace(stages.seal, form=RunForm.ROWS, budget_bytes=1)):
@@ -147,13 +147,13 @@ def test_whoever_takes_only_some_messages_leaves_only_their_files(tmp_path: Path
     assert {p.name for p in tmp_path.rglob("*.parquet")} == {f.file_name for f in first.new_files}
 
 
-def test_buckets_go_to_the_lane_with_the_fewest_rows() -> None:
+def test_buckets_go_to_the_thread_with_the_fewest_rows() -> None:
     def bucket(number: int) -> tuple[bytes, int]:
         return b"", number
 
     counts = {bucket(0): 90, bucket(1): 10, bucket(2): 10, bucket(3): 60, bucket(4): 20}
-    assert lanes_of(counts, 2) == [[bucket(0)], [bucket(1), bucket(2), bucket(3), bucket(4)]]
-    assert lanes_of(counts, 1) == [list(counts)]
+    assert buckets_of_threads(counts, 2) == [[bucket(0)], [bucket(1), bucket(2), bucket(3), bucket(4)]]
+    assert buckets_of_threads(counts, 1) == [list(counts)]
 
 
 def test_a_process_takes_one_thread_on_each_core_or_as_many_as_the_options_say(tmp_path: Path) -> None:

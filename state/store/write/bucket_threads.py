@@ -1,8 +1,8 @@
 """Writes or compacts buckets with one thread or several; the resulting messages do not depend on the timing of threads.
 
-Each thread has a lane: buckets that it writes one after the other. The lane of a bucket follows from the numbers of
-rows, and the names of a lane's files from one name that is drawn before the work starts. Encoding and compression run
-outside of Python, so lanes advance at the same time.
+Each thread writes its buckets one after the other. The thread of a bucket follows from the numbers of rows, and the
+names of a thread's files from one name that is drawn before the work starts. Encoding and compression run outside of
+Python, so threads advance at the same time.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from bucketline.state.store.write.bucket_writer import SORTS_PART, BucketState, 
 from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows, SortedWindows
 from bucketline.state.store.write.run_buffer import RunBuffer
 
-LANE_BYTES = 64 << 20
-"""The least memory for merging that a lane needs: for a row group, its encoding, and batches of the runs."""
+THREAD_BYTES = 64 << 20
+"""The least memory for merging that a thread needs: for a row group, its encoding, and batches of the runs."""
 
 _UNKNOWN = BucketState()
 
 Finish = Callable[[CommitMessage, World], CommitMessage]
-"""A function that turns the message of a bucket into the result. New names come from the world of the bucket's lane."""
+"""A function that turns the message of a bucket into the result. New names come from the world of its thread."""
 
 
 def written_buckets(
@@ -39,7 +39,7 @@ def written_buckets(
     """Writes the buckets and yields the message of each, in the order of the buffer, which is empty afterwards. After
     an error, or when the generator is closed, no files are left of buckets whose messages were not returned. `finish`
     turns each message into the result, in the thread that has written the bucket; after an error in it, the message's
-    files are removed. The lanes share the memory of one thread, which limits their number.
+    files are removed. The threads share the memory of one task, which limits their number.
     """
     bucket_ids = buffer.buckets()
     windows = SortedWindows(
@@ -48,7 +48,7 @@ def written_buckets(
         lambda bucket_id: states.get(bucket_id, _UNKNOWN).next_sequence_number,
         write.merge_memory_bytes // SORTS_PART,
     )
-    count = min(threads, len(bucket_ids), write.merge_memory_bytes // LANE_BYTES)
+    count = min(threads, len(bucket_ids), write.merge_memory_bytes // THREAD_BYTES)
     if count < 2:
         for bucket_id in bucket_ids:
             written = write_bucket(write, bucket_id, states.get(bucket_id, _UNKNOWN), windows.take(bucket_id))
@@ -61,8 +61,8 @@ def written_buckets(
             return windows.take(bucket_id)
 
     with discarded_on_error(write.access) as left:
-        lanes = lanes_of({b: buffer.row_count(b) for b in bucket_ids}, count)
-        by_bucket = _in_lanes(write, states, runs, lanes, finish)
+        of_threads = buckets_of_threads({b: buffer.row_count(b) for b in bucket_ids}, count)
+        by_bucket = _in_threads(write, states, runs, of_threads, finish)
         left += [by_bucket[bucket_id] for bucket_id in bucket_ids]
         while left:
             yield left.pop(0)
@@ -88,8 +88,8 @@ def compacted_buckets(
 
     states = dict(work)
     rows = {bucket_id: sum(f.row_count for f in state.files) for bucket_id, state in work}
-    count = min(threads, len(rows), max(1, write.compact_memory_bytes // LANE_BYTES))
-    by_bucket = _in_lanes(write, states, _no_runs, lanes_of(rows, count), finish)
+    count = min(threads, len(rows), max(1, write.compact_memory_bytes // THREAD_BYTES))
+    by_bucket = _in_threads(write, states, _no_runs, buckets_of_threads(rows, count), finish)
     return [by_bucket[bucket_id] for bucket_id, _ in work]
 
 
@@ -105,26 +105,26 @@ def threads_that_wait(write: BucketWrite) -> int:
     return AT_ONCE if write.parallelism is None and answers_late(write.access.files.io) else 1
 
 
-def lanes_of(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
-    """Assigns buckets to lanes. One after the other, each bucket goes to the lane that has the fewest rows so far."""
-    lanes: list[list[BucketId]] = [[] for _ in range(count)]
+def buckets_of_threads(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
+    """Assigns buckets to threads. One after the other, each bucket goes to the thread with the fewest rows so far."""
+    of_threads: list[list[BucketId]] = [[] for _ in range(count)]
     rows = [0] * count
     for bucket_id, row_count in row_counts.items():
-        lane = rows.index(min(rows))
-        lanes[lane].append(bucket_id)
-        rows[lane] += row_count
-    return lanes
+        thread = rows.index(min(rows))
+        of_threads[thread].append(bucket_id)
+        rows[thread] += row_count
+    return of_threads
 
 
 class _OverError(Exception):
-    """Raised in a lane when another lane has failed, or the thread that waits for the lanes was interrupted."""
+    """Raised in a thread when another one has failed, or the thread that waits for all was interrupted."""
 
 
-def _in_lanes(
+def _in_threads(
     write: BucketWrite,
     states: Mapping[BucketId, BucketState],
     runs: Callable[[BucketId], Runs | SortedRows],
-    lanes: Sequence[Sequence[BucketId]],
+    of_threads: Sequence[Sequence[BucketId]],
     finish: Finish,
 ) -> dict[BucketId, CommitMessage]:
     over = Event()
@@ -136,12 +136,12 @@ def _in_lanes(
 
     with discarded_on_error(write.access) as made:
 
-        def messages(of_lane: BucketWrite, lane: Sequence[BucketId]) -> Iterator[CommitMessage]:
+        def messages(own_write: BucketWrite, own_ids: Sequence[BucketId]) -> Iterator[CommitMessage]:
             try:
-                for bucket_id in lane:
+                for bucket_id in own_ids:
                     watch()
-                    written = write_bucket(of_lane, bucket_id, states.get(bucket_id, _UNKNOWN), runs(bucket_id))
-                    message = _finished(of_lane, written, finish)
+                    written = write_bucket(own_write, bucket_id, states.get(bucket_id, _UNKNOWN), runs(bucket_id))
+                    message = _finished(own_write, written, finish)
                     made.append(message)
                     yield message
             except _OverError:
@@ -150,18 +150,18 @@ def _in_lanes(
                 over.set()
                 raise
 
-        works = [partial(messages, _lane_write(write, len(lanes), watch), lane) for lane in lanes]
-        return {(m.partition, m.bucket): m for m in all_items(works, len(lanes), over)}
+        works = [partial(messages, _write_of_thread(write, len(of_threads), watch), own) for own in of_threads]
+        return {(m.partition, m.bucket): m for m in all_items(works, len(of_threads), over)}
 
 
-def _lane_write(write: BucketWrite, lanes: int, watch: Watch) -> BucketWrite:
-    """Returns how one of several lanes writes: with its share of the memory, and with names of its own."""
+def _write_of_thread(write: BucketWrite, count: int, watch: Watch) -> BucketWrite:
+    """Returns how one of several threads writes: with its share of the memory, and with names of its own."""
     world = write.access.world
-    # A copy of the access also chooses dictionaries by the rows of its own lane.
+    # A copy of the access also chooses dictionaries by the rows of its own thread.
     return replace(
         write,
         access=replace(write.access, world=replace(world, ids=NumberedIds(world.ids.new_uuid()))),
-        merge_memory_bytes=write.merge_memory_bytes // lanes,
-        compact_memory_bytes=write.compact_memory_bytes // lanes,
+        merge_memory_bytes=write.merge_memory_bytes // count,
+        compact_memory_bytes=write.compact_memory_bytes // count,
         watch=watch,
     )
