@@ -180,7 +180,7 @@ class Attempt:
             new, entry = notes.new[name], self._entries.get(name)
             is_known = entry is not None and bool(entry.birth)
             works.append(partial(tables.opened, Resolved(new.route, name), new.sample, is_known=is_known))
-        for name, opened in zip(names, side_by_side(works, tables.doors.at_once), strict=True):
+        for name, opened in zip(names, side_by_side(works, tables.opener.at_once), strict=True):
             try:
                 if isinstance(opened, Exception):
                     raise opened

@@ -111,7 +111,7 @@ def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> 
     table cannot be opened, the batch that has records for it tries again."""
     recent = [(n, e) for n, e in entries.items() if e.takes_part and (e.last_batch or 0) >= batch - _RECENT]
     works = [partial(state.tables.found, name, entry) for name, entry in recent if state.tables.get(name) is None]
-    for opened in side_by_side(works, state.tables.doors.at_once):
+    for opened in side_by_side(works, state.tables.opener.at_once):
         if isinstance(opened, Opened):
             with suppress(BucketlineError):
                 state.tables.add(opened)

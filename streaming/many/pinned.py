@@ -25,10 +25,10 @@ def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> 
 
 def _holds(state: ManyState, name: str, route: int, identity: BatchIdentity) -> bool:
     """Whether a table has a snapshot of the batch."""
-    doors = state.tables.doors
-    config = doors.config(Resolved(route, name))
-    handle = doors.open(config, None, may_create=False)
+    opener = state.tables.opener
+    config = opener.config(Resolved(route, name))
+    handle = opener.open(config, None, may_create=False)
     if handle is None:
         return False
-    _, history = read_history(Target(table_at(handle, doors.options(config)), state.tables.user).refreshed())
+    _, history = read_history(Target(table_at(handle, opener.options(config)), state.tables.user).refreshed())
     return any(s.commit_identifier == identity.batch_id for s in history.known)

@@ -46,7 +46,7 @@ _LOG = logging.getLogger("bucketline.many")
 _ONE_BATCH = BatchIdentity("", 0, None, None, None)
 
 
-class Doors(Protocol):
+class TableOpener(Protocol):
     """Finds, opens and creates the tables of a job. `at_once` is how many tables threads may open at the same time."""
 
     @property
@@ -136,7 +136,7 @@ class Known:
 class Tables:
     """The open tables of a job, which commits to all of them under one name."""
 
-    doors: Doors
+    opener: TableOpener
     user: str
     _known: dict[str, Known] = field(default_factory=dict)
     _packed: dict[int, bytes] = field(default_factory=dict)
@@ -161,9 +161,9 @@ class Tables:
         Raises TableNotFoundError if a table that the job has written is missing, and the errors for a table that cannot
         be created or written.
         """
-        config = self.doors.config(to)
+        config = self.opener.config(to)
         records = pa.concat_tables(sample) if sample else None
-        handle = self.doors.open(config, records, may_create=not is_known)
+        handle = self.opener.open(config, records, may_create=not is_known)
         if handle is None:
             raise TableNotFoundError(
                 f"{to.table}, which this job has written, no longer exists. Restore it; or run `ingest --forget "
@@ -175,17 +175,17 @@ class Tables:
     def found(self, name: str, entry: Entry) -> Opened | None:
         """A table that the job knows, opened with the settings of the route of its records. None if the table is
         missing, or if no route takes its records. Raises as `opened`."""
-        to = route_of(name, entry, self.doors.resolve)
+        to = route_of(name, entry, self.opener.resolve)
         if to is None:
             return None
-        config = self.doors.config(to)
-        handle = self.doors.open(config, None, may_create=False)
+        config = self.opener.config(to)
+        handle = self.opener.open(config, None, may_create=False)
         return None if handle is None else self._opened(to, handle, config)
 
     def _opened(self, to: Resolved, handle: TableHandle, config: JobConfig) -> Opened:
-        at = table_at(handle, self.doors.options(config), is_stream=True)
+        at = table_at(handle, self.opener.options(config), is_stream=True)
         at.table.io.require_publish()
-        return Opened(to, config, Target(at, self.user), self.doors.step(config, handle), birth_of(handle))
+        return Opened(to, config, Target(at, self.user), self.opener.step(config, handle), birth_of(handle))
 
     def reopened(self, name: str, entry: Entry) -> Known | None:
         """As `found`; the table is also added."""

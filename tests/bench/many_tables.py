@@ -16,9 +16,9 @@ from bucketline.state.store.table.table import create_table, handle_of
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.step_for_table import decode_step
-from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.run import many_job
 from bucketline.streaming.job.many.sink import ManySink
+from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.many.job import ManyState
 from bucketline.streaming.many.ledger_files import ledger_files
 from bucketline.streaming.many.tables import Tables
@@ -131,7 +131,7 @@ tables: [{{source-table: "regex:s\\\\..*", table: "{root}/w/{{table}}"}}]
     assert isinstance(routed, RoutedJob)
 
     def made(user: str) -> ManyState:
-        return ManyState(ledger_files(f"{root}/checkpoint", {}), Tables(JobDoors(routed, "UTC"), user))
+        return ManyState(ledger_files(f"{root}/checkpoint", {}), Tables(JobTableOpener(routed, "UTC"), user))
 
     def pinned(text: str, user: str) -> Any:
         raise AssertionError((text, user))

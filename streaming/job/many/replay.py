@@ -27,10 +27,10 @@ from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.job.bad_place import has_place, places_of, ready_place
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.many.ask import newest_ledger
-from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.run import check_routed, many_job
 from bucketline.streaming.job.many.sink import ManySink
+from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.replay import check_places, newest_batch, records_frame, replayed_identity, warn_of_order
 from bucketline.streaming.job.run import SESSION_ZONE
@@ -62,12 +62,12 @@ def replay_routed(
         open_session("bucketline replay", spark, ending, log, silence) as session,
     ):
         registry = None if common.registry is None else RegistrySchemas(common.registry, SystemIds().new_uuid())
-        doors_of = partial(JobDoors, zone=session.conf.get(SESSION_ZONE), registry=registry, has_headers=True)
+        opener_of = partial(JobTableOpener, zone=session.conf.get(SESSION_ZONE), registry=registry, has_headers=True)
 
         warned: set[str] = set()
 
         def write(rows: pa.Table, number: int) -> None:
-            made = partial(replay_state, doors_of=doors_of, files=files.of_batch(number))
+            made = partial(replay_state, opener_of=opener_of, files=files.of_batch(number))
             state = made(job, user)
 
             def pinned(text: str, writer: str) -> tuple[ManyJob, ManyState]:
@@ -86,17 +86,19 @@ def replay_routed(
             files.forget(number - 1)
 
         try:
-            return replay_of(job, doors_of(job), files, write).run(lambda: ending.asked_by is not None)
+            return replay_of(job, opener_of(job), files, write).run(lambda: ending.asked_by is not None)
         finally:
             if registry is not None:
                 registry.forget()
 
 
-def replay_of(job: RoutedJob, doors: JobDoors, files: "ReplayFiles", write: Callable[[pa.Table, int], None]) -> Replay:
+def replay_of(
+    job: RoutedJob, opener: JobTableOpener, files: "ReplayFiles", write: Callable[[pa.Table, int], None]
+) -> Replay:
     """The replay of a job (`as_replayed`), whose batches are written by `write`."""
     places = [stored_in(ready_place(config, {})) for config in places_of(job) if has_place(config)]
     user = files.user()
-    own = OwnRecords(doors, newest_ledger(job), files, user)
+    own = OwnRecords(opener, newest_ledger(job), files, user)
     return Replay(
         user,
         [place for place in places if place is not None],
@@ -131,10 +133,10 @@ def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJ
 
 
 def replay_state(
-    job: RoutedJob, user: str, *, doors_of: Callable[[RoutedJob], JobDoors], files: LedgerFiles
+    job: RoutedJob, user: str, *, opener_of: Callable[[RoutedJob], JobTableOpener], files: LedgerFiles
 ) -> ManyState:
     """The state at the start of a replay's batch: no table is open, and no ledger is known."""
-    return ManyState(files, Tables(doors_of(job), user))
+    return ManyState(files, Tables(opener_of(job), user))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class OwnRecords:
     job's newest ledger, `user` the commit user of its replays.
     """
 
-    doors: JobDoors
+    opener: JobTableOpener
     ledger: Ledger | None
     replays: ReplayFiles
     user: str
@@ -231,9 +233,9 @@ class OwnRecords:
     def _in_table(self, writer: str, name: str) -> int | None:
         assert self.ledger is not None, "it knows the table"
         entry: Entry = self.ledger.tables[name]
-        to = route_of(name, entry, self.doors.resolve)
-        config = None if to is None else self.doors.config(to)
-        handle = None if config is None else self.doors.open(config, None, may_create=False)
+        to = route_of(name, entry, self.opener.resolve)
+        config = None if to is None else self.opener.config(to)
+        handle = None if config is None else self.opener.open(config, None, may_create=False)
         if config is None or handle is None:
             return None
-        return newest_batch(handle, self.doors.options(config), writer)
+        return newest_batch(handle, self.opener.options(config), writer)

@@ -44,9 +44,9 @@ from bucketline.streaming.job.kafka.kafka_checkpoint import read_offsets
 from bucketline.streaming.job.kafka.kafka_failure import kafka_failures
 from bucketline.streaming.job.kafka.partition_lag import PartitionLag
 from bucketline.streaming.job.many.begin_again import begin_again, first_offsets, go_on
-from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import pinned_settings, with_pinned
 from bucketline.streaming.job.many.sink import ManySink
+from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.run import (
     SESSION_ZONE,
@@ -255,7 +255,7 @@ def _made(
     routed: RoutedJob, user: str, *, files: LedgerFiles, zone: str, registry: RegistrySchemas | None, has_headers: bool
 ) -> ManyState:
     """Makes the state that a process keeps between the batches of a query: no table is open yet."""
-    return ManyState(files, Tables(JobDoors(routed, zone, registry, has_headers), user))
+    return ManyState(files, Tables(JobTableOpener(routed, zone, registry, has_headers), user))
 
 
 def _kept(session: Any) -> int:

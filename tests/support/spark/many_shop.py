@@ -21,9 +21,9 @@ from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.decode_step import RECORD_TYPES
 from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.kafka.table_offsets import newest_offsets
-from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.run import many_job
+from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.entries import BatchSpan, started_again
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
@@ -141,7 +141,7 @@ checkpoint: {self.root}/checkpoint
     def _made(self, routed: RoutedJob) -> ManyState:
         world = replace(SYSTEM_WORLD, clock=Ahead(self.ahead_ms))
         files = ledger_files(f"{self.root}/checkpoint", {}, world=world)
-        return ManyState(files, Tables(JobDoors(routed, "UTC"), self.query))
+        return ManyState(files, Tables(JobTableOpener(routed, "UTC"), self.query))
 
     def _job(self, routed: RoutedJob) -> ManyJob:
         job = many_job(routed, Job(cluster="cluster", allow_reprocess=self.allow_reprocess))

@@ -10,9 +10,9 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.streaming.bad_records.replays import Replayed
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
-from bucketline.streaming.job.many.doors import JobDoors
 from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.replay import ReplayFiles, as_replayed, replay_job, replay_of, replay_state
+from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.job.replay import replayed_identity
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.pinned import begun_otherwise
@@ -45,21 +45,21 @@ def put(job: Shop, database: str, table: str, id: int, text: object) -> None:
 def replay(job: Shop) -> Replayed:
     """What --replay does, with tasks in this process."""
     routed = as_replayed(job.routed)
-    files, doors_of = ReplayFiles.of(routed.common), partial(JobDoors, zone="UTC", has_headers=True)
+    files, opener_of = ReplayFiles.of(routed.common), partial(JobTableOpener, zone="UTC", has_headers=True)
 
     def write(rows: pa.Table, number: int) -> None:
         user, own = files.user(), files.of_batch(number)
-        many, state = replay_job(routed), replay_state(routed, user, doors_of=doors_of, files=own)
+        many, state = replay_job(routed), replay_state(routed, user, opener_of=opener_of, files=own)
         identity = replayed_identity(user, number)
         other = begun_otherwise(many, state, identity)
         if other is not None:
             pinned = with_pinned(routed, other)
-            many, state = replay_job(pinned), replay_state(pinned, user, doors_of=doors_of, files=own)
+            many, state = replay_job(pinned), replay_state(pinned, user, opener_of=opener_of, files=own)
         records: Any = [[rows.select(list(RECORD_COLUMNS))]]
         write_many(many, state, identity, LocalTables(), Input(lambda: records, lambda _: []))
         files.forget(number - 1)
 
-    return replay_of(routed, doors_of(routed), files, write).run(lambda: False)
+    return replay_of(routed, opener_of(routed), files, write).run(lambda: False)
 
 
 def sums(job: Shop, table: str) -> dict[int, int]:

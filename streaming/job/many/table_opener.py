@@ -24,7 +24,7 @@ _HEADERS = "headers"
 
 
 @dataclass(frozen=True, slots=True)
-class JobDoors:
+class JobTableOpener:
     """Opens the tables of a job. `zone` is the session's time zone, `registry` has the schemas of Avro records, and
     `has_headers` says whether records come with their headers."""
 
@@ -36,21 +36,21 @@ class JobDoors:
 
     @property
     def at_once(self) -> int:
-        """As `Doors.at_once`; 1 for a catalog, since its client is for one thread."""
+        """As `TableOpener.at_once`; 1 for a catalog, since its client is for one thread."""
         return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """As `Doors.resolve`."""
+        """As `TableOpener.resolve`."""
         return self.routed.resolve(origin.name, origin.topic)
 
     def config(self, to: Resolved) -> JobConfig:
-        """As `Doors.config`."""
+        """As `TableOpener.config`."""
         if to not in self._configs:
             self._configs[to] = self.routed.config_of(to)
         return self._configs[to]
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
-        """As `Doors.open`."""
+        """As `TableOpener.open`."""
         is_declared = config.create is not None and config.create.schema is None
         if has_table(config):
             handle = handle_of(open_existing(config))
@@ -86,11 +86,11 @@ class JobDoors:
         return handle_of(created_as(self._fitting(config, declared.columns.names), declared, sample))
 
     def options(self, config: JobConfig) -> Mapping[str, str]:
-        """As `Doors.options`."""
+        """As `TableOpener.options`."""
         return sink_options_of(config)
 
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
-        """As `Doors.step`. Raises OptionError for a column that is filled from headers, if records come without
+        """As `TableOpener.step`. Raises OptionError for a column that is filled from headers, if records come without
         headers."""
         schema = table.table_schema
         step = decode_step(
